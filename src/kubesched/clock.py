@@ -1,0 +1,45 @@
+"""Time as a parameter: nobody below the application layer asks the operating system what time it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> float:
+        """Wall-clock time in seconds since the epoch: for timestamps other programs read."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards: for durations, backoff and deadlines."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that stands still until told otherwise; both readings advance together."""
+
+    def __init__(self, start: float = 1_767_225_600.0) -> None:  # 2026-01-01T00:00:00Z
+        self._now = start
+
+    def now(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        assert seconds >= 0, "time does not run backwards"
+        self._now += seconds
