@@ -1,0 +1,109 @@
+"""CycleState: what plugins remember during one attempt to place one pod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from kubesched.api.core_v1 import Pod
+
+if TYPE_CHECKING:
+    from kubesched.framework.classes import PodClass
+
+PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
+"""Key of the `PodsToActivate` every attempt starts with."""
+
+
+@runtime_checkable
+class StateData(Protocol):
+    """A value that knows how to copy itself for a what-if evaluation."""
+
+    def clone(self) -> StateData: ...
+
+
+class PodsToActivate:
+    """Pods a plugin wants moved to the active queue once this attempt has succeeded, by `namespace/name`.
+
+    Its clone is itself: what a plugin asks for during a what-if counts as well.
+    """
+
+    __slots__ = ("pods",)
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+
+    def clone(self) -> PodsToActivate:
+        return self
+
+
+class CycleState:
+    """Keyed storage of one attempt, plus the sets of plugins that opted out of it.
+
+    Values that differ between a node and its what-if copy implement `clone`; anything else is shared by clones.
+    """
+
+    __slots__ = (
+        "_data",
+        "parallel_pre_bind_plugins",
+        "pod_class",
+        "record_plugin_metrics",
+        "skip_all_post_filter_plugins",
+        "skip_filter_plugins",
+        "skip_pre_bind_plugins",
+        "skip_score_plugins",
+    )
+
+    def __init__(self) -> None:
+        self._data: dict[str, Any] = {}
+        self.record_plugin_metrics = False
+        self.skip_filter_plugins: set[str] = set()
+        self.skip_score_plugins: set[str] = set()
+        self.skip_pre_bind_plugins: set[str] = set()
+        self.parallel_pre_bind_plugins: set[str] = set()
+        self.skip_all_post_filter_plugins = False
+        self.pod_class: PodClass | None = None
+
+    def read(self, key: str) -> Any:  # noqa: ANN401  # each plugin knows the type behind its own key
+        """The stored value; KeyError with upstream's text when there is none."""
+        try:
+            return self._data[key]
+        except KeyError:
+            raise StateNotFound(key) from None
+
+    def get(self, key: str) -> Any:  # noqa: ANN401  # as above
+        """The stored value or None."""
+        return self._data.get(key)
+
+    def write(self, key: str, value: object) -> None:
+        self._data[key] = value
+
+    def delete(self, key: str) -> None:
+        self._data.pop(key, None)
+
+    @property
+    def pods_to_activate(self) -> PodsToActivate:
+        existing = self._data.get(PODS_TO_ACTIVATE)
+        if existing is None:
+            existing = self._data[PODS_TO_ACTIVATE] = PodsToActivate()
+        assert isinstance(existing, PodsToActivate)
+        return existing
+
+    def clone(self) -> CycleState:
+        """A copy for a what-if: cloneable values are cloned, flag sets are shared."""
+        copy = CycleState.__new__(CycleState)
+        copy._data = {key: value.clone() if isinstance(value, StateData) else value for key, value in self._data.items()}
+        copy.record_plugin_metrics = self.record_plugin_metrics
+        copy.skip_filter_plugins = self.skip_filter_plugins
+        copy.skip_score_plugins = self.skip_score_plugins
+        copy.skip_pre_bind_plugins = self.skip_pre_bind_plugins
+        copy.parallel_pre_bind_plugins = self.parallel_pre_bind_plugins
+        copy.skip_all_post_filter_plugins = self.skip_all_post_filter_plugins
+        copy.pod_class = self.pod_class
+        return copy
+
+
+class StateNotFound(LookupError):
+    """A plugin asked for state that nobody wrote in this attempt."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("not found")
+        self.key = key

@@ -1,0 +1,145 @@
+"""Cluster events: what can happen that may make a rejected pod worth another try.
+
+An event is a resource and a set of actions. Plugins register the events that can undo their rejections, each with
+an optional hint function that looks at the objects and says whether this pod should really be tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+from typing import Any, Final
+
+from kubesched.api.core_v1 import Pod
+
+WILDCARD: Final = "*"
+
+
+class Resource:
+    """Resource names as they appear in event labels. Plain strings: third parties may name `plural.version.group`."""
+
+    POD: Final = "Pod"
+    NODE: Final = "Node"
+    PERSISTENT_VOLUME: Final = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM: Final = "PersistentVolumeClaim"
+    CSI_NODE: Final = "storage.k8s.io/CSINode"
+    CSI_DRIVER: Final = "storage.k8s.io/CSIDriver"
+    VOLUME_ATTACHMENT: Final = "storage.k8s.io/VolumeAttachment"
+    CSI_STORAGE_CAPACITY: Final = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS: Final = "storage.k8s.io/StorageClass"
+    RESOURCE_CLAIM: Final = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE: Final = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS: Final = "resource.k8s.io/DeviceClass"
+    POD_GROUP: Final = "scheduling.k8s.io/PodGroup"
+    ANY: Final = WILDCARD
+    # Only ever incoming: plugins register `Pod`.
+    ASSIGNED_POD: Final = "AssignedPod"
+    UNSCHEDULABLE_POD: Final = "UnschedulablePod"
+
+
+class Action(IntFlag):
+    """What happened to the resource. Matching compares these numbers, so they are upstream's."""
+
+    NONE = 0
+    ADD = 1
+    DELETE = 2
+    UPDATE_NODE_ALLOCATABLE = 4
+    UPDATE_NODE_LABEL = 8
+    UPDATE_NODE_TAINT = 16
+    UPDATE_NODE_CONDITION = 32
+    UPDATE_NODE_ANNOTATION = 64
+    UPDATE_NODE_DECLARED_FEATURE = 128
+    UPDATE_POD_LABEL = 256
+    UPDATE_POD_SCALE_DOWN = 512
+    UPDATE_POD_TOLERATION = 1024
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
+    UPDATE = 8188
+    ALL = 8191
+
+
+_ACTION_NAMES: Final = {
+    Action.ADD: "Add",
+    Action.DELETE: "Delete",
+    Action.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
+    Action.UPDATE_NODE_LABEL: "UpdateNodeLabel",
+    Action.UPDATE_NODE_TAINT: "UpdateNodeTaint",
+    Action.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
+    Action.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
+    Action.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
+    Action.UPDATE_POD_LABEL: "UpdatePodLabel",
+    Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
+    Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",
+    Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
+    Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
+    Action.UPDATE: "Update",
+    Action.ALL: "All",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """A resource and what happened to it."""
+
+    resource: str
+    action: Action
+    custom_label: str = ""
+
+    @property
+    def label(self) -> str:
+        """How metrics and logs call the event, e.g. `NodeUpdateNodeTaint`."""
+        return self.custom_label or self.resource + _ACTION_NAMES.get(self.action, "")
+
+    @property
+    def is_wildcard(self) -> bool:
+        return self.resource == WILDCARD and self.action == Action.ALL
+
+    def matches(self, incoming: ClusterEvent) -> bool:
+        """Does this registration cover the incoming event?
+
+        # Upstream: besides overlapping bits the incoming number must not exceed the registered one, which makes a
+        # general incoming Update match only registrations that contain every update bit.
+        """
+        if self.is_wildcard:
+            return True
+        resource_matches = (
+            self.resource in (WILDCARD, incoming.resource)
+            or (self.resource == Resource.POD and incoming.resource in (Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD))
+        )
+        return resource_matches and bool(self.action & incoming.action) and int(incoming.action) <= int(self.action)
+
+
+class Hint(Enum):
+    """A hint function's answer."""
+
+    QUEUE = "Queue"
+    SKIP = "QueueSkip"
+
+
+HintFn = Callable[[Pod, Any, Any], Hint]
+"""(pod, old object or None, new object or None) -> Hint. An exception counts as QUEUE and is logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEventWithHint:
+    """One registration: the event, and the function that looks closer (None: always queue)."""
+
+    event: ClusterEvent
+    hint: HintFn | None = None
+
+
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")
+FORCE_ACTIVATE: Final = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
+
+# Labels that name a transition rather than an event of the cluster.
+SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE: Final = "BackoffComplete"
+POP_FROM_BACKOFF_Q: Final = "PopFromBackoffQ"
+
+EVENT_ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+EVENT_ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+EVENT_UNSCHEDULABLE_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.ADD)
+EVENT_UNSCHEDULABLE_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+EVENT_NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
+EVENT_NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)

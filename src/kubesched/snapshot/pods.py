@@ -1,0 +1,80 @@
+"""PodInfo: a pod with everything derived from it that the scheduler asks for more than once.
+
+Derived values are computed on first use and then kept: what was added to a node's sums when the pod arrived is
+exactly what is subtracted when it leaves, even if the pod object was replaced in between.
+"""
+
+from __future__ import annotations
+
+from kubesched.api.affinity_terms import AffinityTerms, parse_affinity_terms
+from kubesched.api.core_v1 import Pod
+from kubesched.api.host_ports import HostPort, pod_host_ports
+from kubesched.api.resources import PodRequests, accounted_requests, nonzero_requests
+
+
+class PodInfo:
+    """A pod and its derived values. The pod may be swapped for a newer version of the same UID."""
+
+    __slots__ = ("_affinity", "_nonzero", "_ports", "_requests", "class_key", "key", "namespace", "plid", "pod", "priority", "uid")
+
+    def __init__(self, pod: Pod) -> None:
+        self._load(pod)
+
+    def _load(self, pod: Pod) -> None:
+        meta = pod.metadata
+        self.pod = pod
+        self.uid = meta.uid
+        self.namespace = meta.namespace
+        self.key = f"{meta.namespace}/{meta.name}"
+        self.priority = pod.spec.priority or 0
+        self.plid = -1
+        """Label class in the table's pod index; -1 while the pod is not on a node."""
+        self.class_key: bytes | None = None
+        """Equivalence-class signature, made when the pod is first queued."""
+        self._requests: PodRequests | None = None
+        self._nonzero: tuple[int, int] | None = None
+        self._ports: tuple[HostPort, ...] | None = None
+        self._affinity: AffinityTerms | None = None
+
+    @property
+    def name(self) -> str:
+        return self.pod.metadata.name
+
+    @property
+    def requests(self) -> PodRequests:
+        """What the pod takes from its node (status-aware: a resize in progress counts in full)."""
+        if self._requests is None:
+            self._requests = accounted_requests(self.pod)
+        return self._requests
+
+    @property
+    def nonzero_requests(self) -> tuple[int, int]:
+        """(milli CPU, memory bytes) with defaults for containers that name none."""
+        if self._nonzero is None:
+            self._nonzero = nonzero_requests(self.pod)
+        return self._nonzero
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        if self._ports is None:
+            self._ports = pod_host_ports(self.pod)
+        return self._ports
+
+    @property
+    def affinity_terms(self) -> AffinityTerms:
+        if self._affinity is None:
+            self._affinity = parse_affinity_terms(self.pod)
+        return self._affinity
+
+    def update(self, pod: Pod) -> None:
+        """Take a newer version.
+
+        # Upstream: for the same UID only the object is swapped and derived values stay as they were.
+        """
+        if pod.metadata.uid == self.uid:
+            self.pod = pod
+        else:
+            self._load(pod)
+
+    def __repr__(self) -> str:
+        return f"<PodInfo {self.key}>"
