@@ -14,12 +14,15 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-NO_HEADERS: Mapping[str, str] = {}
+
+HeaderValues = Mapping[str, str | tuple[str, ...]]
+"""Header names with one value, or with several that go out as one line each (`Impersonate-Group`)."""
 
 DEFAULT_DEADLINE_S = 30.0
 """How long an ordinary request may take, everything included. client-go has no default; a scheduler that waits
@@ -27,6 +30,37 @@ forever for one answer is stuck forever, and kube-apiserver itself gives up on n
 
 DEFAULT_MAX_BODY_BYTES = 512 * 1024 * 1024
 """Most bytes of one buffered answer. A list of 100,000 large pods is about 300 MB when it is not paged."""
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+def encode_headers(headers: HeaderValues) -> bytes:
+    """Header lines as sent. Raises `ValueError` for what would break out of its line; never echoes a value."""
+    lines = []
+    for name, values in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a valid HTTP header name")
+        for value in (values,) if isinstance(values, str) else values:
+            if not _HEADER_VALUE.fullmatch(value):
+                raise ValueError(
+                    f"the value of HTTP header {name} contains characters that cannot be sent"
+                )
+            lines.append(f"{name}: {value}\r\n")
+    return "".join(lines).encode("latin-1")
+
+
+class HeaderBlock(dict[str, str]):
+    """Headers that are sent many times: checked and encoded once, then only read."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__(headers)
+        self.encoded = encode_headers(headers)
+
+
+NO_HEADERS = HeaderBlock({})
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -97,7 +131,7 @@ class Credentials(Protocol):
     generation: int
     """Counts up whenever `ssl_context` changes; connections made under an older generation are not reused."""
 
-    async def headers(self) -> Mapping[str, str]:
+    async def headers(self) -> HeaderValues:
         """Headers to send with every request (Authorization, Impersonate-*).
 
         Called for each request, so the same mapping object should be returned while nothing changed: the
