@@ -1,0 +1,40 @@
+"""How one object names another."""
+
+from __future__ import annotations
+
+from kubesched.api.meta import Record
+
+
+class ObjectReference(Record):
+    """Any object, by as much of its identity as the writer knew."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class LocalObjectReference(Record):
+    """An object of the same namespace whose kind is clear from the field."""
+
+    name: str = ""
+
+
+class TypedLocalObjectReference(Record):
+    """An object of the same namespace, any kind."""
+
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
+
+
+class TypedObjectReference(Record):
+    """An object of any kind, possibly in another namespace."""
+
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
+    namespace: str | None = None

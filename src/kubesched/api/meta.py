@@ -1,0 +1,156 @@
+"""What every API object shares: the record base, metadata, label selectors, conditions.
+
+Records are frozen, never collected cyclically (`gc=False`; they hold no reference cycles) and mirror
+the JSON of one API type. A field the scheduler, the controllers or the kubelets never read is left
+out, so decoding also trims; where nothing may be lost, `codec.Preserved` keeps the original beside
+the record. Absent and empty stay apart: lists, maps and objects are None when absent, while strings,
+booleans and plain numbers take Go's zero value. Timestamps stay RFC 3339 text.
+
+Fields are declared in the order in which the API server writes them: the decoder then finds each
+next field at its first guess.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import field
+
+RawQuantity = str | int | float
+"""A resource quantity as sent; `quantity.parse` gives it meaning."""
+
+ResourceList = dict[str, RawQuantity]
+"""Resource name to quantity, as sent."""
+
+IntOrString = int | str
+
+_UPPER_CASE_WORDS = {
+    "cidr": "CIDR",
+    "cidrs": "CIDRs",
+    "id": "ID",
+    "ip": "IP",
+    "ipc": "IPC",
+    "ips": "IPs",
+    "pid": "PID",
+    "uri": "URI",
+    "url": "URL",
+    "uuid": "UUID",
+    "wwns": "WWNs",
+}
+
+
+def json_name(attribute: str) -> str:
+    """The JSON spelling of a field: `host_ip` -> `hostIP`, `node_name` -> `nodeName`."""
+    first, *rest = attribute.rstrip("_").split("_")
+    return first + "".join(_UPPER_CASE_WORDS.get(word, word.capitalize()) for word in rest)
+
+
+class Record(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=json_name, gc=False
+):
+    """Base of every wire object."""
+
+
+def constant(value: str) -> str:
+    """A default that is written out nevertheless.
+
+    `omit_defaults` drops plain defaults on encoding, but an object without `kind` and `apiVersion`
+    is not valid; a default made by a factory is always encoded.
+    """
+    made: str = field(default_factory=lambda: value)
+    return made
+
+
+class OwnerReference(Record):
+    """The object that owns this one; at most one owner is the managing controller."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Record):
+    """Identity, labels and life cycle of an object (managedFields are not kept)."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
+
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, if one does."""
+        for owner in self.owner_references or ():
+            if owner.controller:
+                return owner
+        return None
+
+
+class ListMeta(Record):
+    """Where a list stands: its revision and, when paged, how to go on."""
+
+    resource_version: str = ""
+    continue_: str = ""
+    remaining_item_count: int | None = None
+
+
+class LabelSelectorRequirement(Record):
+    """One condition on a label: In, NotIn, Exists or DoesNotExist."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(Record):
+    """Conditions on labels, all of which must hold. `selectors.from_label_selector` evaluates it."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[LabelSelectorRequirement] | None = None
+
+
+class Condition(Record):
+    """metav1.Condition: one aspect of an object's state, its reason and since when."""
+
+    type: str = ""
+    status: str = ""
+    observed_generation: int = 0
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class Preconditions(Record):
+    """What must be true of the object for a deletion to go ahead."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(Record):
+    """How to delete: grace, propagation and preconditions."""
+
+    kind: str = constant("DeleteOptions")
+    api_version: str = constant("v1")
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    propagation_policy: str | None = None
+    dry_run: list[str] | None = None
+
+
+class TypedObject(Record):
+    """The part that every top-level object has; enough to learn what it is and which one."""
+
+    kind: str = ""
+    api_version: str = ""
+    metadata: ObjectMeta = ObjectMeta()
