@@ -12,6 +12,8 @@ next field at its first guess.
 
 from __future__ import annotations
 
+from typing import dataclass_transform
+
 import msgspec
 from msgspec import field
 
@@ -44,6 +46,7 @@ def json_name(attribute: str) -> str:
     return first + "".join(_UPPER_CASE_WORDS.get(word, word.capitalize()) for word in rest)
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Record(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=json_name, gc=False
 ):
