@@ -6,16 +6,36 @@ exactly what is subtracted when it leaves, even if the pod object was replaced i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
 from kubesched.api.affinity_terms import AffinityTerms, parse_affinity_terms
 from kubesched.api.core_v1 import Pod
 from kubesched.api.host_ports import HostPort, pod_host_ports
 from kubesched.api.resources import PodRequests, accounted_requests, nonzero_requests
 
+if TYPE_CHECKING:
+    from kubesched.snapshot.pod_index import LabelClass
+
 
 class PodInfo:
     """A pod and its derived values. The pod may be swapped for a newer version of the same UID."""
 
-    __slots__ = ("_affinity", "_nonzero", "_ports", "_requests", "class_key", "key", "namespace", "plid", "pod", "priority", "uid")
+    __slots__ = (
+        "_affinity",
+        "_claims",
+        "_nonzero",
+        "_ports",
+        "_requests",
+        "class_key",
+        "key",
+        "label_class",
+        "namespace",
+        "pod",
+        "priority",
+        "uid",
+    )
 
     def __init__(self, pod: Pod) -> None:
         self._load(pod)
@@ -27,14 +47,15 @@ class PodInfo:
         self.namespace = meta.namespace
         self.key = f"{meta.namespace}/{meta.name}"
         self.priority = pod.spec.priority or 0
-        self.plid = -1
-        """Label class in the table's pod index; -1 while the pod is not on a node."""
+        self.label_class: LabelClass | None = None
+        """Where the table's pod index counts this pod; None while it is not on a node."""
         self.class_key: bytes | None = None
         """Equivalence-class signature, made when the pod is first queued."""
         self._requests: PodRequests | None = None
         self._nonzero: tuple[int, int] | None = None
         self._ports: tuple[HostPort, ...] | None = None
         self._affinity: AffinityTerms | None = None
+        self._claims: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -65,6 +86,33 @@ class PodInfo:
         if self._affinity is None:
             self._affinity = parse_affinity_terms(self.pod)
         return self._affinity
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """`namespace/claim` of every volume that names a PersistentVolumeClaim, repeats included."""
+        if self._claims is None:
+            self._claims = tuple(
+                f"{self.namespace}/{volume.persistent_volume_claim.claim_name}"
+                for volume in self.pod.spec.volumes or ()
+                if volume.persistent_volume_claim is not None
+            )
+        return self._claims
+
+    def assumed_on(self, node_name: str) -> PodInfo:
+        """A copy that is on a node, sharing every derived value."""
+        pod = structs.replace(self.pod, spec=structs.replace(self.pod.spec, node_name=node_name))
+        copy = PodInfo(pod)
+        copy.adopt_derived(self)
+        return copy
+
+    def adopt_derived(self, other: PodInfo) -> None:
+        """Take over the values another record of the same pod has computed."""
+        self.class_key = other.class_key
+        self._requests = other._requests
+        self._nonzero = other._nonzero
+        self._ports = other._ports
+        self._affinity = other._affinity
+        self._claims = other._claims
 
     def update(self, pod: Pod) -> None:
         """Take a newer version.

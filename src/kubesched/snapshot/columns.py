@@ -1,0 +1,108 @@
+"""Columns over node rows: growable integers, interned values, and the logs that say which rows changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.core_v1 import Node
+
+Ints = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+Rows = slice | npt.NDArray[np.intp]
+"""Which rows a computation is about: a slice (cheap, a view) or an index array (a gather)."""
+
+ABSENT: Final = -1
+"""Interned id of "the node has no such value". Lookup tables keep one extra last slot for it."""
+
+V = TypeVar("V", bound=Hashable)
+
+
+class IntColumn:
+    """One int64 per row: `array` for vector work, `cells` (a memoryview) for single cells, twice as fast there."""
+
+    __slots__ = ("array", "cells")
+
+    def __init__(self, capacity: int) -> None:
+        self._bind(np.zeros(capacity, dtype=np.int64))
+
+    def _bind(self, array: Ints) -> None:
+        self.array = array
+        self.cells = memoryview(array)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+
+    def grow(self, capacity: int) -> None:
+        bigger = np.zeros(capacity, dtype=np.int64)
+        bigger[: len(self.array)] = self.array
+        self._bind(bigger)
+
+
+class InternedColumn(Generic[V]):
+    """A value derived from each node, as a small id per row.
+
+    Rules over nodes are evaluated once per distinct value and then looked up: `table[column.ids]`. `None` means the
+    node has no value and reads as id -1, which indexes the last slot of a lookup table.
+    """
+
+    __slots__ = ("_index", "derive", "ids", "values")
+
+    def __init__(self, derive: Callable[[Node], V | None], capacity: int) -> None:
+        self.derive = derive
+        self.ids: Ids = np.full(capacity, ABSENT, dtype=np.int32)
+        self.values: list[V] = []
+        self._index: dict[V, int] = {}
+
+    def id_of(self, value: V) -> int:
+        """The id of a value, or ABSENT if no node ever had it."""
+        return self._index.get(value, ABSENT)
+
+    def set_row(self, row: int, node: Node | None) -> None:
+        value = None if node is None else self.derive(node)
+        if value is None:
+            self.ids[row] = ABSENT
+            return
+        known = self._index.get(value)
+        if known is None:
+            known = self._index[value] = len(self.values)
+            self.values.append(value)
+        self.ids[row] = known
+
+    def grow(self, capacity: int) -> None:
+        bigger = np.full(capacity, ABSENT, dtype=np.int32)
+        bigger[: len(self.ids)] = self.ids
+        self.ids = bigger
+
+
+class RowLog:
+    """An append-only list of changed rows that every consumer reads with a cursor of its own.
+
+    Consumers recompute a row from current state, so duplicates and reused rows are harmless. Old entries are
+    dropped once the log outgrows its bound; a consumer that lags behind the cut must recompute everything.
+    """
+
+    __slots__ = ("_base", "_rows", "bound")
+
+    def __init__(self, bound: int = 8192) -> None:
+        self._rows: list[int] = []
+        self._base = 0
+        self.bound = bound
+
+    @property
+    def end(self) -> int:
+        """The cursor of a consumer that has seen everything."""
+        return self._base + len(self._rows)
+
+    def append(self, row: int) -> None:
+        self._rows.append(row)
+        if len(self._rows) > self.bound:
+            cut = len(self._rows) // 2
+            del self._rows[:cut]
+            self._base += cut
+
+    def since(self, cursor: int) -> list[int] | None:
+        """Rows logged at or after `cursor`, oldest first; None when some of them are already gone."""
+        start = cursor - self._base
+        return None if start < 0 else self._rows[start:]

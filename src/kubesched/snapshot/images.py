@@ -1,0 +1,112 @@
+"""Which images are on which nodes, as the scheduler's snapshot would have seen it.
+
+# Upstream: a node's snapshot record freezes "on how many nodes is this image" at the moment that record was last
+# refreshed (a pod or the node itself changed). Another node gaining the image does not refresh it. So each image
+# keeps its history of node counts, and each row the version at which it was last refreshed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.snapshot.columns import IntColumn, Ints, Rows
+
+_HISTORY_LIMIT = 64
+
+
+class ImageState:
+    """One image name: its size as first reported, the rows that hold it, and how their number developed."""
+
+    __slots__ = ("_compact_above", "counts", "rows", "size_bytes", "versions")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._compact_above = _HISTORY_LIMIT
+        self.rows: set[int] = set()
+        self.versions: list[int] = []
+        self.counts: list[int] = []
+
+    def record(self, version: int, oldest_refresh: Callable[[], int]) -> None:
+        self.versions.append(version)
+        self.counts.append(len(self.rows))
+        if len(self.versions) > self._compact_above:
+            # The newest entry at or before the oldest refresh still answers for it; older ones answer for nobody.
+            keep = max(bisect_right(self.versions, oldest_refresh()) - 1, 0)
+            del self.versions[:keep]
+            del self.counts[:keep]
+            self._compact_above = max(_HISTORY_LIMIT, 2 * len(self.versions))
+
+    def count_at(self, version: int) -> int:
+        """Nodes holding the image when `version` was current (the oldest known count before that)."""
+        return self.counts[max(bisect_right(self.versions, version) - 1, 0)]
+
+
+class ImageIndex:
+    """Image name -> state. `version` moves with every change to any node's image list."""
+
+    __slots__ = ("_images", "_of_row", "_refreshed_at", "version")
+
+    def __init__(self, capacity: int) -> None:
+        self._images: dict[str, ImageState] = {}
+        self._of_row: dict[int, tuple[str, ...]] = {}
+        self._refreshed_at = IntColumn(capacity)
+        self.version = 0
+
+    def grow(self, capacity: int) -> None:
+        self._refreshed_at.grow(capacity)
+
+    def set_row(self, row: int, node: Node | None) -> None:
+        """Replace what a row holds: the old list is withdrawn first, which may drop and re-create a record."""
+        old = self._of_row.pop(row, ())
+        images = (node.status.images or ()) if node is not None else ()
+        if not old and not images:
+            return
+        self.version += 1
+        touched = dict.fromkeys(old)
+        for name in old:
+            state = self._images[name]
+            state.rows.discard(row)
+            if not state.rows:
+                del self._images[name]
+        names: dict[str, None] = {}
+        for image in images:
+            for name in image.names or ():
+                state = self._images.setdefault(name, ImageState(image.size_bytes))
+                state.rows.add(row)
+                names[name] = None
+        if names:
+            self._of_row[row] = tuple(names)
+        touched.update(names)
+        for name in touched:
+            if (state := self._images.get(name)) is not None:
+                state.record(self.version, self._oldest_refresh)
+
+    def _oldest_refresh(self) -> int:
+        return int(self._refreshed_at.array[list(self._of_row)].min()) if self._of_row else self.version
+
+    def refresh_row(self, row: int) -> None:
+        """The row's snapshot record was renewed: it now sees today's counts."""
+        self._refreshed_at.cells[row] = self.version
+
+    def get(self, name: str) -> ImageState | None:
+        return self._images.get(name)
+
+    def frozen_counts(self, state: ImageState, rows: Rows, length: int) -> Ints:
+        """Per row, on how many nodes the image was when the row was last refreshed; 0 where the row lacks it."""
+        refreshed = self._refreshed_at.array[rows]
+        versions = np.asarray(state.versions, dtype=np.int64)
+        counts = np.asarray(state.counts, dtype=np.int64)
+        seen = counts[np.maximum(np.searchsorted(versions, refreshed, side="right") - 1, 0)]
+        holds = np.zeros(len(self._refreshed_at.array), dtype=np.bool_)
+        holds[list(state.rows)] = True
+        assert len(seen) == length
+        return np.where(holds[rows], seen, 0)
+
+    def states_of(self, row: int) -> dict[str, tuple[int, int]]:
+        """name -> (size in bytes, nodes holding it as this row sees it), for humans and per-node plugins."""
+        at = self._refreshed_at.cells[row]
+        return {name: (s.size_bytes, s.count_at(at)) for name in self._of_row.get(row, ()) if (s := self._images[name])}

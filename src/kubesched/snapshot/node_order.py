@@ -1,0 +1,63 @@
+"""The order in which nodes are looked at: round robin over zones, as upstream's node tree lists them.
+
+Zones are ordered by first appearance and disappear with their last node. Inside a zone nodes keep insertion order.
+Example: zones [a, b, c] [d] [e, f] give a, d, e, b, f, c.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, zip_longest
+
+from kubesched.api.core_v1 import Node
+
+_ZONE_KEYS = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_REGION_KEYS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+
+
+def zone_key(node: Node) -> str:
+    """Region and zone as one key; empty when the node has neither label.
+
+    # Upstream: the deprecated label wins when both are present, even if it is empty.
+    """
+    labels = node.metadata.labels or {}
+    region = next((labels[key] for key in _REGION_KEYS if key in labels), "")
+    zone = next((labels[key] for key in _ZONE_KEYS if key in labels), "")
+    return f"{region}:\0:{zone}" if region or zone else ""
+
+
+class NodeOrder:
+    """Which nodes exist, zone by zone."""
+
+    __slots__ = ("_zone_of", "_zones", "version")
+
+    def __init__(self) -> None:
+        self._zones: dict[str, dict[str, None]] = {}
+        self._zone_of: dict[str, str] = {}
+        self.version = 0
+        """Changes whenever the listing may have changed."""
+
+    def __len__(self) -> int:
+        return len(self._zone_of)
+
+    def put(self, node: Node) -> None:
+        """Add the node, or move it to the end of its new zone when the zone changed."""
+        name, zone = node.metadata.name, zone_key(node)
+        if self._zone_of.get(name) == zone:
+            return
+        if name in self._zone_of:
+            self.remove(name)
+        self._zones.setdefault(zone, {})[name] = None
+        self._zone_of[name] = zone
+        self.version += 1
+
+    def remove(self, name: str) -> None:
+        zone = self._zone_of.pop(name)
+        members = self._zones[zone]
+        del members[name]
+        if not members:
+            del self._zones[zone]
+        self.version += 1
+
+    def names(self) -> list[str]:
+        rounds = zip_longest(*self._zones.values())
+        return [name for name in chain.from_iterable(rounds) if name is not None]

@@ -1,0 +1,366 @@
+"""The node table: every node's resources, labels, taints, ports, images and pods, one row per node.
+
+A node owns a row while it exists; rows are reused. Pods that name a node the table does not know wait among the
+*ghosts* until the node arrives, and return there when it leaves: they never influence a decision meanwhile.
+
+Two logs tell consumers what changed: `pod_log` (rows whose pods or allocatable changed) and `node_log` (rows whose
+node object changed or that appeared or vanished; these are in `pod_log` as well).
+
+The table knows nothing of assumed or confirmed pods: that is the cache's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.api.resources import node_allocatable
+from kubesched.snapshot.columns import Ids, IntColumn, InternedColumn, Mask, RowLog
+from kubesched.snapshot.images import ImageIndex
+from kubesched.snapshot.namespaces import NamespaceLabels
+from kubesched.snapshot.node_order import NodeOrder
+from kubesched.snapshot.pod_index import PodIndex
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.ports import HostPortIndex
+
+CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
+"""Lines every table has. Scalar resources get the next line when first seen."""
+_NATIVE_LINES = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
+
+
+class NodeTable:
+    """Columns over nodes and the indexes kept beside them."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.capacity = capacity
+        self.high_water = 0
+        """Rows at or above this were never used."""
+        self.epoch = 0
+        """Changes when the arrays were reallocated; views made before are stale."""
+        self.alive: Mask = np.zeros(capacity, dtype=np.bool_)
+        self.names: list[str] = []
+        self.nodes: list[Node | None] = []
+        self.pods: list[dict[str, PodInfo]] = []
+        self.row_of: dict[str, int] = {}
+        self.ghosts: dict[str, dict[str, PodInfo]] = {}
+        self._free: list[int] = []
+
+        self.lines: dict[str, int] = dict(_NATIVE_LINES)
+        self.allocatable = [IntColumn(capacity) for _ in _NATIVE_LINES]
+        self.requested = [IntColumn(capacity) for _ in _NATIVE_LINES]
+        self.nonzero_cpu = IntColumn(capacity)
+        self.nonzero_memory = IntColumn(capacity)
+        self.pod_count = IntColumn(capacity)
+        self.allowed_pods = IntColumn(capacity)
+
+        self._interned: dict[Hashable, InternedColumn[Any]] = {}
+        self.ports = HostPortIndex()
+        self.images = ImageIndex(capacity)
+        self.claims: dict[str, dict[int, int]] = {}
+        """`namespace/claim` -> row -> how many volumes of pods there name it."""
+        self.namespaces = NamespaceLabels()
+        self.pod_log = RowLog(max(8192, 2 * capacity))
+        self.node_log = RowLog(max(8192, 2 * capacity))
+        self.pod_index = PodIndex(self)
+        self.order = NodeOrder()
+        self._order_version = -1
+        self._order_rows: Ids = np.zeros(0, dtype=np.int32)
+        self._position: Ids = np.zeros(capacity, dtype=np.int32)
+        self._refresh_cursor = 0
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def node_count(self) -> int:
+        return len(self.row_of)
+
+    def set_node(self, node: Node) -> int:
+        """Add or update a node; returns its row."""
+        name = node.metadata.name
+        row = self.row_of.get(name)
+        if row is None:
+            row = self._take_row(name)
+            self._write_node(row, None, node)
+            for pod in self.ghosts.pop(name, {}).values():
+                self._add_to_row(pod, row)
+        else:
+            old = self.nodes[row]
+            assert old is not None, f"row {row} of node {name} has no node"
+            if not _scheduling_relevant_change(old, node):
+                self.nodes[row] = node
+                return row
+            self._write_node(row, old, node)
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node; its pods become ghosts."""
+        row = self.row_of.pop(name)
+        pods = self.pods[row]
+        for pod in list(pods.values()):
+            self._remove_from_row(pod, row)
+            self.ghosts.setdefault(name, {})[pod.uid] = pod
+        self.order.remove(name)
+        self.alive[row] = False
+        self.nodes[row] = None
+        self.names[row] = ""
+        self.allowed_pods.cells[row] = 0
+        for column in self.allocatable:
+            column.cells[row] = 0
+        for interned in self._interned.values():
+            interned.set_row(row, None)
+        self.images.set_row(row, None)
+        self._free.append(row)
+        self._log_node(row)
+
+    def _take_row(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = self.high_water
+            if row == self.capacity:
+                self._grow(2 * self.capacity)
+            self.high_water += 1
+            self.names.append("")
+            self.nodes.append(None)
+            self.pods.append({})
+        self.row_of[name] = row
+        self.names[row] = name
+        self.alive[row] = True
+        return row
+
+    def _write_node(self, row: int, old: Node | None, node: Node) -> None:
+        self.nodes[row] = node
+        self.order.put(node)
+        if old is None or old.status.allocatable != node.status.allocatable:
+            self._write_allocatable(row, node)
+        for interned in self._interned.values():
+            interned.set_row(row, node)
+        if old is None or old.status.images != node.status.images:
+            self.images.set_row(row, node)
+        self._log_node(row)
+
+    def _write_allocatable(self, row: int, node: Node) -> None:
+        allocatable = node_allocatable(node)
+        for column in self.allocatable:
+            column.cells[row] = 0
+        self.allocatable[CPU].cells[row] = allocatable.milli_cpu
+        self.allocatable[MEMORY].cells[row] = allocatable.memory
+        self.allocatable[EPHEMERAL_STORAGE].cells[row] = allocatable.ephemeral_storage
+        self.allowed_pods.cells[row] = allocatable.allowed_pods
+        for name, amount in allocatable.scalars.items():
+            self.allocatable[self.line(name)].cells[row] = amount
+
+    def line(self, resource: str) -> int:
+        """The line of a resource, made when first asked for."""
+        line = self.lines.get(resource)
+        if line is None:
+            line = self.lines[resource] = len(self.allocatable)
+            self.allocatable.append(IntColumn(self.capacity))
+            self.requested.append(IntColumn(self.capacity))
+        return line
+
+    def _log_node(self, row: int) -> None:
+        self.node_log.append(row)
+        self.pod_log.append(row)
+
+    def _grow(self, capacity: int) -> None:
+        alive = np.zeros(capacity, dtype=np.bool_)
+        alive[: self.capacity] = self.alive
+        self.alive = alive
+        for column in (
+            *self.allocatable,
+            *self.requested,
+            self.nonzero_cpu,
+            self.nonzero_memory,
+            self.pod_count,
+            self.allowed_pods,
+        ):
+            column.grow(capacity)
+        for interned in self._interned.values():
+            interned.grow(capacity)
+        self.images.grow(capacity)
+        self.pod_index.grow(capacity)
+        self.pod_log.bound = self.node_log.bound = max(8192, 2 * capacity)
+        self.capacity = capacity
+        self._order_version = -1
+        self.epoch += 1
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def add_pod(self, pod: PodInfo, node_name: str) -> None:
+        row = self.row_of.get(node_name)
+        if row is None:
+            self.ghosts.setdefault(node_name, {})[pod.uid] = pod
+        else:
+            self._add_to_row(pod, row)
+
+    def remove_pod(self, pod: PodInfo, node_name: str) -> None:
+        row = self.row_of.get(node_name)
+        if row is not None:
+            self._remove_from_row(pod, row)
+            return
+        waiting = self.ghosts[node_name]
+        del waiting[pod.uid]
+        if not waiting:
+            del self.ghosts[node_name]
+
+    def _add_to_row(self, pod: PodInfo, row: int) -> None:
+        assert pod.uid not in self.pods[row], f"pod {pod.key} is on node {self.names[row]} already"
+        self.pods[row][pod.uid] = pod
+        self._account(pod, row, 1)
+        if pod.host_ports:
+            self.ports.add(row, pod.host_ports)
+        self.pod_index.add(pod, row)
+        self.pod_log.append(row)
+
+    def _remove_from_row(self, pod: PodInfo, row: int) -> None:
+        del self.pods[row][pod.uid]
+        self._account(pod, row, -1)
+        if pod.host_ports:
+            self.ports.remove(row, pod.host_ports)
+        self.pod_index.remove(pod, row)
+        self.pod_log.append(row)
+
+    def _account(self, pod: PodInfo, row: int, sign: int) -> None:
+        requests = pod.requests
+        requested = self.requested
+        requested[CPU].cells[row] += sign * requests.milli_cpu
+        requested[MEMORY].cells[row] += sign * requests.memory
+        if requests.ephemeral_storage:
+            requested[EPHEMERAL_STORAGE].cells[row] += sign * requests.ephemeral_storage
+        for name, amount in requests.scalars.items():
+            requested[self.line(name)].cells[row] += sign * amount
+        cpu, memory = pod.nonzero_requests
+        self.nonzero_cpu.cells[row] += sign * cpu
+        self.nonzero_memory.cells[row] += sign * memory
+        self.pod_count.cells[row] += sign
+        for claim in pod.claims:
+            self._count_claim(claim, row, sign)
+
+    def _count_claim(self, claim: str, row: int, sign: int) -> None:
+        rows = self.claims.setdefault(claim, {})
+        rows[row] = rows.get(row, 0) + sign
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self.claims[claim]
+
+    def all_pods(self) -> Iterator[tuple[int, PodInfo]]:
+        """(row, pod) of every pod on an existing node, in row order."""
+        return ((row, pod) for row, pods in enumerate(self.pods) for pod in pods.values())
+
+    # -- columns on demand -----------------------------------------------------------------------------------------
+
+    def interned(self, key: Hashable, derive: Callable[[Node], Any]) -> InternedColumn[Any]:
+        """A column of values derived from each node, built when first asked for and kept current from then on.
+
+        `key` names the derivation: equal keys must mean equal functions.
+        """
+        column = self._interned.get(key)
+        if column is None:
+            column = self._interned[key] = InternedColumn(derive, self.capacity)
+            for row in range(self.high_water):
+                column.set_row(row, self.nodes[row])
+        return column
+
+    def label_column(self, key: str) -> InternedColumn[str]:
+        """The values of one node label."""
+        return self.interned(("label", key), lambda node: (node.metadata.labels or {}).get(key))
+
+    # -- order -----------------------------------------------------------------------------------------------------
+
+    @property
+    def order_rows(self) -> Ids:
+        """Rows in the order in which upstream lists the nodes."""
+        if self._order_version != self.order.version:
+            self._order_rows = np.array([self.row_of[name] for name in self.order.names()], dtype=np.int32)
+            self._position = np.zeros(self.capacity, dtype=np.int32)
+            self._position[self._order_rows] = np.arange(len(self._order_rows), dtype=np.int32)
+            self._order_version = self.order.version
+        return self._order_rows
+
+    @property
+    def position(self) -> Ids:
+        """Per row, where it stands in `order_rows`; meaningless for dead rows."""
+        _ = self.order_rows
+        return self._position
+
+    # -- cycle boundary --------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Begin a scheduling cycle: rows changed since the last one see today's image counts."""
+        end = self.pod_log.end
+        if self._refresh_cursor == end:
+            return
+        changed = self.pod_log.since(self._refresh_cursor)
+        rows: Iterable[int] = range(self.high_water) if changed is None else changed
+        for row in rows:
+            self.images.refresh_row(row)
+        self._refresh_cursor = end
+
+    # -- self-check ------------------------------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Everything incremental equals what a rebuild from nodes and pods would give."""
+        assert {name: row for row, name in enumerate(self.names) if name} == self.row_of
+        fresh = NodeTable(self.capacity)
+        for name in self.order.names():
+            node = self.nodes[self.row_of[name]]
+            assert node is not None, f"node {name} is listed but gone"
+            fresh.set_node(node)
+        for _, pod in self.all_pods():
+            copy = PodInfo(pod.pod)
+            copy.adopt_derived(pod)
+            fresh.add_pod(copy, self.names[self._row_holding(pod)])
+        for name, row in self.row_of.items():
+            other = fresh.row_of[name]
+            assert self.alive[row], f"row {row} of node {name} is dead"
+            for ours, theirs in self._scalar_columns(fresh):
+                assert ours.cells[row] == theirs.cells[other], f"a sum of node {name} drifted"
+            assert self.ports.ports_of(row) <= fresh.ports.ports_of(other), f"ports of node {name} drifted"
+            for key, column in self._interned.items():
+                value_id = column.ids[row]
+                value = None if value_id < 0 else column.values[value_id]
+                assert value == column.derive(self.nodes[row]), f"column {key} of node {name} drifted"  # type: ignore[arg-type]  # checked above
+        for row in range(self.high_water):
+            if not self.names[row]:
+                assert not self.alive[row], f"free row {row} is alive"
+                assert not self.pods[row], f"free row {row} holds pods"
+                assert self.pod_count.cells[row] == 0, f"free row {row} counts pods"
+        self.pod_index.check_invariants(self.all_pods())
+
+    def _row_holding(self, pod: PodInfo) -> int:
+        return next(row for row, pods in enumerate(self.pods) if pods.get(pod.uid) is pod)
+
+    def _scalar_columns(self, other: NodeTable) -> list[tuple[IntColumn, IntColumn]]:
+        pairs = [
+            (self.nonzero_cpu, other.nonzero_cpu),
+            (self.nonzero_memory, other.nonzero_memory),
+            (self.pod_count, other.pod_count),
+            (self.allowed_pods, other.allowed_pods),
+        ]
+        for name, line in self.lines.items():
+            pairs.append((self.allocatable[line], other.allocatable[other.line(name)]))
+            pairs.append((self.requested[line], other.requested[other.line(name)]))
+        return pairs
+
+
+def _scheduling_relevant_change(old: Node, new: Node) -> bool:
+    """Anything but a heartbeat: what plugins may read of a node, conditions by type and status only."""
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.metadata.annotations != new.metadata.annotations
+        or old.metadata.uid != new.metadata.uid
+        or old.spec != new.spec
+        or old.status.allocatable != new.status.allocatable
+        or old.status.images != new.status.images
+        or old.status.declared_features != new.status.declared_features
+        or _conditions(old) != _conditions(new)
+    )
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions or ()}

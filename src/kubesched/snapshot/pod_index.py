@@ -1,0 +1,441 @@
+"""Counting pods by label selector and by topology domain, incrementally.
+
+Pods on nodes fall into *label classes* (same namespace, labels and terminating or not); selectors are matched once
+per label class, never per pod. On top of the classes:
+
+    Counter        pods per row that satisfy a predicate (a pending pod's spread constraint or affinity term)
+    DomainCounter  the same pods per value of a topology label, over the rows that are eligible
+    Term           an (anti-)affinity term carried by pods already on nodes: how many carry it, per row
+
+Adding or removing a pod touches only the counters its label class belongs to and the terms it carries itself.
+Always ask the index again instead of keeping a counter: rarely used ones are dropped.
+
+Invariant: every count equals a recount over the table's pods (`recount` in the tests, `check_invariants` here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from kubesched.snapshot.columns import ABSENT, Ids, InternedColumn, Ints, Mask, Rows
+from kubesched.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from kubesched.api.affinity_terms import AffinityTerm
+    from kubesched.snapshot.node_table import NodeTable
+
+COUNTER_LIMIT: Final = 512
+"""Counters kept at most; the least recently used go first. One costs 4 bytes per row and a little per domain."""
+
+EMPTY_LABELS: Final[Mapping[str, str]] = {}
+
+
+class PodPredicate(Protocol):
+    """Which pods on nodes count. Equal keys mean equal predicates."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+    def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool: ...
+
+
+class Eligibility(Protocol):
+    """Which rows belong to a domain at all. Equal keys mean equal masks; a mask depends on node objects only."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask: ...
+
+
+class LabelClass:
+    """Pods that no selector can tell apart, and the rows they are on."""
+
+    __slots__ = ("counters", "key", "labels", "namespace", "rows", "terminating")
+
+    def __init__(self, key: Hashable, namespace: str, labels: Mapping[str, str], terminating: bool) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.labels = labels
+        self.terminating = terminating
+        self.rows: dict[int, int] = {}
+        self.counters: list[Counter] = []
+
+
+class RowCounts(Protocol):
+    """Where a domain counter's numbers come from."""
+
+    def count_at(self, row: int) -> int: ...
+
+    def held(self) -> Iterable[tuple[int, int]]:
+        """(row, count) of every row with a count."""
+        ...
+
+
+class DomainCounter:
+    """A counter's pods summed over the values of one topology label.
+
+    `counts` is indexed by value id; its last slot stays 0 and answers for rows without the label. `nodes` says how
+    many eligible rows a domain has: a domain exists while that is positive, even with no pod in it.
+    Each row's domain is kept here as it was when last synced, so relabelled and replaced nodes move cleanly.
+    """
+
+    __slots__ = ("_column", "_cursor", "_domain_of", "_eligibility", "_source", "_table", "counts", "nodes", "version")
+
+    def __init__(self, table: NodeTable, source: RowCounts, key: str, eligibility: Eligibility | None) -> None:
+        self._table = table
+        self._source = source
+        self._column: InternedColumn[str] = table.label_column(key)
+        self._eligibility = eligibility
+        self.version = 0
+        """Changes whenever any count or the set of domains changes."""
+        self._build()
+
+    def _build(self) -> None:
+        table = self._table
+        self._cursor = table.node_log.end
+        self._domain_of: Ids = np.full(table.capacity, ABSENT, dtype=np.int32)
+        self._domain_of[: table.high_water] = self._domains(slice(0, table.high_water))
+        self.counts: Ints = np.zeros(self._slots(), dtype=np.int64)
+        self.nodes: Ints = np.zeros(self._slots(), dtype=np.int64)
+        np.add.at(self.nodes, self._domain_of[self._domain_of >= 0], 1)
+        for row, count in self._source.held():
+            domain = self._domain_of[row]
+            if domain >= 0:
+                self.counts[domain] += count
+        self.version += 1
+
+    def _slots(self) -> int:
+        return max(2 * len(self._column.values), 8) + 1
+
+    def _widen(self) -> None:
+        counts, nodes = np.zeros(self._slots(), dtype=np.int64), np.zeros(self._slots(), dtype=np.int64)
+        counts[: len(self.counts) - 1] = self.counts[:-1]
+        nodes[: len(self.nodes) - 1] = self.nodes[:-1]
+        self.counts, self.nodes = counts, nodes
+
+    def _domains(self, rows: Rows) -> Ids:
+        ids = self._column.ids[rows]
+        live = self._table.alive[rows]
+        if self._eligibility is not None:
+            live = live & self._eligibility.mask(self._table, rows)
+        return np.where(live, ids, np.int32(ABSENT))
+
+    def add(self, row: int, delta: int) -> None:
+        domain = self._domain_of[row]
+        if domain >= 0:
+            self.counts[domain] += delta
+            self.version += 1
+
+    def grow(self, capacity: int) -> None:
+        bigger = np.full(capacity, ABSENT, dtype=np.int32)
+        bigger[: len(self._domain_of)] = self._domain_of
+        self._domain_of = bigger
+
+    def sync(self) -> DomainCounter:
+        """Catch up with added, changed and removed nodes. Call before reading."""
+        table = self._table
+        if self._cursor == table.node_log.end:
+            return self
+        changed = table.node_log.since(self._cursor)
+        if changed is None or len(changed) > table.high_water // 4:
+            self._build()
+            return self
+        self._cursor = table.node_log.end
+        if len(self._column.values) >= len(self.counts):
+            self._widen()
+        for row in dict.fromkeys(changed):
+            old, new = int(self._domain_of[row]), int(self._domains(np.array([row]))[0])
+            if old != new:
+                self._move(row, old, new)
+        return self
+
+    def _move(self, row: int, old: int, new: int) -> None:
+        pods = self._source.count_at(row)
+        for domain, sign in ((old, -1), (new, 1)):
+            if domain >= 0:
+                self.counts[domain] += sign * pods
+                self.nodes[domain] += sign
+        self._domain_of[row] = new
+        self.version += 1
+
+    @property
+    def column(self) -> InternedColumn[str]:
+        """The topology label's values per row."""
+        return self._column
+
+    def at(self, rows: Rows) -> Ints:
+        """Pods in each row's domain; 0 for rows without the label."""
+        return self.counts[self._column.ids[rows]]
+
+    @property
+    def domain_count(self) -> int:
+        return int(np.count_nonzero(self.nodes))
+
+    @property
+    def smallest(self) -> int:
+        """The lowest count over existing domains; 0 when there is none."""
+        existing = self.counts[self.nodes > 0]
+        return int(existing.min()) if len(existing) else 0
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+
+class Counter:
+    """Pods per row satisfying one predicate."""
+
+    __slots__ = ("_domains", "_table", "last_used", "per_row", "predicate", "total", "version")
+
+    def __init__(self, table: NodeTable, predicate: PodPredicate) -> None:
+        self._table = table
+        self.predicate = predicate
+        self.per_row: Ids = np.zeros(table.capacity, dtype=np.int32)
+        self.total = 0
+        self.version = 0
+        self.last_used = 0
+        self._domains: dict[Hashable, DomainCounter] = {}
+
+    def add(self, row: int, delta: int) -> None:
+        self.per_row[row] += delta
+        self.total += delta
+        self.version += 1
+        for domains in self._domains.values():
+            domains.add(row, delta)
+
+    def grow(self, capacity: int) -> None:
+        bigger = np.zeros(capacity, dtype=np.int32)
+        bigger[: len(self.per_row)] = self.per_row
+        self.per_row = bigger
+        for domains in self._domains.values():
+            domains.grow(capacity)
+
+    def count_at(self, row: int) -> int:
+        return int(self.per_row[row])
+
+    def held(self) -> Iterable[tuple[int, int]]:
+        rows = np.flatnonzero(self.per_row)
+        return zip(rows.tolist(), self.per_row[rows].tolist(), strict=True)
+
+    def by_domain(self, key: str, eligibility: Eligibility | None = None) -> DomainCounter:
+        """The counts per value of a topology label, up to date."""
+        at = (key, None if eligibility is None else eligibility.key)
+        domains = self._domains.get(at)
+        if domains is None:
+            domains = self._domains[at] = DomainCounter(self._table, self, key, eligibility)
+        return domains.sync()
+
+
+class TermKey(NamedTuple):
+    """What makes two terms of existing pods the same term."""
+
+    kind: str
+    weight: int
+    topology_key: str
+    namespaces: frozenset[str]
+    namespace_selector: Hashable
+    selector: Hashable
+
+
+class Term:
+    """An (anti-)affinity term carried by pods on nodes."""
+
+    __slots__ = ("_domains", "_table", "key", "rows", "term", "total", "weight")
+
+    def __init__(self, table: NodeTable, key: TermKey, term: AffinityTerm) -> None:
+        self._table = table
+        self.key = key
+        self.term = term
+        self.weight = key.weight
+        self.rows: dict[int, int] = {}
+        self.total = 0
+        self._domains: DomainCounter | None = None
+
+    def add(self, row: int, delta: int) -> None:
+        count = self.rows.get(row, 0) + delta
+        if count:
+            self.rows[row] = count
+        else:
+            self.rows.pop(row, None)
+        self.total += delta
+        if self._domains is not None:
+            self._domains.add(row, delta)
+
+    def count_at(self, row: int) -> int:
+        return self.rows.get(row, 0)
+
+    def held(self) -> Iterable[tuple[int, int]]:
+        return self.rows.items()
+
+    def grow(self, capacity: int) -> None:
+        if self._domains is not None:
+            self._domains.grow(capacity)
+
+    @property
+    def domains(self) -> DomainCounter:
+        """How many pods carry the term, per value of its topology label."""
+        if self._domains is None:
+            self._domains = DomainCounter(self._table, self, self.key.topology_key, None)
+        return self._domains.sync()
+
+
+REQUIRED_AFFINITY: Final = "required affinity"
+REQUIRED_ANTI_AFFINITY: Final = "required anti-affinity"
+PREFERRED_AFFINITY: Final = "preferred affinity"
+PREFERRED_ANTI_AFFINITY: Final = "preferred anti-affinity"
+TERM_KINDS: Final = (REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY)
+
+
+class PodIndex:
+    """All label classes, counters and terms of a table."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._classes: dict[Hashable, LabelClass] = {}
+        self._counters: dict[Hashable, Counter] = {}
+        self._terms: dict[str, dict[TermKey, Term]] = {kind: {} for kind in TERM_KINDS}
+        self.terms_version = 0
+        """Changes when a term appears or vanishes: lists of matching terms made before are stale."""
+        self._tick = 0
+
+    # -- pods come and go ------------------------------------------------------------------------------------------
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        label_class = self._label_class(pod)
+        pod.label_class = label_class
+        label_class.rows[row] = label_class.rows.get(row, 0) + 1
+        for counter in label_class.counters:
+            counter.add(row, 1)
+        if pod.pod.spec.affinity is not None:
+            self._count_terms(pod, row, 1)
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        label_class = pod.label_class
+        assert label_class is not None, f"pod {pod.key} is not in the index"
+        left = label_class.rows[row] - 1
+        if left:
+            label_class.rows[row] = left
+        else:
+            del label_class.rows[row]
+            if not label_class.rows:
+                del self._classes[label_class.key]
+        for counter in label_class.counters:
+            counter.add(row, -1)
+        pod.label_class = None
+        if pod.pod.spec.affinity is not None:
+            self._count_terms(pod, row, -1)
+
+    def _label_class(self, pod: PodInfo) -> LabelClass:
+        meta = pod.pod.metadata
+        labels = meta.labels
+        terminating = meta.deletion_timestamp is not None
+        key = (pod.namespace, tuple(sorted(labels.items())) if labels else (), terminating)
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = LabelClass(key, pod.namespace, labels or EMPTY_LABELS, terminating)
+            found.counters = [
+                counter
+                for counter in self._counters.values()
+                if counter.predicate.matches(found.namespace, found.labels, terminating)
+            ]
+        return found
+
+    def _count_terms(self, pod: PodInfo, row: int, delta: int) -> None:
+        terms = pod.affinity_terms
+        for kind, weighted in (
+            (REQUIRED_AFFINITY, [(0, t) for t in terms.required_affinity]),
+            (REQUIRED_ANTI_AFFINITY, [(0, t) for t in terms.required_anti_affinity]),
+            (PREFERRED_AFFINITY, [(w.weight, w.term) for w in terms.preferred_affinity]),
+            (PREFERRED_ANTI_AFFINITY, [(w.weight, w.term) for w in terms.preferred_anti_affinity]),
+        ):
+            for weight, term in weighted:
+                self._count_term(kind, weight, term, row, delta)
+
+    def _count_term(self, kind: str, weight: int, term: AffinityTerm, row: int, delta: int) -> None:
+        key = TermKey(kind, weight, term.topology_key, term.namespaces, term.namespace_selector, term.selector)
+        known = self._terms[kind]
+        found = known.get(key)
+        if found is None:
+            found = known[key] = Term(self._table, key, term)
+            self.terms_version += 1
+        found.add(row, delta)
+        if not found.total:
+            del known[key]
+            self.terms_version += 1
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def counter(self, predicate: PodPredicate) -> Counter:
+        """The counter for a predicate, made from the label classes when it is new."""
+        self._tick += 1
+        key = predicate.key
+        counter = self._counters.get(key)
+        if counter is None:
+            if len(self._counters) >= COUNTER_LIMIT:
+                self._drop_least_recently_used()
+            counter = self._counters[key] = self._build_counter(predicate)
+        counter.last_used = self._tick
+        return counter
+
+    def _build_counter(self, predicate: PodPredicate) -> Counter:
+        counter = Counter(self._table, predicate)
+        for label_class in self._classes.values():
+            if predicate.matches(label_class.namespace, label_class.labels, label_class.terminating):
+                label_class.counters.append(counter)
+                for row, count in label_class.rows.items():
+                    counter.add(row, count)
+        return counter
+
+    def _drop_least_recently_used(self) -> None:
+        key = min(self._counters, key=lambda k: self._counters[k].last_used)
+        dropped = self._counters.pop(key)
+        for label_class in self._classes.values():
+            if dropped in label_class.counters:
+                label_class.counters.remove(dropped)
+
+    def terms(self, kind: str) -> Iterable[Term]:
+        return self._terms[kind].values()
+
+    def grow(self, capacity: int) -> None:
+        for counter in self._counters.values():
+            counter.grow(capacity)
+        for terms in self._terms.values():
+            for term in terms.values():
+                term.grow(capacity)
+
+    def check_invariants(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
+        """Every count equals a recount over the given (row, pod) pairs."""
+        on_rows = list(pods)
+        for key, counter in self._counters.items():
+            expected: dict[int, int] = {}
+            for row, pod in on_rows:
+                meta = pod.pod.metadata
+                if counter.predicate.matches(pod.namespace, meta.labels or {}, meta.deletion_timestamp is not None):
+                    expected[row] = expected.get(row, 0) + 1
+            assert dict(counter.held()) == expected, f"counter {key!r} drifted"
+            assert counter.total == sum(expected.values()), f"total of counter {key!r} drifted"
+            for at, domains in counter._domains.items():
+                _check_domains(domains, expected, at)
+        for kind in TERM_KINDS:
+            for term in self._terms[kind].values():
+                assert term.total == sum(term.rows.values()) > 0, f"term {term.key!r} drifted"
+                if term._domains is not None:
+                    _check_domains(term._domains, term.rows, term.key)
+
+
+def _check_domains(domains: DomainCounter, rows: Mapping[int, int], name: object) -> None:
+    domains.sync()
+    table = domains._table
+    expected = np.zeros_like(domains.counts)
+    existing = np.zeros_like(domains.nodes)
+    current = domains._domains(slice(0, table.high_water))
+    for row, domain in enumerate(current.tolist()):
+        if domain >= 0:
+            existing[domain] += 1
+            expected[domain] += rows.get(row, 0)
+    assert (domains.counts == expected).all(), f"domain counts of {name!r} drifted"
+    assert (domains.nodes == existing).all(), f"domains of {name!r} drifted"

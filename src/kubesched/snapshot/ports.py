@@ -1,0 +1,80 @@
+"""Which host ports are taken on which rows.
+
+# Upstream: a node's ports are a set, not counts. Two pods sharing one (ip, protocol, port) on a node free it when the
+# first of them leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubesched.api.host_ports import HostPort
+
+ANY_IP = "0.0.0.0"  # noqa: S104  # the wildcard in host port specs, not a bind address
+
+
+class HostPortIndex:
+    """(protocol, port) -> ip -> rows."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, int], dict[str, set[int]]] = {}
+
+    def add(self, row: int, ports: Iterable[HostPort]) -> None:
+        for port in ports:
+            self._rows.setdefault((port.protocol, port.port), {}).setdefault(port.ip, set()).add(row)
+
+    def remove(self, row: int, ports: Iterable[HostPort]) -> None:
+        for port in ports:
+            by_ip = self._rows.get((port.protocol, port.port))
+            if by_ip is None or port.ip not in by_ip:
+                continue
+            by_ip[port.ip].discard(row)
+            if not by_ip[port.ip]:
+                del by_ip[port.ip]
+            if not by_ip:
+                del self._rows[(port.protocol, port.port)]
+
+    def clear_row(self, row: int) -> None:
+        """Forget everything about a row whose node is gone."""
+        for key in list(self._rows):
+            by_ip = self._rows[key]
+            for ip in list(by_ip):
+                by_ip[ip].discard(row)
+                if not by_ip[ip]:
+                    del by_ip[ip]
+            if not by_ip:
+                del self._rows[key]
+
+    def conflicting_rows(self, wanted: Iterable[HostPort]) -> set[int]:
+        """Rows on which at least one wanted port is taken."""
+        rows: set[int] = set()
+        for port in wanted:
+            by_ip = self._rows.get((port.protocol, port.port))
+            if by_ip is None:
+                continue
+            if port.ip == ANY_IP:
+                rows.update(*by_ip.values())
+            else:
+                rows.update(by_ip.get(ANY_IP, ()), by_ip.get(port.ip, ()))
+        return rows
+
+    def ports_of(self, row: int) -> set[HostPort]:
+        """Everything taken on one row; walks the whole index, for what-ifs and humans."""
+        return {
+            HostPort(ip=ip, protocol=protocol, port=port)
+            for (protocol, port), by_ip in self._rows.items()
+            for ip, rows in by_ip.items()
+            if row in rows
+        }
+
+
+def ports_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
+    """The same rule between two plain collections."""
+    taken = list(used)
+    return any(
+        w.protocol == u.protocol and w.port == u.port and (ANY_IP in (w.ip, u.ip) or w.ip == u.ip)
+        for w in wanted
+        for u in taken
+    )

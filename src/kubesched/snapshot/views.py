@@ -1,0 +1,246 @@
+"""What plugins see of the node table: columns over some rows.
+
+`NodeColumns` is the table as it is. `WhatIfColumns` is the same for rows on which some pods have been added or
+taken away in thought (nominated pods, preemption victims): plugins cannot tell the difference.
+All arrays have one entry per row of the view, in the view's order, and must not be written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.api.host_ports import HostPort
+from kubesched.snapshot.columns import Ids, InternedColumn, Ints, Mask, Rows
+from kubesched.snapshot.node_info import NodeInfo, Resource
+from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.ports import ports_conflict
+
+
+class NodeColumns:
+    """The table's columns over `rows`."""
+
+    __slots__ = ("_length", "rows", "table")
+
+    def __init__(self, table: NodeTable, rows: Rows | None = None) -> None:
+        self.table = table
+        self.rows: Rows = slice(0, table.high_water) if rows is None else rows
+        if isinstance(self.rows, slice):
+            self._length = len(range(*self.rows.indices(table.high_water)))
+        else:
+            self._length = len(self.rows)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def row_at(self, index: int) -> int:
+        """The table row behind the view's index-th entry."""
+        if isinstance(self.rows, slice):
+            return int(self.rows.start or 0) + index
+        return int(self.rows[index])
+
+    def row_indices(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """The table rows as an index array."""
+        if isinstance(self.rows, slice):
+            return np.arange(*self.rows.indices(self.table.high_water))
+        return self.rows
+
+    def subset(self, indices: np.ndarray[Any, np.dtype[np.intp]]) -> NodeColumns:
+        """A view of some of this view's entries."""
+        return NodeColumns(self.table, self.row_indices()[indices])
+
+    @property
+    def alive(self) -> Mask:
+        return self.table.alive[self.rows]
+
+    # -- identity and derived values -------------------------------------------------------------------------------
+
+    def name_at(self, index: int) -> str:
+        return self.table.names[self.row_at(index)]
+
+    def node_at(self, index: int) -> Node:
+        node = self.table.nodes[self.row_at(index)]
+        assert node is not None, "a dead row has no node"
+        return node
+
+    def label_ids(self, key: str) -> Ids:
+        """Ids into `label_column(key).values`; -1 where the node lacks the label."""
+        return self.table.label_column(key).ids[self.rows]
+
+    def label_column(self, key: str) -> InternedColumn[str]:
+        return self.table.label_column(key)
+
+    def interned(self, key: Hashable, derive: Callable[[Node], Any]) -> InternedColumn[Any]:
+        """A column of values derived from node objects; index its `ids` with `rows` or use `lookup`."""
+        return self.table.interned(key, derive)
+
+    def lookup(self, column: InternedColumn[Any], table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """`table[value id]` per row; the table's last slot answers for nodes without a value."""
+        found: np.ndarray[Any, Any] = table[column.ids[self.rows]]
+        return found
+
+    # -- resources -------------------------------------------------------------------------------------------------
+
+    def allocatable(self, line: int) -> Ints:
+        return self.table.allocatable[line].array[self.rows]
+
+    def requested(self, line: int) -> Ints:
+        return self.table.requested[line].array[self.rows]
+
+    @property
+    def nonzero_cpu(self) -> Ints:
+        return self.table.nonzero_cpu.array[self.rows]
+
+    @property
+    def nonzero_memory(self) -> Ints:
+        return self.table.nonzero_memory.array[self.rows]
+
+    @property
+    def pod_count(self) -> Ints:
+        return self.table.pod_count.array[self.rows]
+
+    @property
+    def allowed_pods(self) -> Ints:
+        return self.table.allowed_pods.array[self.rows]
+
+    def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
+        """Where at least one of the wanted host ports is taken."""
+        taken = np.zeros(self.table.capacity, dtype=np.bool_)
+        rows = self.table.ports.conflicting_rows(wanted)
+        if rows:
+            taken[list(rows)] = True
+        return taken[self.rows]
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def pods_at(self, index: int) -> list[PodInfo]:
+        return list(self.table.pods[self.row_at(index)].values())
+
+    def what_if(self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()) -> WhatIfColumns:
+        """The index-th node alone, with some pods more or fewer."""
+        return WhatIfColumns(self.table, np.array([self.row_at(index)]), [list(add)], [list(remove)])
+
+    def info_at(self, index: int) -> NodeInfo:
+        """The index-th node as an object."""
+        table, row = self.table, self.row_at(index)
+        pods = self.pods_at(index)
+        return NodeInfo(
+            node=self.node_at(index),
+            pods=pods,
+            allocatable=self._resource_at(index, self.allocatable, int(self.allowed_pods[index])),
+            requested=self._resource_at(index, self.requested, 0),
+            non_zero_requested=Resource(int(self.nonzero_cpu[index]), int(self.nonzero_memory[index])),
+            used_ports=frozenset(port for pod in pods for port in pod.host_ports),
+            image_states=table.images.states_of(row),
+        )
+
+    def _resource_at(self, index: int, amounts: Callable[[int], Ints], allowed_pods: int) -> Resource:
+        scalars = {
+            name: amount
+            for name, line in self.table.lines.items()
+            if line > EPHEMERAL_STORAGE and (amount := int(amounts(line)[index]))
+        }
+        return Resource(
+            int(amounts(CPU)[index]),
+            int(amounts(MEMORY)[index]),
+            int(amounts(EPHEMERAL_STORAGE)[index]),
+            allowed_pods,
+            scalars,
+        )
+
+
+class WhatIfColumns(NodeColumns):
+    """Some rows with pods added and removed in thought."""
+
+    __slots__ = ("_added", "_delta", "_pods_delta", "_removed")
+
+    def __init__(
+        self,
+        table: NodeTable,
+        rows: np.ndarray[Any, np.dtype[np.intp]],
+        added: list[list[PodInfo]],
+        removed: list[list[PodInfo]],
+    ) -> None:
+        super().__init__(table, rows)
+        self._added = added
+        self._removed = removed
+        self._delta: dict[int | str, Ints] = {}
+        self._pods_delta = np.array([len(a) - len(r) for a, r in zip(added, removed, strict=True)], dtype=np.int64)
+        for index, (more, fewer) in enumerate(zip(added, removed, strict=True)):
+            for sign, pods in ((1, more), (-1, fewer)):
+                for pod in pods:
+                    self._account(index, pod, sign)
+
+    def _account(self, index: int, pod: PodInfo, sign: int) -> None:
+        requests = pod.requests
+        self._change(CPU, index, sign * requests.milli_cpu)
+        self._change(MEMORY, index, sign * requests.memory)
+        self._change(EPHEMERAL_STORAGE, index, sign * requests.ephemeral_storage)
+        for name, amount in requests.scalars.items():
+            self._change(self.table.line(name), index, sign * amount)
+        cpu, memory = pod.nonzero_requests
+        self._change("nonzero cpu", index, sign * cpu)
+        self._change("nonzero memory", index, sign * memory)
+
+    def _change(self, what: int | str, index: int, amount: int) -> None:
+        if amount:
+            if what not in self._delta:
+                self._delta[what] = np.zeros(len(self), dtype=np.int64)
+            self._delta[what][index] += amount
+
+    def _with_delta(self, what: int | str, base: Ints) -> Ints:
+        delta = self._delta.get(what)
+        return base if delta is None else base + delta
+
+    def subset(self, indices: np.ndarray[Any, np.dtype[np.intp]]) -> WhatIfColumns:
+        return WhatIfColumns(
+            self.table,
+            self.row_indices()[indices],
+            [self._added[i] for i in indices.tolist()],
+            [self._removed[i] for i in indices.tolist()],
+        )
+
+    def requested(self, line: int) -> Ints:
+        return self._with_delta(line, super().requested(line))
+
+    @property
+    def nonzero_cpu(self) -> Ints:
+        return self._with_delta("nonzero cpu", super().nonzero_cpu)
+
+    @property
+    def nonzero_memory(self) -> Ints:
+        return self._with_delta("nonzero memory", super().nonzero_memory)
+
+    @property
+    def pod_count(self) -> Ints:
+        return super().pod_count + self._pods_delta
+
+    def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
+        ports = list(wanted)
+        return np.array([ports_conflict(ports, self._ports_at(index)) for index in range(len(self))], dtype=np.bool_)
+
+    def _ports_at(self, index: int) -> set[HostPort]:
+        # Upstream: a node's ports are a set, so a removed pod frees a triple that another pod still uses.
+        ports = {port for pod in self.table.pods[self.row_at(index)].values() for port in pod.host_ports}
+        for pod in self._removed[index]:
+            ports.difference_update(pod.host_ports)
+        for pod in self._added[index]:
+            ports.update(pod.host_ports)
+        return ports
+
+    def pods_at(self, index: int) -> list[PodInfo]:
+        gone = {pod.uid for pod in self._removed[index]}
+        present = [pod for pod in super().pods_at(index) if pod.uid not in gone]
+        return present + self._added[index]
+
+    def what_if(self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()) -> WhatIfColumns:
+        return WhatIfColumns(
+            self.table,
+            np.array([self.row_at(index)]),
+            [[*self._added[index], *add]],
+            [[*self._removed[index], *remove]],
+        )
