@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-
 HeaderValues = Mapping[str, str | tuple[str, ...]]
 """Header names with one value, or with several that go out as one line each (`Impersonate-Group`)."""
 
@@ -135,7 +134,7 @@ class Credentials(Protocol):
         """Headers to send with every request (Authorization, Impersonate-*).
 
         Called for each request, so the same mapping object should be returned while nothing changed: the
-        transport keeps its encoded form. Raises `CredentialsError`.
+        transport keeps its encoded form. Bounds its own waiting. Raises `CredentialsError`.
         """
         ...
 

@@ -1,0 +1,360 @@
+r"""One HTTP/1.1 connection: at most one request at a time, parsed by llhttp, nothing trusted.
+
+Responsible for writing a request's bytes, reading its answer within the limits, deadlines, flow control of
+streamed answers, and saying truthfully whether a request that failed may have taken effect. Not responsible for
+making connections (`pool`, `proxy`) nor for the meaning of an answer (`rest`).
+
+Life cycle:
+
+    idle --send--> awaiting head --headers--> reading body --end of message--> idle, or closed
+      \________________ anything unexpected: the exchange fails, the connection is closed ______/
+
+Invariants: `_exchange` is set exactly while a request is under way; a connection that saw anything it did not
+expect is closed, never reused; an exchange's future is completed exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import httptools
+
+from kubesched.client.exchange import BufferedResponse, Exchange, StreamingResponse
+from kubesched.client.transport import Request
+from kubesched.errors import DeadlineExceeded, StreamEnded, TransportError
+
+SWITCHING_PROTOCOLS = 101
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What a peer may make us hold or wait for."""
+
+    header_bytes: int = 64 * 1024
+    header_count: int = 128
+    write_s: float = 15.0
+    """Seconds in which a peer must accept enough of a request for the rest to fit into the socket's buffer."""
+
+
+class HttpConnection(asyncio.Protocol):
+    """The protocol object behind one socket (or TLS tunnel)."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        peer: str,
+        limits: ConnectionLimits,
+        on_idle: Callable[[HttpConnection], None],
+        on_lost: Callable[[HttpConnection], None],
+    ) -> None:
+        """`on_idle` gets the connection back after each complete exchange that left it usable, `on_lost` once at its end."""
+        self.peer = peer
+        self.generation = 0
+        self.idle_since = 0.0
+        self.is_for_stream = False
+        self.is_used = False
+        self.is_open = False
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._limits = limits
+        self._on_idle = on_idle
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._exchange: Exchange | None = None
+        self._head_bytes = 0
+        self._head_complete = False
+        self._is_interim = False
+        self._message_complete = False
+        self._has_stray_bytes = False
+        self._is_write_stuck = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_at = 0.0
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    # The pool's side.
+
+    def send(
+        self,
+        request: Request,
+        data: bytes,
+        deadline_at: float,
+        head_due_at: float,
+    ) -> Exchange:
+        """Write a request whose answer completes the returned exchange's future. Times are the loop's."""
+        assert self._exchange is None, "connection is busy"
+        assert self._transport is not None, "connection is closed"
+        exchange = Exchange(self._loop.create_future(), request, deadline_at, head_due_at)
+        self._exchange = exchange
+        self._head_bytes = 0
+        self._head_complete = False
+        # A timer that is already running and fires earlier re-arms itself; so under load there is
+        # no timer to create and cancel per request.
+        due_at = min(deadline_at, head_due_at)
+        if self._timer is None or self._timer_due_at > due_at:
+            self._arm(due_at)
+        self._transport.write(data)
+        return exchange
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Nobody waits for this answer any more; a half-read connection is of no further use."""
+        if self._exchange is exchange:
+            self._exchange = None
+            self.abort()
+
+    def close(self) -> None:
+        """Close after what was written has been sent."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def fail(self, error: TransportError) -> None:
+        """End the exchange under way with an error and drop the connection."""
+        exchange, self._exchange = self._exchange, None
+        self.abort()
+        if exchange is None:
+            return
+        if exchange.stream is not None:
+            exchange.stream.finish(error)
+        elif not exchange.future.done():
+            exchange.future.set_exception(error)
+
+    def shut_down(self, error: TransportError) -> None:
+        """Fail the exchange under way, if any; an idle connection says goodbye properly."""
+        if self._exchange is None:
+            self.close()
+        else:
+            self.fail(error)
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    @property
+    def is_request_sent(self) -> bool:
+        """False only if part of the request certainly never left, so that the server cannot have acted on it."""
+        return not self._is_write_stuck
+
+    # Deadlines.
+
+    def _arm(self, due_at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_at = due_at
+        self._timer = self._loop.call_at(due_at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        exchange = self._exchange
+        if exchange is None:
+            return
+        now = self._loop.time()
+        if now >= exchange.deadline_at:
+            self.fail(
+                DeadlineExceeded(
+                    f"{self.peer} did not finish its answer in time", sent=self.is_request_sent
+                )
+            )
+        elif not self._head_complete and now >= exchange.head_due_at:
+            self.fail(
+                DeadlineExceeded(
+                    f"{self.peer} did not begin its answer in time", sent=self.is_request_sent
+                )
+            )
+        else:
+            due_at = exchange.deadline_at
+            self._arm(due_at if self._head_complete else min(due_at, exchange.head_due_at))
+
+    def _on_write_timer(self) -> None:
+        self._write_timer = None
+        self.fail(DeadlineExceeded(f"{self.peer} did not accept the request in time", sent=False))
+
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            # An answer nobody asked for: whatever this peer speaks, we cannot follow it.
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.fail(TransportError(f"{self.peer} switched protocols without being asked"))
+            return
+        except httptools.HttpParserCallbackError as error:
+            # Raised by our own callbacks below; the interesting error is the cause.
+            cause = error.__context__
+            reason = cause if isinstance(cause, TransportError) else TransportError(str(cause))
+            self._fail_parsing(exchange, reason)
+            return
+        except httptools.HttpParserError as error:
+            reason = TransportError(f"{self.peer} sent an invalid HTTP answer: {error}")
+            self._fail_parsing(exchange, reason)
+            return
+        if self._message_complete:
+            self._finish()
+        elif not self._head_complete:
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.header_bytes:
+                self.fail(self._headers_too_large())
+
+    def _fail_parsing(self, exchange: Exchange, error: TransportError) -> None:
+        if self._message_complete:
+            # The answer itself was whole; what followed it was not ours to read.
+            self._has_stray_bytes = True
+            self._finish()
+        elif self._exchange is exchange:
+            self.fail(error)
+
+    def eof_received(self) -> bool:
+        return False  # close the transport; connection_lost decides what the end means
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._cancel_write_timer()
+        exchange = self._exchange
+        if exchange is not None:
+            if exc is None and self._is_delimited_by_close(exchange):
+                self._finish()
+            else:
+                self.fail(self._connection_lost_error(exc))
+        if not self.lost.done():
+            self.lost.set_result(None)
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._is_write_stuck = True
+        self._write_timer = self._loop.call_later(self._limits.write_s, self._on_write_timer)
+
+    def resume_writing(self) -> None:
+        self._is_write_stuck = False
+        self._cancel_write_timer()
+
+    # The parser's side. Exceptions here surface as HttpParserCallbackError from feed_data.
+
+    def on_message_begin(self) -> None:
+        if self._message_complete:
+            self._has_stray_bytes = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None or self._head_complete:
+            return  # a trailer: nothing in Kubernetes uses them
+        headers = exchange.raw_headers
+        headers.append((name, value))
+        if len(headers) > self._limits.header_count:
+            raise self._headers_too_large()
+
+    def on_headers_complete(self) -> None:
+        exchange = self._exchange
+        if exchange is None or self._message_complete:
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            if status < 100 or status == SWITCHING_PROTOCOLS:
+                raise TransportError(f"{self.peer} answered with unexpected status {status}")
+            self._is_interim = True
+            exchange.raw_headers.clear()
+            return
+        exchange.status = status
+        exchange.response_started = True
+        self._head_complete = True
+        if exchange.wants_stream and status < 300 and not exchange.future.done():
+            exchange.stream = StreamingResponse(status, exchange.raw_headers, self, exchange)
+            exchange.future.set_result(exchange.stream)
+
+    def on_body(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None or self._message_complete:
+            return
+        if exchange.stream is not None:
+            exchange.stream.feed(data)
+            return
+        exchange.body.append(data)
+        exchange.body_bytes += len(data)
+        if exchange.body_bytes > exchange.max_body_bytes:
+            raise TransportError(
+                f"answer from {self.peer} exceeds the limit of {exchange.max_body_bytes} bytes"
+            )
+
+    def on_message_complete(self) -> None:
+        if self._is_interim:
+            self._is_interim = False
+        else:
+            self._message_complete = True
+
+    # Endings.
+
+    def _finish(self) -> None:
+        """The answer is whole: complete the exchange, then keep or drop the connection."""
+        self._message_complete = False
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        is_reusable = (
+            self.is_open and self._parser.should_keep_alive() and not self._has_stray_bytes
+        )
+        if exchange.stream is not None:
+            exchange.stream.finish()
+        elif not exchange.future.done():
+            body = exchange.body
+            whole = body[0] if len(body) == 1 else b"".join(body)
+            exchange.future.set_result(
+                BufferedResponse(exchange.status, exchange.raw_headers, whole)
+            )
+        if is_reusable:
+            self.is_used = True
+            self._on_idle(self)
+        else:
+            self.close()
+
+    def _is_delimited_by_close(self, exchange: Exchange) -> bool:
+        """Whether the end of the connection is the end of the body (HTTP/1.0 style)."""
+        if not self._head_complete:
+            return False
+        names = {name.lower() for name, _ in exchange.raw_headers}
+        return not names & {b"content-length", b"transfer-encoding"}
+
+    def _connection_lost_error(self, exc: Exception | None) -> TransportError:
+        if isinstance(exc, ssl.SSLError):
+            why = f"TLS failed: {exc.reason or exc}"
+        elif exc is not None:
+            why = str(exc) or type(exc).__name__
+        else:
+            why = "connection closed"
+        where = "in the middle of its answer" if self._head_complete else "before answering"
+        return StreamEnded(f"{self.peer} went away {where}: {why}", sent=self.is_request_sent)
+
+    def _headers_too_large(self) -> TransportError:
+        limits = self._limits
+        return TransportError(
+            f"{self.peer} sent more than {limits.header_count} headers or {limits.header_bytes} bytes of them"
+        )

@@ -1,0 +1,363 @@
+"""The HTTP transport: a bounded pool of kept-alive connections to one API server.
+
+Responsible for handing each request an idle connection or a new one (`dialer` makes it), for sending credentials
+along, and for the two repetitions that only the transport can judge: a kept-alive connection that had died unnoticed,
+and a 401 that fresh credentials may cure. Not responsible for any other retry (`rest`).
+
+Invariants: at most `max_connections` connections serve ordinary requests and at most `max_streams` serve streams, so
+that watches never starve writes; a connection is in `_idle` or has exactly one exchange; requests that found
+everything busy are served in order of arrival; every wait ends at the request's deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import zlib
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kubesched.client.connection import ConnectionLimits, HttpConnection
+from kubesched.client.dialer import Dialer
+from kubesched.client.exchange import BufferedResponse
+from kubesched.client.transport import (
+    ConnectionConfig,
+    HeaderBlock,
+    HeaderValues,
+    Request,
+    Response,
+    encode_headers,
+)
+from kubesched.errors import (
+    ConnectFailed,
+    CredentialsError,
+    DeadlineExceeded,
+    StreamEnded,
+    TransportError,
+)
+
+UNAUTHORIZED = 401
+
+_SAFE_TARGET = re.compile(r"/[!-~]*")
+_ACCEPT_GZIP = b"Accept-Encoding: gzip\r\n"
+_CLOSE_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSettings:
+    """Bounds of the pool; the defaults suit one scheduler."""
+
+    max_connections: int = 64
+    max_streams: int = 256
+    connect_s: float = 10.0
+    """Seconds for name lookup, TCP, proxy and TLS handshakes together."""
+    idle_s: float = 45.0
+    """An idle connection older than this is not reused: kube-apiserver closes its end after 90 s, and a request sent
+    into a closing connection cannot safely be repeated."""
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+class HttpTransport:
+    """`transport.Transport` over sockets. Must be used from one event loop."""
+
+    def __init__(
+        self,
+        config: ConnectionConfig,
+        *,
+        user_agent: str,
+        settings: PoolSettings | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._config = config
+        self._credentials = config.credentials
+        self._settings = settings or PoolSettings()
+        self._dialer = Dialer(config, connect_s=self._settings.connect_s, environ=environ)
+        self._authority = self._dialer.authority
+        self._target_prefix = self._dialer.target_prefix()
+        self._static_block = encode_headers(
+            {"Host": self._authority, "User-Agent": user_agent, **self._dialer.proxy_headers()}
+        )
+        self._credential_headers: HeaderValues | None = None
+        self._credential_block = b""
+        self._idle: list[HttpConnection] = []
+        self._open: set[HttpConnection] = set()
+        self._waiters: deque[asyncio.Future[HttpConnection | None]] = deque()
+        self._slot_count = 0  # ordinary connections, open or being opened
+        self._stream_count = 0
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<HttpTransport {self._config.scheme}://{self._authority}>"
+
+    # Requests.
+
+    async def request(self, request: Request) -> Response:
+        loop = asyncio.get_running_loop()
+        deadline_at = loop.time() + request.deadline_s
+        headers = await self._current_headers()
+        generation = self._credentials.generation
+        response = await self._exchange(loop, request, deadline_at)
+        # A server that answers 401 did nothing, so any request may be repeated.
+        if response.status == UNAUTHORIZED and await self._has_newer(
+            headers, generation, deadline_at
+        ):
+            response = await self._exchange(loop, request, deadline_at)
+        return response
+
+    async def _has_newer(self, headers: HeaderValues, generation: int, deadline_at: float) -> bool:
+        """Whether there are other credentials to try than those that were refused.
+
+        Somebody else's 401 may have brought them since; then there is nothing to refresh.
+        """
+        credentials = self._credentials
+        try:
+            async with asyncio.timeout_at(deadline_at):
+                if await self._current_headers() is not headers:
+                    return True
+                if credentials.generation != generation:
+                    return True
+                is_refreshed = await credentials.refresh()
+                await self._current_headers()
+                return is_refreshed
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"no new credentials for {self._authority} in time", sent=False
+            ) from None
+
+    async def _current_headers(self) -> HeaderValues:
+        headers = await self._credentials.headers()
+        if headers is not self._credential_headers:
+            try:
+                self._credential_block = encode_headers(headers)
+            except ValueError as error:
+                raise CredentialsError(str(error)) from None
+            self._credential_headers = headers
+        return headers
+
+    async def _exchange(
+        self, loop: asyncio.AbstractEventLoop, request: Request, deadline_at: float
+    ) -> Response:
+        data = self._encode(request)
+        while True:
+            connection = None if request.stream else self._take_idle(loop)
+            if connection is None:
+                connection = await self._acquire(loop, request, deadline_at)
+            head_due_at = (
+                deadline_at if request.first_byte_s is None else loop.time() + request.first_byte_s
+            )
+            is_reused = connection.is_used
+            exchange = connection.send(request, data, deadline_at, head_due_at)
+            try:
+                response: Response = await exchange.future
+            except asyncio.CancelledError:
+                connection.abandon(exchange)
+                raise
+            except StreamEnded as error:
+                # The usual fate of a kept-alive connection that the server gave up just as we chose it. Bounded:
+                # every round uses up one kept-alive connection, and a new one ends the loop.
+                is_stale = is_reused and not exchange.response_started and not self._is_closed
+                if is_stale and (request.idempotent or not error.sent):
+                    continue
+                raise
+            return self._decoded(request, response)
+
+    def _encode(self, request: Request) -> bytes:
+        target = request.target
+        if not _SAFE_TARGET.fullmatch(target):
+            raise ValueError(f"{target!r} is not a valid request target")
+        extra = request.headers
+        block = extra.encoded if type(extra) is HeaderBlock else encode_headers(extra)
+        body = request.body
+        parts = [
+            f"{request.method} {self._target_prefix}{target} HTTP/1.1\r\n".encode("ascii"),
+            self._static_block,
+            self._credential_block,
+            block,
+        ]
+        if self._wants_gzip(request):
+            parts.append(_ACCEPT_GZIP)
+        if body or request.method != "GET":
+            parts.append(b"Content-Length: %d\r\n" % len(body))
+        parts.append(b"\r\n")
+        parts.append(body)
+        return b"".join(parts)
+
+    def _wants_gzip(self, request: Request) -> bool:
+        # Only large answers are ever compressed, and those are lists.
+        return (
+            not self._config.disable_compression and request.method == "GET" and not request.stream
+        )
+
+    def _decoded(self, request: Request, response: Response) -> Response:
+        if not self._wants_gzip(request):
+            return response
+        assert isinstance(response, BufferedResponse), "streams are never compressed"
+        encoding = response.headers.get("content-encoding", "")
+        if encoding in ("", "identity"):
+            return response
+        if encoding != "gzip":
+            raise TransportError(
+                f'{self._authority} answered with content encoding "{encoding}" that was not asked for'
+            )
+        response.body = _gunzip(response.body, request.max_body_bytes, self._authority)
+        return response
+
+    # Finding a connection.
+
+    def _take_idle(self, loop: asyncio.AbstractEventLoop) -> HttpConnection | None:
+        """The most recently used idle connection that is still fit for use; the others thereby age out."""
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            if not connection.is_open:
+                continue
+            if (
+                connection.generation == self._credentials.generation
+                and loop.time() - connection.idle_since <= self._settings.idle_s
+            ):
+                return connection
+            connection.close()
+        return None
+
+    async def _acquire(
+        self, loop: asyncio.AbstractEventLoop, request: Request, deadline_at: float
+    ) -> HttpConnection:
+        """A new connection, or the next one to become free when the pool is full.
+
+        Streams always get a connection of their own, closed at their end: a handshake every few minutes is cheaper
+        than watches that occupy the pool.
+        """
+        if self._is_closed:
+            raise self._closed_error()
+        if request.stream:
+            if self._stream_count >= self._settings.max_streams:
+                raise ConnectFailed(
+                    f"{self._settings.max_streams} streams to {self._authority} are open already"
+                )
+            self._stream_count += 1
+        elif self._slot_count < self._settings.max_connections:
+            self._slot_count += 1
+        else:
+            connection = await self._wait_for_connection(loop, deadline_at)
+            if connection is not None:
+                return connection
+        try:
+            return await self._connect(loop, request.stream, deadline_at)
+        except BaseException:
+            self._release(request.stream)
+            raise
+
+    async def _connect(
+        self, loop: asyncio.AbstractEventLoop, for_stream: bool, deadline_at: float
+    ) -> HttpConnection:
+        connection = HttpConnection(
+            loop, self._authority, self._settings.limits, self._on_idle, self._on_lost
+        )
+        connection.is_for_stream = for_stream
+        connection.generation = self._credentials.generation
+        await self._dialer.connect(connection, deadline_at)
+        if self._is_closed:
+            connection.abort()
+            raise self._closed_error()
+        self._open.add(connection)
+        return connection
+
+    async def _wait_for_connection(
+        self, loop: asyncio.AbstractEventLoop, deadline_at: float
+    ) -> HttpConnection | None:
+        """An open connection, or None for the right to make one (a slot that is already counted)."""
+        while True:
+            waiter: asyncio.Future[HttpConnection | None] = loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                async with asyncio.timeout_at(deadline_at):
+                    try:
+                        connection = await waiter
+                    except asyncio.CancelledError:
+                        self._return_unused(waiter)
+                        raise
+            except TimeoutError:
+                raise DeadlineExceeded(
+                    f"no connection to {self._authority} became free in time", sent=False
+                ) from None
+            # A connection can be lost between being handed over and our waking up.
+            if connection is None or connection.is_open:
+                return connection
+
+    def _return_unused(self, waiter: asyncio.Future[HttpConnection | None]) -> None:
+        """What was handed to a request that was cancelled in the same instant goes to the next one."""
+        if waiter.cancelled() or not waiter.done() or waiter.exception() is not None:
+            return
+        connection = waiter.result()
+        if connection is None:
+            self._release(is_stream=False)
+        elif connection.is_open:
+            self._on_idle(connection)
+
+    def _next_waiter(self) -> asyncio.Future[HttpConnection | None] | None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                return waiter
+        return None
+
+    def _release(self, is_stream: bool) -> None:
+        """A connection is gone: the next in line may open another, else there is one less."""
+        if is_stream:
+            self._stream_count -= 1
+        elif (waiter := self._next_waiter()) is not None:
+            waiter.set_result(None)
+        else:
+            self._slot_count -= 1
+
+    def _on_idle(self, connection: HttpConnection) -> None:
+        is_outdated = connection.generation != self._credentials.generation
+        if connection.is_for_stream or is_outdated or self._is_closed:
+            connection.close()
+        elif (waiter := self._next_waiter()) is not None:
+            waiter.set_result(connection)
+        else:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+
+    def _on_lost(self, connection: HttpConnection) -> None:
+        # Connections that failed while being made are counted by `_acquire`.
+        if connection in self._open:
+            self._open.discard(connection)
+            self._release(connection.is_for_stream)
+
+    # The end.
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        while (waiter := self._next_waiter()) is not None:
+            waiter.set_exception(self._closed_error())
+        lost = [connection.lost for connection in self._open]
+        for connection in list(self._open):
+            connection.shut_down(StreamEnded(f"client of {self._authority} was closed"))
+        self._idle.clear()
+        if not lost:
+            return
+        _, pending = await asyncio.wait(lost, timeout=_CLOSE_GRACE_S)
+        if pending:
+            for connection in list(self._open):
+                connection.abort()
+            await asyncio.wait(pending, timeout=_CLOSE_GRACE_S)
+
+    def _closed_error(self) -> ConnectFailed:
+        return ConnectFailed(f"client of {self._authority} is closed")
+
+
+def _gunzip(data: bytes, max_bytes: int, peer: str) -> bytes:
+    decompressor = zlib.decompressobj(wbits=31)
+    try:
+        body = decompressor.decompress(data, max_bytes + 1)
+    except zlib.error as error:
+        raise TransportError(f"{peer} sent a body that is not valid gzip") from error
+    if len(body) > max_bytes:
+        raise TransportError(f"answer from {peer} exceeds the limit of {max_bytes} bytes")
+    if not decompressor.eof or decompressor.unused_data:
+        raise TransportError(f"{peer} sent a truncated or overlong gzip body")
+    return body
