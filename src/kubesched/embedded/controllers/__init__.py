@@ -1,0 +1,1 @@
+"""The cast of a cluster: controllers that turn desired state into pods, volumes and verdicts."""

@@ -1,0 +1,129 @@
+"""The frame every controller runs in: one queue, one owner, one key at a time.
+
+A controller says which events concern which keys and how to bring one key to its desired state
+(`sync`). This frame owns the rest: it empties the queue in order, retries a failing key with
+back-off, re-checks a key when `sync` asks for it, and never lets one key's failure reach another.
+
+    events ──handlers──► queue ──process──► sync(key) ──► writes to the API
+                          ▲                    │ raised: retry after back-off
+                          └────────────────────┘ returned seconds: look again then
+
+`process` is synchronous and is what tests and simulation call; `run` is the same in a task of its
+own that yields to the loop after a burst of keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from kubesched.clock import Clock
+from kubesched.embedded.controllers.events import EventRecorder
+from kubesched.embedded.controllers.informers import InformerFactory
+from kubesched.embedded.controllers.workqueue import BackOff, WorkQueue
+from kubesched.embedded.local import LocalApi
+from kubesched.errors import AlreadyExists, ApiError, Conflict, NotFound
+
+logger = logging.getLogger(__name__)
+
+BURST = 64
+"""Keys handled before the task yields: a few milliseconds of work, so HTTP requests stay prompt."""
+
+K = TypeVar("K", bound=Hashable)
+
+# The next read resolves these by itself: somebody else was faster.
+_EXPECTED_ERRORS = (Conflict, AlreadyExists, NotFound)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerContext:
+    """What every controller works with."""
+
+    api: LocalApi
+    clock: Clock
+    rng: random.Random
+    """Source of the controllers' own generators; see `generator`."""
+    informers: InformerFactory
+    events: EventRecorder
+
+    def generator(self, name: str) -> random.Random:
+        """A generator for one controller, so that switching off another does not change its draws."""
+        return random.Random(f"{self.rng.getrandbits(64)}/{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatistics:
+    """What one controller has done so far."""
+
+    name: str
+    syncs: int
+    failures: int
+    queued: int
+
+
+class Controller(ABC, Generic[K]):
+    """Base of all controllers; subclasses register handlers in `__init__` and implement `sync`."""
+
+    name: ClassVar[str]
+
+    def __init__(self, context: ControllerContext, back_off: BackOff | None = None) -> None:
+        self.context = context
+        self.api = context.api
+        self.clock = context.clock
+        self.informers = context.informers
+        self.events = context.events
+        self.queue: WorkQueue[K] = WorkQueue(context.clock, back_off)
+        self._syncs = 0
+        self._failures = 0
+
+    @abstractmethod
+    def sync(self, key: K) -> float | None:
+        """Bring one key to its desired state; returns seconds until it wants another look."""
+
+    def process(self, limit: int | None = None) -> int:
+        """Sync keys that are due, at most `limit`; returns how many."""
+        done = 0
+        while limit is None or done < limit:
+            key = self.queue.pop()
+            if key is None:
+                break
+            self._sync_one(key)
+            done += 1
+        return done
+
+    async def run(self) -> None:
+        """Keep the queue empty until cancelled."""
+        while True:
+            if self.process(BURST):
+                await asyncio.sleep(0)
+            else:
+                await self.queue.wait()
+
+    def statistics(self) -> ControllerStatistics:
+        return ControllerStatistics(self.name, self._syncs, self._failures, len(self.queue))
+
+    def _sync_one(self, key: K) -> None:
+        self._syncs += 1
+        try:
+            again_s = self.sync(key)
+        except _EXPECTED_ERRORS as error:
+            self._failures += 1
+            logger.debug("%s: %s: %s; trying again", self.name, key, error)
+            self.queue.retry(key)
+        except ApiError as error:
+            self._failures += 1
+            rest_s = self.queue.retry(key)
+            logger.warning("%s: %s: %s; trying again in %.3gs", self.name, key, error, rest_s)
+        except Exception:  # the outermost edge: one key's bug must not stop the others
+            self._failures += 1
+            rest_s = self.queue.retry(key)
+            logger.exception("%s: %s failed; trying again in %.3gs", self.name, key, rest_s)
+        else:
+            self.queue.forget(key)
+            if again_s is not None:
+                self.queue.add_after(key, again_s)

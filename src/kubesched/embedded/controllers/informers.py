@@ -1,0 +1,133 @@
+"""Shared, indexed views of the API server's objects.
+
+One `Informer` per resource, however many controllers read it. The server delivers every change
+synchronously, in revision order, so a view is never older than the last write: controllers need
+neither expectations nor re-reads. Views hold references to the server's own objects, not copies.
+
+Order: `InformerFactory.start` subscribes in the order in which informers were asked for; handlers
+run in the order in which they were added; listing follows the order in which objects appeared.
+Handlers only note keys. They must not write to the API: that would nest one write in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from kubesched.embedded.controllers.metadata import key_of
+from kubesched.embedded.local import Listener, LocalApi
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.store import ChangeType
+
+IndexFunction = Callable[[JsonObject], Iterable[str]]
+"""The values under which an object is found in an index."""
+
+
+class Informer:
+    """All objects of one resource, by key and by index."""
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+        self._objects: dict[str, JsonObject] = {}
+        self._functions: dict[str, IndexFunction] = {}
+        self._indexes: dict[str, dict[str, dict[str, None]]] = {}
+        self._handlers: list[Listener] = []
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[JsonObject]:
+        return iter(self._objects.values())
+
+    def get(self, key: str) -> JsonObject | None:
+        """The object called `namespace/name` (or `name`, without a namespace)."""
+        return self._objects.get(key)
+
+    def find(self, index: str, value: str) -> list[JsonObject]:
+        """The objects that an index files under a value."""
+        return [self._objects[key] for key in self._indexes[index].get(value, ())]
+
+    def count(self, index: str, value: str) -> int:
+        return len(self._indexes[index].get(value, ()))
+
+    def add_index(self, name: str, function: IndexFunction) -> None:
+        """File objects under what `function` says; naming the same index again changes nothing."""
+        if name in self._functions:
+            return
+        self._functions[name] = function
+        self._indexes[name] = {}
+        for key, obj in self._objects.items():
+            self._file(name, key, function(obj))
+
+    def add_handler(self, handler: Listener) -> None:
+        self._handlers.append(handler)
+
+    def apply(self, kind: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
+        """Take one change from the server, then tell the handlers."""
+        key = key_of(obj)
+        before = self._objects.get(key)
+        if kind == "DELETED":
+            self._objects.pop(key, None)
+            self._refile(key, before, None)
+        else:
+            self._objects[key] = obj
+            self._refile(key, before, obj)
+        for handler in self._handlers:
+            handler(kind, obj, old if old is not None else before)
+
+    def _refile(self, key: str, before: JsonObject | None, after: JsonObject | None) -> None:
+        for name, function in self._functions.items():
+            old_values = tuple(function(before)) if before is not None else ()
+            new_values = tuple(function(after)) if after is not None else ()
+            if old_values == new_values:
+                continue
+            index = self._indexes[name]
+            for value in old_values:
+                keys = index.get(value)
+                if keys is not None and value not in new_values:
+                    keys.pop(key, None)
+                    if not keys:
+                        del index[value]
+            self._file(name, key, new_values)
+
+    def _file(self, name: str, key: str, values: Iterable[str]) -> None:
+        index = self._indexes[name]
+        for value in values:
+            index.setdefault(value, {})[key] = None
+
+
+class InformerFactory:
+    """Hands out the one informer of each resource and connects them all to the server."""
+
+    def __init__(self, api: LocalApi) -> None:
+        self._api = api
+        self._informers: dict[str, Informer] = {}
+        self._unsubscribe: dict[str, Callable[[], None]] = {}
+        self._started = False
+
+    def informer(self, resource: str) -> Informer:
+        """The shared view of a resource; connected at once when the factory runs already."""
+        informer = self._informers.get(resource)
+        if informer is None:
+            informer = self._informers[resource] = Informer(resource)
+            if self._started:
+                self._connect(informer)
+        return informer
+
+    def start(self) -> None:
+        """Subscribe to everything asked for so far; existing objects arrive as ADDED."""
+        self._started = True
+        for informer in list(self._informers.values()):
+            if informer.resource not in self._unsubscribe:
+                self._connect(informer)
+
+    def stop(self) -> None:
+        """Leave the server; views keep their last state."""
+        self._started = False
+        for unsubscribe in self._unsubscribe.values():
+            unsubscribe()
+        self._unsubscribe.clear()
+
+    def _connect(self, informer: Informer) -> None:
+        self._unsubscribe[informer.resource] = self._api.subscribe(
+            informer.resource, informer.apply, replay=True
+        )

@@ -1,0 +1,173 @@
+"""What controllers ask about pods: alive, ready, available, and which one to give up first."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from kubesched.embedded.controllers.metadata import (
+    annotations_of,
+    condition,
+    is_deleting,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from kubesched.embedded.objects import JsonObject, parse_timestamp
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+
+_PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def phase_of(pod: JsonObject) -> str:
+    return str(status_of(pod).get("phase", ""))
+
+
+def node_name_of(pod: JsonObject) -> str:
+    return str(spec_of(pod).get("nodeName") or "")
+
+
+def index_by_node(pod: JsonObject) -> tuple[str, ...]:
+    """Index function: pods under the node they are bound to, unbound ones under ""."""
+    return (node_name_of(pod),)
+
+
+def is_finished(pod: JsonObject) -> bool:
+    """Whether all containers have ended for good."""
+    return phase_of(pod) in (SUCCEEDED, FAILED)
+
+
+def is_active(pod: JsonObject) -> bool:
+    """Whether the pod counts as a replica: neither finished nor on its way out."""
+    return not is_finished(pod) and not is_deleting(pod)
+
+
+def is_terminating(pod: JsonObject) -> bool:
+    return is_deleting(pod) and not is_finished(pod)
+
+
+def ready_since(pod: JsonObject) -> float | None:
+    """When the pod last became ready; None when it is not."""
+    entry = condition(pod, "Ready")
+    if entry is None or entry.get("status") != "True":
+        return None
+    since = entry.get("lastTransitionTime")
+    return parse_timestamp(since) if since else 0.0
+
+
+def is_ready(pod: JsonObject) -> bool:
+    entry = condition(pod, "Ready")
+    return entry is not None and entry.get("status") == "True"
+
+
+def available_in_s(pod: JsonObject, min_ready_s: int, now: float) -> float | None:
+    """Seconds until the pod counts as available (0.0: it is); None while it is not ready."""
+    since = ready_since(pod)
+    if since is None:
+        return None
+    return max(0.0, since + min_ready_s - now) if min_ready_s else 0.0
+
+
+def is_available(pod: JsonObject, min_ready_s: int, now: float) -> bool:
+    return available_in_s(pod, min_ready_s, now) == 0.0
+
+
+def next_availability_s(pods: Sequence[JsonObject], min_ready_s: int, now: float) -> float | None:
+    """Seconds until the next ready pod becomes available, if one is on its way."""
+    waits = [wait for pod in pods if (wait := available_in_s(pod, min_ready_s, now))]
+    return min(waits, default=None)
+
+
+def deletion_order(
+    pods: Sequence[JsonObject], related: Sequence[JsonObject], now: float
+) -> list[JsonObject]:
+    """The pods, the one to delete first in front.
+
+    Upstream's order: unassigned, by phase, not ready, cheap to delete, crowded node, ready for the
+    shorter time, more restarts, younger. Times are compared by magnitude, and pods of the same
+    magnitude by uid, which amounts to a random choice among equals. `related` are the pods that make
+    a node crowded: those of the same application, of whichever ReplicaSet.
+    """
+    crowd: dict[str, int] = {}
+    for pod in related:
+        if is_active(pod):
+            crowd[node_name_of(pod)] = crowd.get(node_name_of(pod), 0) + 1
+
+    def compare(first: JsonObject, second: JsonObject) -> int:
+        return _compare(first, second, crowd, now)
+
+    return sorted(pods, key=functools.cmp_to_key(compare))
+
+
+def _compare(first: JsonObject, second: JsonObject, crowd: dict[str, int], now: float) -> int:
+    """Negative when `first` is to be deleted before `second`."""
+    for difference in (
+        bool(node_name_of(first)) - bool(node_name_of(second)),
+        _PHASE_ORDER.get(phase_of(first), 0) - _PHASE_ORDER.get(phase_of(second), 0),
+        is_ready(first) - is_ready(second),
+        _deletion_cost(first) - _deletion_cost(second),
+        crowd.get(node_name_of(second), 0) - crowd.get(node_name_of(first), 0),
+    ):
+        if difference:
+            return difference
+    return (
+        _compare_ages(ready_since(first), ready_since(second), first, second, now)
+        or _compare_restarts(first, second)
+        or _compare_ages(_created_at(first), _created_at(second), first, second, now)
+    )
+
+
+def _compare_ages(
+    first: float | None,
+    second: float | None,
+    first_pod: JsonObject,
+    second_pod: JsonObject,
+    now: float,
+) -> int:
+    if first is None or second is None or first == second:
+        return 0
+    difference = _magnitude(now - first) - _magnitude(now - second)
+    if difference == 0:
+        return -1 if uid_of(first_pod) < uid_of(second_pod) else 1
+    return difference
+
+
+def _compare_restarts(first: JsonObject, second: JsonObject) -> int:
+    regular = _max_restarts(second, "containerStatuses") - _max_restarts(first, "containerStatuses")
+    return regular or _max_restarts(second, "initContainerStatuses") - _max_restarts(
+        first, "initContainerStatuses"
+    )
+
+
+def _max_restarts(pod: JsonObject, field: str) -> int:
+    statuses = status_of(pod).get(field) or ()
+    if field == "initContainerStatuses":
+        sidecars = {
+            container["name"]
+            for container in spec_of(pod).get("initContainers") or ()
+            if container.get("restartPolicy") == "Always"
+        }
+        statuses = [status for status in statuses if status.get("name") in sidecars]
+    return max((int(status.get("restartCount", 0)) for status in statuses), default=0)
+
+
+def _magnitude(age_s: float) -> int:
+    # Upstream: the logarithm is of nanoseconds.
+    return int(math.log2(age_s * 1e9)) if age_s > 0 else -1
+
+
+def _created_at(pod: JsonObject) -> float | None:
+    created = pod["metadata"].get("creationTimestamp")
+    return parse_timestamp(created) if created else None
+
+
+def _deletion_cost(pod: JsonObject) -> int:
+    text = annotations_of(pod).get(DELETION_COST, "0")
+    try:
+        return int(text)
+    except ValueError:
+        return 0  # Upstream: a cost that is not a number counts as none.
