@@ -1,0 +1,45 @@
+"""What exists in every cluster before its first user: namespaces, system priority classes, the API's own service."""
+
+from __future__ import annotations
+
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.registry import Registry, WriteOptions
+
+DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+_MANAGER = WriteOptions(manager="kube-apiserver")
+
+
+def bootstrap(registry: Registry) -> None:
+    """Create whatever is missing; a cluster restored from disk keeps what it has."""
+    for name in DEFAULT_NAMESPACES:
+        _ensure(
+            registry,
+            "namespaces",
+            "",
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+        )
+    for name, value, purpose in (
+        ("system-cluster-critical", 2_000_000_000, "cluster"),
+        ("system-node-critical", 2_000_001_000, "node"),
+    ):
+        _ensure(
+            registry, "priorityclasses.scheduling.k8s.io", "", _priority_class(name, value, purpose)
+        )
+
+
+def _priority_class(name: str, value: int, purpose: str) -> JsonObject:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "description": f"For pods the {purpose} cannot work without.",
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+
+
+def _ensure(registry: Registry, resource: str, namespace: str, obj: JsonObject) -> None:
+    info = registry.catalog.get(resource)
+    if registry.store.get(info.storage_key, namespace, obj["metadata"]["name"]) is None:
+        registry.create(info, namespace, obj, _MANAGER)

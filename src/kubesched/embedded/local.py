@@ -1,0 +1,225 @@
+"""The API for code in the same process: controllers, kubelets, simulation.
+
+The same admission, defaulting, validation and conflicts as over HTTP, without a socket and without an event loop:
+every verb is synchronous and complete when it returns, or raises a `kubesched.errors.ApiError` having changed nothing.
+
+Objects that come back are shared with the store: read them, never change them. Objects that go in are copied.
+"""
+
+from __future__ import annotations
+
+import builtins
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Literal, TypeAlias
+
+from kubesched.clock import Clock
+from kubesched.embedded import binding, eviction
+from kubesched.embedded.bootstrap import bootstrap
+from kubesched.embedded.kinds import KINDS
+from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.patching import PatchKind, patch_object
+from kubesched.embedded.registry import DeleteOptions, Registry, WriteOptions
+from kubesched.embedded.resources import ResourceCatalog, ResourceInfo
+from kubesched.embedded.selectors import combine, compile_field_selector, compile_label_selector
+from kubesched.embedded.store import Change, ChangeType, Store
+from kubesched.embedded.strategy import Propagation
+from kubesched.embedded.watch import Watch
+
+Resource: TypeAlias = ResourceInfo | str
+Subresource: TypeAlias = Literal["", "status", "scale"]
+Listener: TypeAlias = Callable[[ChangeType, JsonObject, JsonObject | None], None]
+
+
+class LocalApi:
+    """Synchronous verbs and ordered change notifications over one registry."""
+
+    def __init__(self, registry: Registry, *, manager: str = "kubesched") -> None:
+        self.registry = registry
+        self._options = WriteOptions(manager=manager)
+
+    @classmethod
+    def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
+        """A fresh cluster that lives in this object alone, with the namespaces every cluster has."""
+        registry = Registry(Store(), ResourceCatalog(), clock=clock, rng=rng, kinds=KINDS)
+        bootstrap(registry)
+        return cls(registry)
+
+    def as_manager(self, manager: str) -> LocalApi:
+        """The same API, writing under another field manager's name."""
+        return LocalApi(self.registry, manager=manager)
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> JsonObject:
+        """The object, or `NotFound`."""
+        return self.registry.get(self._resource(resource), namespace or "", name).obj
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> tuple[builtins.list[JsonObject], int]:
+        """Matching objects in key order (`namespace=None`: of all namespaces) and the revision they are from."""
+        info = self._resource(resource)
+        matches = combine(
+            compile_label_selector(label_selector), compile_field_selector(info, field_selector)
+        )
+        entries = self.registry.store.collection(info.storage_key).entries(namespace)
+        objects = [entry.obj for entry in entries if matches is None or matches(entry.obj)]
+        return objects, self.registry.store.revision
+
+    def create(
+        self, resource: Resource, obj: JsonObject, namespace: str | None = None
+    ) -> JsonObject:
+        """Create; the namespace is the object's own unless given."""
+        info = self._resource(resource)
+        mine = self._own(info, obj)
+        return self.registry.create(
+            info, namespace or mine["metadata"].get("namespace", ""), mine, self._options
+        ).obj
+
+    def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
+        """Replace everything but the status. A `resourceVersion` in the object must be current, else `Conflict`."""
+        return self._update(resource, obj, "")
+
+    def update_status(self, resource: Resource, obj: JsonObject) -> JsonObject:
+        """Replace the status only. A `resourceVersion` in the object must be current, else `Conflict`."""
+        return self._update(resource, obj, "status")
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: JsonObject | builtins.list[JsonObject],
+        kind: PatchKind = "merge",
+        subresource: Subresource = "",
+    ) -> JsonObject:
+        """Patch an object, its status or its scale."""
+        info = self._resource(resource)
+        return patch_object(
+            self.registry,
+            info,
+            namespace or "",
+            name,
+            patch,
+            kind,
+            self._options,
+            subresource=subresource,
+        ).obj
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        grace_period_s: int | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation | None = None,
+    ) -> JsonObject:
+        """Delete, or mark for deletion; returns the last state of the object."""
+        options = DeleteOptions(
+            grace_period_s=grace_period_s,
+            uid=uid,
+            resource_version=resource_version,
+            propagation=propagation,
+        )
+        entry, _is_gone = self.registry.delete(
+            self._resource(resource), namespace or "", name, options
+        )
+        return entry.obj
+
+    def bind(self, namespace: str, name: str, node_name: str, *, uid: str | None = None) -> None:
+        """Bind a pod to a node as the binding subresource does."""
+        binding.bind(self.registry, namespace, name, node_name, uid=uid)
+
+    def evict(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        grace_period_s: int | None = None,
+        uid: str | None = None,
+    ) -> None:
+        """Delete a pod if its disruption budgets allow it, else `TooManyRequests`."""
+        eviction.evict(
+            self.registry, namespace, name, DeleteOptions(grace_period_s=grace_period_s, uid=uid)
+        )
+
+    def subscribe(
+        self, resource: Resource, listener: Listener, *, replay: bool = True
+    ) -> Callable[[], None]:
+        """Have `listener(type, object, old object or None)` called for every change, in revision order.
+
+        With `replay` it is first called with ADDED for everything that exists. Calls come synchronously out of the
+        write that caused them, so a listener should note what to do and return; writing from a listener is allowed,
+        its change is told after the present one has reached every other listener. The result ends the subscription.
+        """
+        store = self.registry.store
+        key = self._resource(resource).storage_key
+        # A listener that subscribes from within a notification has seen the changes still queued in its replay.
+        known = store.revision
+
+        def on_change(change: Change) -> None:
+            if change.revision > known:
+                listener(
+                    change.type,
+                    change.entry.obj,
+                    change.old.obj if change.old is not None else None,
+                )
+
+        present = list(store.collection(key).entries()) if replay else []
+        unsubscribe = store.subscribe(key, on_change)
+        for entry in present:
+            listener("ADDED", entry.obj, None)
+        return unsubscribe
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        since: int | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[tuple[ChangeType, JsonObject]]:
+        """Changes after revision `since` (default: now) as they happen; `Gone` when the history is lost."""
+        info = self._resource(resource)
+        matches = combine(
+            compile_label_selector(label_selector), compile_field_selector(info, field_selector)
+        )
+        store = self.registry.store
+        with Watch(
+            store,
+            info.storage_key,
+            store.revision if since is None else since,
+            namespace=namespace,
+            matches=matches,
+        ) as watch:
+            while True:
+                for event_type, entry, _revision in await watch.next_batch():
+                    yield event_type, entry.obj
+
+    def _update(self, resource: Resource, obj: JsonObject, subresource: str) -> JsonObject:
+        info = self._resource(resource)
+        mine = self._own(info, obj)
+        metadata = mine["metadata"]
+        return self.registry.update(
+            info,
+            metadata.get("namespace", ""),
+            metadata.get("name", ""),
+            mine,
+            self._options,
+            subresource=subresource,
+        ).obj
+
+    def _resource(self, resource: Resource) -> ResourceInfo:
+        return self.registry.catalog.get(resource)
+
+    def _own(self, info: ResourceInfo, obj: JsonObject) -> JsonObject:
+        mine: JsonObject = {"apiVersion": info.api_version, "kind": info.kind, **copy_json(obj)}
+        mine.setdefault("metadata", {})
+        return mine

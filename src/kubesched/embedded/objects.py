@@ -1,0 +1,72 @@
+"""JSON objects as the server handles them: encoding, copying, timestamps and the few fields everybody reads.
+
+Everything here is independent of any particular kind. An object handed out by the store is shared and must be treated
+as frozen; `copy_json` is how a caller gets one of its own.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+JsonObject: TypeAlias = dict[str, Any]
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder()
+
+encode = _ENCODER.encode
+decode = _DECODER.decode
+
+
+def copy_json(value: Any) -> Any:  # noqa: ANN401 (any JSON value)
+    """An independent copy of a JSON value; proves on the way that it is one."""
+    kind = type(value)
+    if kind is dict:
+        return {key: copy_json(item) for key, item in value.items()}
+    if kind is list:
+        return [copy_json(item) for item in value]
+    if value is None or kind in (str, int, float, bool):
+        return value
+    raise TypeError(f"not a JSON value: {value!r}")
+
+
+def metadata_of(obj: JsonObject) -> JsonObject:
+    metadata: JsonObject = obj["metadata"]
+    return metadata
+
+
+def name_of(obj: JsonObject) -> str:
+    name: str = obj["metadata"].get("name", "")
+    return name
+
+
+def namespace_of(obj: JsonObject) -> str:
+    namespace: str = obj["metadata"].get("namespace", "")
+    return namespace
+
+
+def labels_of(obj: JsonObject) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def full_name(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def timestamp(now: float) -> str:
+    """RFC 3339 with whole seconds, as `metav1.Time` is written."""
+    moment = datetime.datetime.fromtimestamp(int(now), datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(now: float) -> str:
+    """RFC 3339 with six digits, as `metav1.MicroTime` is written."""
+    moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_timestamp(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 timestamp."""
+    return datetime.datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,7 @@
+"""The patch kinds, and the verb that applies them to stored objects."""
+
+from __future__ import annotations
+
+from kubesched.embedded.patching.verb import PatchKind, patch_object
+
+__all__ = ["PatchKind", "patch_object"]

@@ -1,0 +1,461 @@
+"""The verbs on stored objects: metadata, admission, defaults, validation and optimistic concurrency in one place.
+
+Every write of every client passes here, whether it came over HTTP (`server`) or from a controller (`local`). Each verb
+is one synchronous step: it either finds something to refuse and changes nothing, or it makes exactly one change.
+
+Objects given to a verb become the registry's property; entries that come back are shared and frozen.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubesched.clock import Clock
+from kubesched.embedded.failures import (
+    Cause,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+    stale,
+)
+from kubesched.embedded.metadata import validate_metadata, validate_metadata_update
+from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.resources import ResourceCatalog, ResourceInfo
+from kubesched.embedded.store import Entry, Store
+from kubesched.embedded.strategy import GENERIC, GENERIC_CUSTOM, Propagation, Strategy
+
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a random suffix never spells a word
+_GENERATE_ATTEMPTS = 8
+_MAX_GENERATED_BASE = 58
+
+FOREGROUND_FINALIZER = "foregroundDeletion"
+ORPHAN_FINALIZER = "orphan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a client may say about a write besides the object itself."""
+
+    manager: str = "unknown"
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """What a client may say about a deletion."""
+
+    grace_period_s: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    propagation: Propagation | None = None
+    dry_run: bool = False
+
+
+NO_OPTIONS = WriteOptions()
+NO_DELETE_OPTIONS = DeleteOptions()
+
+
+class Registry:
+    """All verbs over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: ResourceCatalog,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        kinds: dict[str, Strategy],
+    ) -> None:
+        self.store = store
+        self.catalog = catalog
+        self.clock = clock
+        self._rng = rng
+        self._kinds = kinds
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def strategy(self, resource: ResourceInfo) -> Strategy:
+        found = self._kinds.get(resource.storage_key)
+        if found is not None:
+            return found
+        return GENERIC_CUSTOM if resource.custom else GENERIC
+
+    def get(self, resource: ResourceInfo, namespace: str, name: str) -> Entry:
+        entry = self.store.get(resource.storage_key, namespace, name)
+        if entry is None:
+            raise not_found(resource, name)
+        return entry
+
+    # -- creating -----------------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+    ) -> Entry:
+        metadata = self._own_metadata(resource, namespace, obj)
+        if metadata.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        if metadata.get("name"):
+            return self._create_named(resource, obj, options)
+        prefix = metadata.get("generateName")
+        if not prefix:
+            self._validate(
+                resource, obj, self.strategy(resource)
+            )  # reports the missing name among all other faults
+            raise bad_request("name or generateName is required")
+        for _attempt in range(_GENERATE_ATTEMPTS):
+            metadata["name"] = prefix[:_MAX_GENERATED_BASE] + self._suffix()
+            if (
+                self.store.get(
+                    resource.storage_key, metadata.get("namespace", ""), metadata["name"]
+                )
+                is None
+            ):
+                break
+        return self._create_named(resource, obj, options)
+
+    def _create_named(
+        self, resource: ResourceInfo, obj: JsonObject, options: WriteOptions
+    ) -> Entry:
+        strategy = self.strategy(resource)
+        metadata = obj["metadata"]
+        for field in (
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "managedFields",
+        ):
+            metadata.pop(field, None)
+        metadata["uid"] = self.new_uid()
+        metadata["creationTimestamp"] = timestamp(self.clock.now())
+        if strategy.tracks_generation:
+            metadata["generation"] = 1
+        if "status" in resource.subresources and not strategy.keeps_status_on_create:
+            obj.pop("status", None)
+        if strategy.default is not None:
+            strategy.default(obj)
+        self._require_live_namespace(resource, metadata)
+        if strategy.admit is not None:
+            strategy.admit(self, obj)
+        self._validate(resource, obj, strategy)
+        if (
+            self.store.get(resource.storage_key, metadata.get("namespace", ""), metadata["name"])
+            is not None
+        ):
+            raise already_exists(resource, metadata["name"])
+        return self._put(resource, obj, (), options)
+
+    def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
+        """The object's metadata with the request's namespace in it."""
+        metadata: JsonObject | None = obj.get("metadata")
+        if metadata is None:
+            metadata = obj["metadata"] = {}
+        if not resource.namespaced:
+            metadata.pop("namespace", None)
+            return metadata
+        stated = metadata.get("namespace")
+        if not stated:
+            metadata["namespace"] = namespace
+        elif stated != namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        return metadata
+
+    def _require_live_namespace(self, resource: ResourceInfo, metadata: JsonObject) -> None:
+        if not resource.namespaced:
+            return
+        namespace = metadata["namespace"]
+        entry = self.store.get("namespaces", "", namespace)
+        if entry is None:
+            raise not_found(self.catalog.get("namespaces"), namespace)
+        if entry.obj["metadata"].get("deletionTimestamp") is not None:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise forbidden(resource, metadata["name"], why, cause)
+
+    # -- replacing ----------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        name: str,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+        *,
+        subresource: str = "",
+    ) -> Entry:
+        """Replace an object, or only its status; a stated resourceVersion must be the current one."""
+        metadata = self._own_metadata(resource, namespace, obj)
+        stated = metadata.get("name")
+        if not stated:
+            metadata["name"] = name
+        elif stated != name:
+            raise bad_request(
+                f"the name of the object ({stated}) does not match the name on the URL ({name})"
+            )
+        old = self.get(resource, namespace, name)
+        version = metadata.get("resourceVersion")
+        if version and version != str(old.revision):
+            raise stale(resource, name)
+        uid = metadata.get("uid")
+        if uid and uid != old.obj["metadata"]["uid"]:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.obj['metadata']['uid']}"
+            raise conflict(resource, name, why)
+        return self.replace(resource, old, obj, options, subresource=subresource)
+
+    def replace(
+        self,
+        resource: ResourceInfo,
+        old: Entry,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+        *,
+        subresource: str = "",
+    ) -> Entry:
+        """Make `obj` the next version of `old` after defaults, rules and bookkeeping; unchanged means unwritten."""
+        strategy = self.strategy(resource)
+        self._carry_over_metadata(old.obj["metadata"], obj["metadata"])
+        if subresource == "status":
+            obj = self._status_replacement(strategy, old.obj, obj)
+            causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
+            causes += validate_metadata(resource, obj, strategy.name_is_valid)
+        else:
+            causes = self._prepare_replacement(resource, strategy, old.obj, obj)
+        causes += validate_metadata_update(obj, old.obj)
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
+        return self._finish(resource, old, obj, options)
+
+    def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
+        """What no client may change by leaving it out or inventing it."""
+        new.pop("managedFields", None)
+        new.pop("selfLink", None)
+        for field in (
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "resourceVersion",
+            "generateName",
+        ):
+            if field in old:
+                new[field] = old[field]
+            else:
+                new.pop(field, None)
+
+    def _status_replacement(
+        self, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> JsonObject:
+        metadata = dict(old["metadata"])
+        if strategy.status_writes_metadata:
+            for field in ("labels", "annotations", "finalizers"):
+                if field in obj["metadata"]:
+                    metadata[field] = obj["metadata"][field]
+                else:
+                    metadata.pop(field, None)
+        replacement = {**old, "metadata": metadata}
+        if "status" in obj:
+            replacement["status"] = obj["status"]
+        else:
+            replacement.pop("status", None)
+        return replacement
+
+    def _prepare_replacement(
+        self, resource: ResourceInfo, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> list[Cause]:
+        if "status" in resource.subresources:
+            if "status" in old:
+                obj["status"] = old["status"]
+            else:
+                obj.pop("status", None)
+        if strategy.default is not None:
+            strategy.default(obj)
+        if strategy.prepare_update is not None:
+            strategy.prepare_update(self, obj, old)
+        if strategy.tracks_generation and _desired_state(obj) != _desired_state(old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        causes = validate_metadata(resource, obj, strategy.name_is_valid)
+        if strategy.validate is not None:
+            causes += strategy.validate(obj)
+        if strategy.validate_update is not None:
+            causes += strategy.validate_update(obj, old)
+        return causes
+
+    def _finish(
+        self, resource: ResourceInfo, old: Entry, obj: JsonObject, options: WriteOptions
+    ) -> Entry:
+        """Write the new version, or remove the object when its last finalizer has gone."""
+        if obj == old.obj:
+            return old
+        if _is_ready_to_go(obj["metadata"]) and not _has_spec_finalizers(obj):
+            if options.dry_run:
+                return old
+            return self.store.remove(
+                resource.storage_key, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+            )
+        return self._put(resource, obj, old.managed, options)
+
+    def modify(
+        self, resource: ResourceInfo, old: Entry, change: Callable[[JsonObject], JsonObject]
+    ) -> Entry:
+        """A server-side change that needs no rules: `change` returns a new object sharing what stays the same."""
+        obj = change(old.obj)
+        if obj is old.obj:
+            return old
+        if obj["metadata"] is old.obj["metadata"]:
+            obj["metadata"] = dict(obj["metadata"])
+        return self._put(resource, obj, old.managed, NO_OPTIONS)
+
+    # -- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        name: str,
+        options: DeleteOptions = NO_DELETE_OPTIONS,
+    ) -> tuple[Entry, bool]:
+        """Delete, or mark for deletion; says whether the object is gone."""
+        old = self.get(resource, namespace, name)
+        metadata = old.obj["metadata"]
+        self._check_preconditions(resource, old, options)
+        finalizers = _finalizers_after_delete(
+            metadata, options.propagation or self._propagation(resource, metadata)
+        )
+        grace = self._grace_period(resource, old.obj, options.grace_period_s)
+        is_pending = metadata.get("deletionTimestamp") is not None
+        if is_pending:
+            grace = min(grace, metadata.get("deletionGracePeriodSeconds", 0))
+        if grace == 0 and not finalizers and not _has_spec_finalizers(old.obj):
+            if options.dry_run:
+                return old, True
+            return self.store.remove(resource.storage_key, namespace, name), True
+        marked = dict(metadata)
+        if finalizers:
+            marked["finalizers"] = finalizers
+        else:
+            marked.pop("finalizers", None)
+        if not is_pending or grace != metadata.get("deletionGracePeriodSeconds"):
+            marked["deletionTimestamp"] = timestamp(self.clock.now() + grace)
+            marked["deletionGracePeriodSeconds"] = grace
+            if marked.get("generation"):
+                marked["generation"] += 1
+        if marked == metadata:
+            return old, False
+        obj = {**old.obj, "metadata": marked}
+        if resource.storage_key == "namespaces":
+            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+        return self._put(resource, obj, old.managed, WriteOptions(dry_run=options.dry_run)), False
+
+    def _propagation(self, resource: ResourceInfo, metadata: JsonObject) -> Propagation:
+        finalizers = metadata.get("finalizers") or ()
+        if ORPHAN_FINALIZER in finalizers:
+            return "Orphan"
+        if FOREGROUND_FINALIZER in finalizers:
+            return "Foreground"
+        return self.strategy(resource).default_propagation
+
+    def _check_preconditions(
+        self, resource: ResourceInfo, old: Entry, options: DeleteOptions
+    ) -> None:
+        metadata = old.obj["metadata"]
+        if options.uid is not None and options.uid != metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record"
+                f" ({metadata['uid']}). The object might have been deleted and then recreated"
+            )
+            raise conflict(resource, metadata["name"], why)
+        if options.resource_version is not None and options.resource_version != str(old.revision):
+            why = (
+                f"the ResourceVersion in the precondition ({options.resource_version}) does not match the"
+                f" ResourceVersion in record ({old.revision}). The object might have been modified"
+            )
+            raise conflict(resource, metadata["name"], why)
+
+    def _grace_period(self, resource: ResourceInfo, obj: JsonObject, asked_s: int | None) -> int:
+        """Only pods on a node that have not ended get time to stop."""
+        if resource.storage_key != "pods":
+            return 0
+        spec = obj.get("spec") or {}
+        grace: int = (
+            asked_s if asked_s is not None else spec.get("terminationGracePeriodSeconds", 30)
+        )
+        if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in (
+            "Succeeded",
+            "Failed",
+        ):
+            return 0
+        # Upstream: a negative grace period counts as one second.
+        return grace if grace >= 0 else 1
+
+    # -- bookkeeping --------------------------------------------------------------------------------------------------
+
+    def new_uid(self) -> str:
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def _suffix(self) -> str:
+        return "".join(self._rng.choices(_SUFFIX_ALPHABET, k=5))
+
+    def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
+        causes = validate_metadata(resource, obj, strategy.name_is_valid)
+        if strategy.validate is not None:
+            causes += strategy.validate(obj)
+        if causes:
+            raise invalid(resource, obj["metadata"].get("name", ""), causes)
+
+    def _put(
+        self,
+        resource: ResourceInfo,
+        obj: JsonObject,
+        managed: tuple[JsonObject, ...],
+        options: WriteOptions,
+    ) -> Entry:
+        if options.dry_run:
+            return Entry(obj, self.store.revision, managed)
+        return self.store.put(resource.storage_key, obj, managed)
+
+
+def _desired_state(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+
+
+def _is_ready_to_go(metadata: JsonObject) -> bool:
+    return (
+        metadata.get("deletionTimestamp") is not None
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+    )
+
+
+def _has_spec_finalizers(obj: JsonObject) -> bool:
+    return obj.get("kind") == "Namespace" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _finalizers_after_delete(metadata: JsonObject, propagation: Propagation) -> list[str]:
+    kept = [
+        each
+        for each in metadata.get("finalizers") or ()
+        if each not in (ORPHAN_FINALIZER, FOREGROUND_FINALIZER)
+    ]
+    if propagation == "Orphan":
+        kept.append(ORPHAN_FINALIZER)
+    elif propagation == "Foreground":
+        kept.append(FOREGROUND_FINALIZER)
+    return kept

@@ -1,0 +1,80 @@
+"""The `scale` subresource: a workload's replica count as an `autoscaling/v1` Scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.embedded.failures import invalid, invalid_value, stale
+from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.registry import NO_OPTIONS, Registry, WriteOptions
+from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.store import Entry
+from kubesched.errors import BadRequest
+
+
+def scale_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
+    """A workload seen as a Scale."""
+    metadata = obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: JsonObject = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
+    selector = selector_text((obj.get("spec") or {}).get("selector"))
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"replicas": (obj.get("spec") or {}).get("replicas", 0)},
+        "status": status,
+    }
+
+
+def update(
+    registry: Registry,
+    resource: ResourceInfo,
+    namespace: str,
+    name: str,
+    scale: Any,  # noqa: ANN401 (whatever the client sent)
+    options: WriteOptions = NO_OPTIONS,
+) -> Entry:
+    """Set a workload's replica count; the entry returned is the workload's."""
+    if not isinstance(scale, dict) or not isinstance(scale.get("metadata", {}), dict):
+        raise BadRequest("the body is not a Scale")
+    old = registry.get(resource, namespace, name)
+    version = scale.get("metadata", {}).get("resourceVersion")
+    if version and version != str(old.revision):
+        raise stale(resource, name)
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if type(replicas) is not int or replicas < 0:
+        raise invalid(
+            resource,
+            name,
+            [invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")],
+        )
+    obj = copy_json(old.obj)
+    obj["spec"]["replicas"] = replicas
+    return registry.replace(resource, old, obj, options)
+
+
+def selector_text(selector: Any) -> str:  # noqa: ANN401 (a map or a LabelSelector)
+    """A LabelSelector (or an old-style label map) in query-string form."""
+    if not isinstance(selector, dict):
+        return ""
+    labels = (
+        selector.get("matchLabels", {})
+        if {"matchLabels", "matchExpressions"} & selector.keys()
+        else selector
+    )
+    parts = [f"{key}={value}" for key, value in sorted((labels or {}).items())]
+    for expression in selector.get("matchExpressions") or ():
+        key, operator = expression["key"], expression["operator"]
+        values = ",".join(sorted(expression.get("values") or ()))
+        parts.append(
+            {
+                "In": f"{key} in ({values})",
+                "NotIn": f"{key} notin ({values})",
+                "Exists": key,
+                "DoesNotExist": f"!{key}",
+            }.get(operator, "")
+        )
+    return ",".join(parts)
