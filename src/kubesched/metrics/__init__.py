@@ -1,0 +1,17 @@
+"""Metrics: our own instruments, the registry they live in, and every scheduler metric by its upstream name.
+
+`instruments` holds the numbers, `registry` writes the page, `scheduler` lists what the scheduler measures and
+`process` what the interpreter and the operating system say about this process. There is no global registry: whoever
+starts a scheduler makes one and hands it down.
+"""
+
+from kubesched.metrics.instruments import Counter as Counter
+from kubesched.metrics.instruments import Family as Family
+from kubesched.metrics.instruments import Gauge as Gauge
+from kubesched.metrics.instruments import Histogram as Histogram
+from kubesched.metrics.instruments import exponential_buckets as exponential_buckets
+from kubesched.metrics.registry import CONTENT_TYPE as CONTENT_TYPE
+from kubesched.metrics.registry import Registry as Registry
+from kubesched.metrics.registry import Stability as Stability
+from kubesched.metrics.scheduler import MetricGates as MetricGates
+from kubesched.metrics.scheduler import SchedulerMetrics as SchedulerMetrics

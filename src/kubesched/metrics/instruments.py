@@ -1,0 +1,215 @@
+"""Counters, gauges and histograms: plain numbers in plain objects, cheap enough to touch in every cycle.
+
+A `Family` is one metric name; its *cells* are the time series, one per combination of label values. Cells are made on
+first use and then kept, so a caller on a hot path holds on to the cell and pays for one addition. Nothing here locks:
+all instruments belong to the event loop's thread.
+
+Text is produced here too, because a cell knows its own line prefixes: they are built once, on the first scrape, and a
+page is then little more than adding numbers to them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from math import inf, isfinite, isnan
+from operator import add
+from typing import Generic, TypeVar
+
+_MAX_EXACT_INT = 2.0**53
+
+
+class _Scalar:
+    """One number, kept here or asked for when the page is written."""
+
+    __slots__ = ("_prefix", "_read", "value")
+
+    def __init__(self, name: str, labels: str) -> None:
+        self.value = 0.0
+        self._prefix = f"{name}{{{labels}}} " if labels else f"{name} "
+        self._read: Callable[[], float] | None = None
+
+    def read_from(self, read: Callable[[], float]) -> None:
+        """Ask `read` from now on: what the page says can then never disagree with its subject."""
+        self._read = read
+
+    def current(self) -> float:
+        return self.value if self._read is None else self._read()
+
+    def write(self, out: list[str]) -> None:
+        out.append(self._prefix + format_number(self.current()))
+
+
+class Counter(_Scalar):
+    """A number that only grows."""
+
+    __slots__ = ()
+
+    def inc(self, amount: float = 1.0) -> None:
+        if amount < 0:
+            raise ValueError(f"counter {self._prefix.strip()} cannot decrease (asked for {amount})")
+        self.value += amount
+
+
+class Gauge(_Scalar):
+    """A number that goes up and down."""
+
+    __slots__ = ()
+
+    def set(self, value: float) -> None:
+        self.value = value
+
+    def inc(self, amount: float = 1.0) -> None:
+        self.value += amount
+
+    def dec(self, amount: float = 1.0) -> None:
+        self.value -= amount
+
+
+class Histogram:
+    """How often values fell into each bucket, and their sum.
+
+    `counts[i]` belongs to `bounds[i]` alone (not cumulative; the last one is for values above every bound): one
+    increment per observation, and the summing up is left to the scrape.
+    """
+
+    __slots__ = ("_labels", "_name", "_prefixes", "bounds", "counts", "sum")
+
+    def __init__(self, name: str, labels: str, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+        self._name = name
+        self._labels = labels
+        self._prefixes: list[str] | None = None
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def write(self, out: list[str]) -> None:
+        prefixes = self._prefixes
+        if prefixes is None:
+            prefixes = self._prefixes = self._build_prefixes()
+        out.extend(map(add, prefixes, map(str, accumulate(self.counts))))
+        out.append(prefixes[-2] + format_number(self.sum))
+        out.append(prefixes[-1] + str(self.count))
+
+    def _build_prefixes(self) -> list[str]:
+        """One per bucket, then those of `_sum` and `_count`."""
+        name, labels = self._name, self._labels
+        before = f"{labels}," if labels else ""
+        tail = f"{{{labels}}} " if labels else " "
+        buckets = [
+            f'{name}_bucket{{{before}le="{format_number(bound)}"}} '
+            for bound in (*self.bounds, inf)
+        ]
+        return [*buckets, f"{name}_sum{tail}", f"{name}_count{tail}"]
+
+
+Cell = TypeVar("Cell", Counter, Gauge, Histogram)
+
+
+class Family(Generic[Cell]):
+    """One metric: name, help, type, label names, and the cells that exist so far.
+
+    A family without labels has its one cell from the start; one with labels is absent from the page until its first
+    cell is made, as with upstream's client library.
+    """
+
+    __slots__ = (
+        "_cells",
+        "_header",
+        "_make",
+        "_sorted",
+        "bounds",
+        "help",
+        "label_names",
+        "name",
+        "type",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        help_text: str,
+        type_name: str,
+        label_names: Sequence[str],
+        make: Callable[[str, str], Cell],
+        bounds: tuple[float, ...] = (),
+    ) -> None:
+        self.name = name
+        self.help = help_text
+        self.type = type_name
+        self.label_names = tuple(label_names)
+        self.bounds = bounds
+        self._make: Callable[[str, str], Cell] = make
+        self._cells: dict[tuple[str, ...], Cell] = {}
+        self._sorted: list[Cell] | None = None
+        self._header = f"# HELP {name} {_escape_help(help_text)}\n# TYPE {name} {type_name}"
+        if not label_names:
+            self.labels()
+
+    def labels(self, *values: str) -> Cell:
+        """The cell for these label values, in the order of `label_names`."""
+        try:
+            return self._cells[values]
+        except KeyError:
+            return self._add(values)
+
+    def cells(self) -> dict[tuple[str, ...], Cell]:
+        """Every cell that exists, by label values."""
+        return dict(self._cells)
+
+    def write(self, out: list[str]) -> None:
+        cells = self._sorted
+        if cells is None:
+            cells = self._sorted = [self._cells[values] for values in sorted(self._cells)]
+        if cells:
+            out.append(self._header)
+            for cell in cells:
+                cell.write(out)
+
+    def _add(self, values: tuple[str, ...]) -> Cell:
+        if len(values) != len(self.label_names) or not all(isinstance(v, str) for v in values):
+            raise ValueError(
+                f"metric {self.name} takes text for the labels {self.label_names}, got {values!r}"
+            )
+        pairs = zip(self.label_names, values, strict=True)
+        cell = self._make(
+            self.name, ",".join(f'{label}="{_escape_value(value)}"' for label, value in pairs)
+        )
+        self._cells[values] = cell
+        self._sorted = None
+        return cell
+
+
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Bounds that grow by `factor`; multiplied step by step, so that each has the same last digit as upstream's."""
+    bounds = [start]
+    for _ in range(count - 1):
+        bounds.append(bounds[-1] * factor)
+    return tuple(bounds)
+
+
+def format_number(value: float) -> str:
+    """Shortest text that reads back as the same number; whole numbers without a fraction."""
+    if isfinite(value):
+        whole = int(value)
+        return str(whole) if whole == value and abs(value) < _MAX_EXACT_INT else repr(float(value))
+    if isnan(value):
+        return "NaN"
+    return "+Inf" if value > 0 else "-Inf"
+
+
+def _escape_value(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _escape_help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")

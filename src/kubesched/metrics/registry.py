@@ -1,0 +1,102 @@
+"""The registry: which metrics exist, and the page a scraper reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, TypeVar
+
+from kubesched.metrics.instruments import Counter, Family, Gauge, Histogram
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_METRIC_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
+_LABEL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+
+_F = TypeVar("_F", bound=Family[Any])
+
+
+class Stability(Enum):
+    """What upstream promises about a metric; shown in brackets before its help text."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    STABLE = "STABLE"
+
+
+class Registry:
+    """All metrics of one process, each name once."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Family[Any]] = {}
+        self._sorted: list[Family[Any]] | None = None
+
+    def counter(
+        self,
+        name: str,
+        help_text: str,
+        *,
+        labels: Sequence[str] = (),
+        stability: Stability | None = None,
+    ) -> Family[Counter]:
+        return self._register(Family(name, _with(stability, help_text), "counter", labels, Counter))
+
+    def gauge(
+        self,
+        name: str,
+        help_text: str,
+        *,
+        labels: Sequence[str] = (),
+        stability: Stability | None = None,
+    ) -> Family[Gauge]:
+        return self._register(Family(name, _with(stability, help_text), "gauge", labels, Gauge))
+
+    def histogram(
+        self,
+        name: str,
+        help_text: str,
+        *,
+        buckets: Sequence[float],
+        labels: Sequence[str] = (),
+        stability: Stability | None = None,
+    ) -> Family[Histogram]:
+        bounds = tuple(float(bound) for bound in buckets)
+        if not bounds or any(a >= b for a, b in pairwise(bounds)):
+            raise ValueError(f"metric {name}: bucket bounds must grow strictly, got {bounds}")
+        make = partial(Histogram, bounds=bounds)
+        return self._register(
+            Family(name, _with(stability, help_text), "histogram", labels, make, bounds)
+        )
+
+    def families(self) -> Iterator[Family[Any]]:
+        """Every family, ordered by name."""
+        if self._sorted is None:
+            self._sorted = [self._families[name] for name in sorted(self._families)]
+        return iter(self._sorted)
+
+    def text(self) -> str:
+        """The page in the Prometheus text format: families by name, series by label values."""
+        lines: list[str] = []
+        for family in self.families():
+            family.write(lines)
+        lines.append("")
+        return "\n".join(lines)
+
+    def _register(self, family: _F) -> _F:
+        if not _METRIC_NAME.match(family.name):
+            raise ValueError(f'"{family.name}" is not a metric name')
+        for label in family.label_names:
+            if not _LABEL_NAME.match(label) or (label == "le" and family.type == "histogram"):
+                raise ValueError(f'metric {family.name}: "{label}" cannot be a label name')
+        if family.name in self._families:
+            raise ValueError(f"metric {family.name} is registered already")
+        self._families[family.name] = family
+        self._sorted = None
+        return family
+
+
+def _with(stability: Stability | None, help_text: str) -> str:
+    return help_text if stability is None else f"[{stability.value}] {help_text}"

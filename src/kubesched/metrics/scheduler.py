@@ -1,0 +1,338 @@
+"""Every metric of the scheduler, by its upstream name, with upstream's labels, buckets and stability.
+
+Dashboards and alerts written for kube-scheduler read these names, so they are a contract. The help texts are ours.
+Where a metric belongs to a feature, it is on the page only when the feature is on; its instrument exists all the same,
+so that nobody who observes has to ask.
+
+Not here: `kube_pod_resource_*`, which are computed per scrape from the pods, and the metrics of the client, the leader
+election and the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kubesched.metrics.instruments import Counter, Family, Gauge, Histogram, exponential_buckets
+from kubesched.metrics.registry import Registry, Stability
+
+ATTEMPT_SECONDS: Final = exponential_buckets(0.001, 2, 15)
+"""1 ms to 16 s: whole attempts and waits."""
+POINT_SECONDS: Final = exponential_buckets(0.0001, 2, 12)
+"""0.1 ms to 0.2 s: one extension point, one event handler."""
+POD_SECONDS: Final = exponential_buckets(0.01, 2, 20)
+"""10 ms to 87 min: a pod's whole way through the scheduler."""
+PLUGIN_SECONDS: Final = exponential_buckets(0.00001, 1.5, 20)
+"""10 µs to 22 ms: one call of one plugin."""
+BATCH_SECONDS: Final = exponential_buckets(0.00001, 2, 12)
+"""10 µs to 20 ms: batching look-ups."""
+VICTIMS: Final = exponential_buckets(1, 2, 7)
+ATTEMPTS: Final = exponential_buckets(1, 2, 5)
+BINDING_CONDITION_SECONDS: Final = exponential_buckets(0.1, 2, 14)
+"""0.1 s to 14 min: a device getting ready."""
+
+_PREFIX: Final = "scheduler_"
+_ALPHA, _BETA, _STABLE = Stability.ALPHA, Stability.BETA, Stability.STABLE
+_LAST_PLAIN_ATTEMPT: Final = 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricGates:
+    """The features that bring metrics of their own; defaults are those of 1.36."""
+
+    queueing_hints: bool = True
+    async_preemption: bool = True
+    async_api_calls: bool = False
+    dra_extended_resource: bool = True
+    dra_device_binding_conditions: bool = True
+    generic_workload: bool = False
+
+
+class SchedulerMetrics:
+    """The instruments, one attribute per metric; the attribute is the name without `scheduler_`.
+
+    A metric with labels is a family (`.labels(...)` gives the series), one without is the series itself.
+    """
+
+    def __init__(self, registry: Registry, gates: MetricGates | None = None) -> None:
+        gates = gates or MetricGates()
+        unlisted = Registry()  # instruments of features that are off live here, off the page
+        self._attempts(registry)
+        self._queue(registry, registry if gates.queueing_hints else unlisted)
+        self._framework(registry)
+        self._batching(registry)
+        self._preemption(registry, registry if gates.async_preemption else unlisted)
+        self._api_calls(registry if gates.async_api_calls else unlisted)
+        self._volumes(registry)
+        self._devices(
+            registry if gates.dra_extended_resource else unlisted,
+            registry if gates.dra_device_binding_conditions else unlisted,
+        )
+        self._pod_groups(registry if gates.generic_workload else unlisted)
+
+    def expect_plugins(self, profile: str, extension_point: str, plugins: Iterable[str]) -> None:
+        """Start `plugin_evaluation_total` at 0 for plugins that will be called, so that rates have a beginning."""
+        for plugin in plugins:
+            self.plugin_evaluation_total.labels(plugin, extension_point, profile)
+
+    def _attempts(self, registry: Registry) -> None:
+        self.schedule_attempts_total: Family[Counter] = registry.counter(
+            _PREFIX + "schedule_attempts_total",
+            "Attempts to place a pod, by how they ended: 'scheduled', 'unschedulable' (no node would take the pod) "
+            "or 'error' (something broke inside the scheduler).",
+            labels=("result", "profile"),
+            stability=_STABLE,
+        )
+        self.scheduling_attempt_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "scheduling_attempt_duration_seconds",
+            "Seconds one attempt took, from taking the pod off the queue to its binding or its failure.",
+            labels=("result", "profile"),
+            buckets=ATTEMPT_SECONDS,
+            stability=_STABLE,
+        )
+        self.scheduling_algorithm_duration_seconds: Histogram = registry.histogram(
+            _PREFIX + "scheduling_algorithm_duration_seconds",
+            "Seconds spent choosing a node for one pod.",
+            buckets=ATTEMPT_SECONDS,
+            stability=_ALPHA,
+        ).labels()
+        self.pod_scheduling_sli_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "pod_scheduling_sli_duration_seconds",
+            "Seconds from a pod's first entry into the active queue to its binding, by the number of attempts; "
+            "time spent gated before that entry does not count.",
+            labels=("attempts",),
+            buckets=POD_SECONDS,
+            stability=_BETA,
+        )
+        self.pod_scheduling_attempts: Histogram = registry.histogram(
+            _PREFIX + "pod_scheduling_attempts",
+            "Attempts a pod needed until it was bound.",
+            buckets=ATTEMPTS,
+            stability=_STABLE,
+        ).labels()
+        self.pod_scheduled_after_flush_total: Counter = registry.counter(
+            _PREFIX + "pod_scheduled_after_flush_total",
+            "Pods bound after they had sat among the unschedulable until the time limit and no event had freed them.",
+            stability=_ALPHA,
+        ).labels()
+
+    def _queue(self, registry: Registry, hints: Registry) -> None:
+        self.pending_pods: Family[Gauge] = registry.gauge(
+            _PREFIX + "pending_pods",
+            "Pods waiting, by queue: 'active', 'backoff', 'unschedulable' (tried and waiting for an event) and "
+            "'gated' (not to be tried yet).",
+            labels=("queue",),
+            stability=_STABLE,
+        )
+        self.queue_incoming_pods_total: Family[Counter] = registry.counter(
+            _PREFIX + "queue_incoming_pods_total",
+            "Pods entering a queue, by the event that brought them there.",
+            labels=("queue", "event"),
+            stability=_STABLE,
+        )
+        self.unschedulable_pods: Family[Gauge] = registry.gauge(
+            _PREFIX + "unschedulable_pods",
+            "Waiting pods by the plugin that turned them away; a pod rejected by several plugins counts for each.",
+            labels=("plugin", "profile"),
+            stability=_BETA,
+        )
+        self.event_handling_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "event_handling_duration_seconds",
+            "Seconds spent taking in one change of the cluster.",
+            labels=("event",),
+            buckets=POINT_SECONDS,
+            stability=_ALPHA,
+        )
+        self.cache_size: Family[Gauge] = registry.gauge(
+            _PREFIX + "cache_size",
+            "Nodes, pods and assumed (bound, not yet confirmed) pods the scheduler knows.",
+            labels=("type",),
+            stability=_ALPHA,
+        )
+        self.queueing_hint_execution_duration_seconds: Family[Histogram] = hints.histogram(
+            _PREFIX + "queueing_hint_execution_duration_seconds",
+            "Seconds one queueing hint took to say whether an event may help a waiting pod.",
+            labels=("plugin", "event", "hint"),
+            buckets=PLUGIN_SECONDS,
+            stability=_ALPHA,
+        )
+        self.inflight_events: Family[Gauge] = hints.gauge(
+            _PREFIX + "inflight_events",
+            "Events remembered on behalf of pods that are being scheduled right now.",
+            labels=("event",),
+            stability=_ALPHA,
+        )
+
+    def _framework(self, registry: Registry) -> None:
+        self.framework_extension_point_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "framework_extension_point_duration_seconds",
+            "Seconds all plugins of an extension point took together.",
+            labels=("extension_point", "status", "profile"),
+            buckets=POINT_SECONDS,
+            stability=_STABLE,
+        )
+        self.plugin_execution_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "plugin_execution_duration_seconds",
+            "Seconds one plugin took at one extension point, measured in a sample of the cycles.",
+            labels=("plugin", "extension_point", "status"),
+            buckets=PLUGIN_SECONDS,
+            stability=_ALPHA,
+        )
+        self.plugin_evaluation_total: Family[Counter] = registry.counter(
+            _PREFIX + "plugin_evaluation_total",
+            "Attempts in which a plugin was asked, by extension point (PreFilter, Filter, PreScore, Score).",
+            labels=("plugin", "extension_point", "profile"),
+            stability=_BETA,
+        )
+        self.permit_wait_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "permit_wait_duration_seconds",
+            "Seconds a pod waited on Permit, by the outcome.",
+            labels=("result",),
+            buckets=ATTEMPT_SECONDS,
+            stability=_BETA,
+        )
+        self.goroutines: Family[Gauge] = registry.gauge(
+            _PREFIX + "goroutines",
+            "Concurrent pieces of work, by the operation they carry out.",
+            labels=("operation",),
+            stability=_BETA,
+        )
+
+    def _batching(self, registry: Registry) -> None:
+        self.batch_attempts_total: Family[Counter] = registry.counter(
+            _PREFIX + "batch_attempts_total",
+            "Attempts by whether the result of an identical pod could be reused.",
+            labels=("profile", "result"),
+            stability=_ALPHA,
+        )
+        self.batch_cache_flushed_total: Family[Counter] = registry.counter(
+            _PREFIX + "batch_cache_flushed_total",
+            "Times the result of an identical pod could not be reused, by the reason.",
+            labels=("profile", "reason"),
+            stability=_ALPHA,
+        )
+        self.get_node_hint_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "get_node_hint_duration_seconds",
+            "Seconds spent looking for a node that an identical pod left over.",
+            labels=("hinted", "profile"),
+            buckets=BATCH_SECONDS,
+            stability=_ALPHA,
+        )
+        self.store_schedule_results_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "store_schedule_results_duration_seconds",
+            "Seconds spent keeping a result for identical pods.",
+            labels=("profile",),
+            buckets=BATCH_SECONDS,
+            stability=_ALPHA,
+        )
+
+    def _preemption(self, registry: Registry, background: Registry) -> None:
+        self.preemption_victims: Histogram = registry.histogram(
+            _PREFIX + "preemption_victims",
+            "Pods chosen for eviction by one preemption.",
+            buckets=VICTIMS,
+            stability=_STABLE,
+        ).labels()
+        self.preemption_attempts_total: Counter = registry.counter(
+            _PREFIX + "preemption_attempts_total",
+            "Times preemption was tried.",
+            stability=_STABLE,
+        ).labels()
+        self.preemption_goroutines_duration_seconds: Family[Histogram] = background.histogram(
+            _PREFIX + "preemption_goroutines_duration_seconds",
+            "Seconds the background part of one preemption took.",
+            labels=("result",),
+            buckets=POD_SECONDS,
+            stability=_ALPHA,
+        )
+        self.preemption_goroutines_execution_total: Family[Counter] = background.counter(
+            _PREFIX + "preemption_goroutines_execution_total",
+            "Background parts of preemptions that ran, by the outcome.",
+            labels=("result",),
+            stability=_ALPHA,
+        )
+
+    def _api_calls(self, registry: Registry) -> None:
+        self.async_api_call_execution_total: Family[Counter] = registry.counter(
+            _PREFIX + "async_api_call_execution_total",
+            "API calls the dispatcher executed, by the outcome.",
+            labels=("call_type", "result"),
+            stability=_ALPHA,
+        )
+        self.async_api_call_execution_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "async_api_call_execution_duration_seconds",
+            "Seconds one API call of the dispatcher took.",
+            labels=("call_type", "result"),
+            buckets=ATTEMPT_SECONDS,
+            stability=_ALPHA,
+        )
+        self.pending_async_api_calls: Family[Gauge] = registry.gauge(
+            _PREFIX + "pending_async_api_calls",
+            "API calls waiting in the dispatcher.",
+            labels=("call_type",),
+            stability=_ALPHA,
+        )
+
+    def _volumes(self, registry: Registry) -> None:
+        self.volume_binder_cache_requests_total: Family[Counter] = registry.counter(
+            _PREFIX + "volume_binder_cache_requests_total",
+            "Requests to the volume binding cache.",
+            labels=("operation",),
+            stability=_ALPHA,
+        )
+        self.volume_scheduling_stage_error_total: Family[Counter] = registry.counter(
+            _PREFIX + "volume_scheduling_stage_error_total",
+            "Failures of volume scheduling, by stage.",
+            labels=("operation",),
+            stability=_ALPHA,
+        )
+
+    def _devices(self, extended_resources: Registry, binding_conditions: Registry) -> None:
+        self.resourceclaim_creates_total: Family[Counter] = extended_resources.counter(
+            _PREFIX + "resourceclaim_creates_total",
+            "Claims the scheduler tried to create for extended resources, by the outcome.",
+            labels=("status",),
+            stability=_ALPHA,
+        )
+        self.dra_bindingconditions_allocations_total: Family[Counter] = binding_conditions.counter(
+            _PREFIX + "dra_bindingconditions_allocations_total",
+            "Allocations of devices with binding conditions, by how the wait for them ended.",
+            labels=("profile", "driver", "status"),
+            stability=_ALPHA,
+        )
+        self.dra_bindingconditions_wait_duration_seconds: Family[Histogram] = (
+            binding_conditions.histogram(
+                _PREFIX + "dra_bindingconditions_wait_duration_seconds",
+                "Seconds a pod waited for the binding conditions of its devices.",
+                labels=("profile", "driver", "status"),
+                buckets=BINDING_CONDITION_SECONDS,
+                stability=_ALPHA,
+            )
+        )
+
+    def _pod_groups(self, registry: Registry) -> None:
+        self.podgroup_schedule_attempts_total: Family[Counter] = registry.counter(
+            _PREFIX + "podgroup_schedule_attempts_total",
+            "Attempts to place a pod group, by how they ended.",
+            labels=("result", "profile"),
+            stability=_ALPHA,
+        )
+        self.podgroup_scheduling_attempt_duration_seconds: Family[Histogram] = registry.histogram(
+            _PREFIX + "podgroup_scheduling_attempt_duration_seconds",
+            "Seconds one attempt to place a pod group took.",
+            labels=("result", "profile"),
+            buckets=ATTEMPT_SECONDS,
+            stability=_ALPHA,
+        )
+        self.podgroup_scheduling_algorithm_duration_seconds: Histogram = registry.histogram(
+            _PREFIX + "podgroup_scheduling_algorithm_duration_seconds",
+            "Seconds spent choosing nodes for one pod group.",
+            buckets=ATTEMPT_SECONDS,
+            stability=_ALPHA,
+        ).labels()
+
+
+def attempts_label(attempts: int) -> str:
+    """The `attempts` label of `pod_scheduling_sli_duration_seconds`: exact up to 14, then `15+`."""
+    return str(attempts) if attempts <= _LAST_PLAIN_ATTEMPT else "15+"
