@@ -90,7 +90,10 @@ class CycleState:
     def clone(self) -> CycleState:
         """A copy for a what-if: cloneable values are cloned, flag sets are shared."""
         copy = CycleState.__new__(CycleState)
-        copy._data = {key: value.clone() if isinstance(value, StateData) else value for key, value in self._data.items()}
+        copy._data = {
+            key: value.clone() if isinstance(value, StateData) else value
+            for key, value in self._data.items()
+        }
         copy.record_plugin_metrics = self.record_plugin_metrics
         copy.skip_filter_plugins = self.skip_filter_plugins
         copy.skip_score_plugins = self.skip_score_plugins

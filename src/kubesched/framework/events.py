@@ -103,11 +103,15 @@ class ClusterEvent:
         """
         if self.is_wildcard:
             return True
-        resource_matches = (
-            self.resource in (WILDCARD, incoming.resource)
-            or (self.resource == Resource.POD and incoming.resource in (Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD))
+        resource_matches = self.resource in (WILDCARD, incoming.resource) or (
+            self.resource == Resource.POD
+            and incoming.resource in (Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD)
         )
-        return resource_matches and bool(self.action & incoming.action) and int(incoming.action) <= int(self.action)
+        return (
+            resource_matches
+            and bool(self.action & incoming.action)
+            and int(incoming.action) <= int(self.action)
+        )
 
 
 class Hint(Enum):

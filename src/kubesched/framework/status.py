@@ -45,7 +45,9 @@ CODE_NAMES: Final = {
     Code.PENDING: "Pending",
 }
 
-_REJECTED: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
+_REJECTED: Final = frozenset(
+    {Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING}
+)
 
 
 class Status:
@@ -94,7 +96,11 @@ class Status:
         return self.error if self.error is not None else StatusError(self.message)
 
     def with_plugin(self, plugin: str) -> Status:
-        return self if self.plugin == plugin else Status(self.code, self.reasons, error=self.error, plugin=plugin)
+        return (
+            self
+            if self.plugin == plugin
+            else Status(self.code, self.reasons, error=self.error, plugin=plugin)
+        )
 
     def __eq__(self, other: object) -> bool:
         if other is None:
@@ -122,7 +128,11 @@ class StatusError(Exception):
 
 
 def error_status(error: Exception | str, *, plugin: str = "") -> Status:
-    return Status(Code.ERROR, error=error if isinstance(error, Exception) else StatusError(error), plugin=plugin)
+    return Status(
+        Code.ERROR,
+        error=error if isinstance(error, Exception) else StatusError(error),
+        plugin=plugin,
+    )
 
 
 def unschedulable(*reasons: str) -> Status:
@@ -168,7 +178,9 @@ class NodeToStatus:
 
     __slots__ = ("absent_status", "explicit")
 
-    def __init__(self, explicit: Mapping[str, Status] | None = None, absent_status: Status | None = None) -> None:
+    def __init__(
+        self, explicit: Mapping[str, Status] | None = None, absent_status: Status | None = None
+    ) -> None:
         self.explicit: dict[str, Status] = dict(explicit or {})
         self.absent_status = absent_status or unresolvable()
 
@@ -188,4 +200,6 @@ class NodeToStatus:
                 return list(node_names)
             return [name for name in node_names if self.get(name).code is code]
         known = set(node_names)
-        return [name for name, status in self.explicit.items() if status.code is code and name in known]
+        return [
+            name for name, status in self.explicit.items() if status.code is code and name in known
+        ]

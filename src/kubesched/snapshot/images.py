@@ -86,7 +86,11 @@ class ImageIndex:
                 state.record(self.version, self._oldest_refresh)
 
     def _oldest_refresh(self) -> int:
-        return int(self._refreshed_at.array[list(self._of_row)].min()) if self._of_row else self.version
+        return (
+            int(self._refreshed_at.array[list(self._of_row)].min())
+            if self._of_row
+            else self.version
+        )
 
     def refresh_row(self, row: int) -> None:
         """The row's snapshot record was renewed: it now sees today's counts."""
@@ -109,4 +113,8 @@ class ImageIndex:
     def states_of(self, row: int) -> dict[str, tuple[int, int]]:
         """name -> (size in bytes, nodes holding it as this row sees it), for humans and per-node plugins."""
         at = self._refreshed_at.cells[row]
-        return {name: (s.size_bytes, s.count_at(at)) for name in self._of_row.get(row, ()) if (s := self._images[name])}
+        return {
+            name: (s.size_bytes, s.count_at(at))
+            for name in self._of_row.get(row, ())
+            if (s := self._images[name])
+        }

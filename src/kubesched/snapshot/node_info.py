@@ -43,7 +43,11 @@ class NodeInfo:
 
     @property
     def pods_with_affinity(self) -> list[PodInfo]:
-        return [p for p in self.pods if (a := p.pod.spec.affinity) and (a.pod_affinity or a.pod_anti_affinity)]
+        return [
+            p
+            for p in self.pods
+            if (a := p.pod.spec.affinity) and (a.pod_affinity or a.pod_anti_affinity)
+        ]
 
     @property
     def pods_with_required_anti_affinity(self) -> list[PodInfo]:

@@ -276,7 +276,9 @@ class NodeTable:
     def order_rows(self) -> Ids:
         """Rows in the order in which upstream lists the nodes."""
         if self._order_version != self.order.version:
-            self._order_rows = np.array([self.row_of[name] for name in self.order.names()], dtype=np.int32)
+            self._order_rows = np.array(
+                [self.row_of[name] for name in self.order.names()], dtype=np.int32
+            )
             self._position = np.zeros(self.capacity, dtype=np.int32)
             self._position[self._order_rows] = np.arange(len(self._order_rows), dtype=np.int32)
             self._order_version = self.order.version
@@ -320,11 +322,15 @@ class NodeTable:
             assert self.alive[row], f"row {row} of node {name} is dead"
             for ours, theirs in self._scalar_columns(fresh):
                 assert ours.cells[row] == theirs.cells[other], f"a sum of node {name} drifted"
-            assert self.ports.ports_of(row) <= fresh.ports.ports_of(other), f"ports of node {name} drifted"
+            assert self.ports.ports_of(row) <= fresh.ports.ports_of(other), (
+                f"ports of node {name} drifted"
+            )
             for key, column in self._interned.items():
                 value_id = column.ids[row]
                 value = None if value_id < 0 else column.values[value_id]
-                assert value == column.derive(self.nodes[row]), f"column {key} of node {name} drifted"  # type: ignore[arg-type]  # checked above
+                assert value == column.derive(self.nodes[row]), (
+                    f"column {key} of node {name} drifted"
+                )  # type: ignore[arg-type]  # checked above
         for row in range(self.high_water):
             if not self.names[row]:
                 assert not self.alive[row], f"free row {row} is alive"

@@ -56,7 +56,9 @@ class LabelClass:
 
     __slots__ = ("counters", "key", "labels", "namespace", "rows", "terminating")
 
-    def __init__(self, key: Hashable, namespace: str, labels: Mapping[str, str], terminating: bool) -> None:
+    def __init__(
+        self, key: Hashable, namespace: str, labels: Mapping[str, str], terminating: bool
+    ) -> None:
         self.key = key
         self.namespace = namespace
         self.labels = labels
@@ -83,9 +85,21 @@ class DomainCounter:
     Each row's domain is kept here as it was when last synced, so relabelled and replaced nodes move cleanly.
     """
 
-    __slots__ = ("_column", "_cursor", "_domain_of", "_eligibility", "_source", "_table", "counts", "nodes", "version")
+    __slots__ = (
+        "_column",
+        "_cursor",
+        "_domain_of",
+        "_eligibility",
+        "_source",
+        "_table",
+        "counts",
+        "nodes",
+        "version",
+    )
 
-    def __init__(self, table: NodeTable, source: RowCounts, key: str, eligibility: Eligibility | None) -> None:
+    def __init__(
+        self, table: NodeTable, source: RowCounts, key: str, eligibility: Eligibility | None
+    ) -> None:
         self._table = table
         self._source = source
         self._column: InternedColumn[str] = table.label_column(key)
@@ -112,7 +126,10 @@ class DomainCounter:
         return max(2 * len(self._column.values), 8) + 1
 
     def _widen(self) -> None:
-        counts, nodes = np.zeros(self._slots(), dtype=np.int64), np.zeros(self._slots(), dtype=np.int64)
+        counts, nodes = (
+            np.zeros(self._slots(), dtype=np.int64),
+            np.zeros(self._slots(), dtype=np.int64),
+        )
         counts[: len(self.counts) - 1] = self.counts[:-1]
         nodes[: len(self.nodes) - 1] = self.nodes[:-1]
         self.counts, self.nodes = counts, nodes
@@ -287,7 +304,12 @@ REQUIRED_AFFINITY: Final = "required affinity"
 REQUIRED_ANTI_AFFINITY: Final = "required anti-affinity"
 PREFERRED_AFFINITY: Final = "preferred affinity"
 PREFERRED_ANTI_AFFINITY: Final = "preferred anti-affinity"
-TERM_KINDS: Final = (REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY)
+TERM_KINDS: Final = (
+    REQUIRED_AFFINITY,
+    REQUIRED_ANTI_AFFINITY,
+    PREFERRED_AFFINITY,
+    PREFERRED_ANTI_AFFINITY,
+)
 
 
 class PodIndex:
@@ -336,7 +358,9 @@ class PodIndex:
         key = (pod.namespace, tuple(sorted(labels.items())) if labels else (), terminating)
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = LabelClass(key, pod.namespace, labels or EMPTY_LABELS, terminating)
+            found = self._classes[key] = LabelClass(
+                key, pod.namespace, labels or EMPTY_LABELS, terminating
+            )
             found.counters = [
                 counter
                 for counter in self._counters.values()
@@ -356,7 +380,9 @@ class PodIndex:
                 self._count_term(kind, weight, term, row, delta)
 
     def _count_term(self, kind: str, weight: int, term: AffinityTerm, row: int, delta: int) -> None:
-        key = TermKey(kind, weight, term.topology_key, term.namespaces, term.namespace_selector, term.selector)
+        key = TermKey(
+            kind, weight, term.topology_key, term.namespaces, term.namespace_selector, term.selector
+        )
         known = self._terms[kind]
         found = known.get(key)
         if found is None:
@@ -384,7 +410,9 @@ class PodIndex:
     def _build_counter(self, predicate: PodPredicate) -> Counter:
         counter = Counter(self._table, predicate)
         for label_class in self._classes.values():
-            if predicate.matches(label_class.namespace, label_class.labels, label_class.terminating):
+            if predicate.matches(
+                label_class.namespace, label_class.labels, label_class.terminating
+            ):
                 label_class.counters.append(counter)
                 for row, count in label_class.rows.items():
                     counter.add(row, count)
@@ -414,7 +442,9 @@ class PodIndex:
             expected: dict[int, int] = {}
             for row, pod in on_rows:
                 meta = pod.pod.metadata
-                if counter.predicate.matches(pod.namespace, meta.labels or {}, meta.deletion_timestamp is not None):
+                if counter.predicate.matches(
+                    pod.namespace, meta.labels or {}, meta.deletion_timestamp is not None
+                ):
                     expected[row] = expected.get(row, 0) + 1
             assert dict(counter.held()) == expected, f"counter {key!r} drifted"
             assert counter.total == sum(expected.values()), f"total of counter {key!r} drifted"

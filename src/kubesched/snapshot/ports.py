@@ -23,7 +23,9 @@ class HostPortIndex:
 
     def add(self, row: int, ports: Iterable[HostPort]) -> None:
         for port in ports:
-            self._rows.setdefault((port.protocol, port.port), {}).setdefault(port.ip, set()).add(row)
+            self._rows.setdefault((port.protocol, port.port), {}).setdefault(port.ip, set()).add(
+                row
+            )
 
     def remove(self, row: int, ports: Iterable[HostPort]) -> None:
         for port in ports:

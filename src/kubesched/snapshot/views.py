@@ -78,7 +78,9 @@ class NodeColumns:
         """A column of values derived from node objects; index its `ids` with `rows` or use `lookup`."""
         return self.table.interned(key, derive)
 
-    def lookup(self, column: InternedColumn[Any], table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def lookup(
+        self, column: InternedColumn[Any], table: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any]:
         """`table[value id]` per row; the table's last slot answers for nodes without a value."""
         found: np.ndarray[Any, Any] = table[column.ids[self.rows]]
         return found
@@ -120,9 +122,13 @@ class NodeColumns:
     def pods_at(self, index: int) -> list[PodInfo]:
         return list(self.table.pods[self.row_at(index)].values())
 
-    def what_if(self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()) -> WhatIfColumns:
+    def what_if(
+        self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()
+    ) -> WhatIfColumns:
         """The index-th node alone, with some pods more or fewer."""
-        return WhatIfColumns(self.table, np.array([self.row_at(index)]), [list(add)], [list(remove)])
+        return WhatIfColumns(
+            self.table, np.array([self.row_at(index)]), [list(add)], [list(remove)]
+        )
 
     def info_at(self, index: int) -> NodeInfo:
         """The index-th node as an object."""
@@ -133,12 +139,16 @@ class NodeColumns:
             pods=pods,
             allocatable=self._resource_at(index, self.allocatable, int(self.allowed_pods[index])),
             requested=self._resource_at(index, self.requested, 0),
-            non_zero_requested=Resource(int(self.nonzero_cpu[index]), int(self.nonzero_memory[index])),
+            non_zero_requested=Resource(
+                int(self.nonzero_cpu[index]), int(self.nonzero_memory[index])
+            ),
             used_ports=frozenset(port for pod in pods for port in pod.host_ports),
             image_states=table.images.states_of(row),
         )
 
-    def _resource_at(self, index: int, amounts: Callable[[int], Ints], allowed_pods: int) -> Resource:
+    def _resource_at(
+        self, index: int, amounts: Callable[[int], Ints], allowed_pods: int
+    ) -> Resource:
         scalars = {
             name: amount
             for name, line in self.table.lines.items()
@@ -169,7 +179,9 @@ class WhatIfColumns(NodeColumns):
         self._added = added
         self._removed = removed
         self._delta: dict[int | str, Ints] = {}
-        self._pods_delta = np.array([len(a) - len(r) for a, r in zip(added, removed, strict=True)], dtype=np.int64)
+        self._pods_delta = np.array(
+            [len(a) - len(r) for a, r in zip(added, removed, strict=True)], dtype=np.int64
+        )
         for index, (more, fewer) in enumerate(zip(added, removed, strict=True)):
             for sign, pods in ((1, more), (-1, fewer)):
                 for pod in pods:
@@ -221,11 +233,16 @@ class WhatIfColumns(NodeColumns):
 
     def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
         ports = list(wanted)
-        return np.array([ports_conflict(ports, self._ports_at(index)) for index in range(len(self))], dtype=np.bool_)
+        return np.array(
+            [ports_conflict(ports, self._ports_at(index)) for index in range(len(self))],
+            dtype=np.bool_,
+        )
 
     def _ports_at(self, index: int) -> set[HostPort]:
         # Upstream: a node's ports are a set, so a removed pod frees a triple that another pod still uses.
-        ports = {port for pod in self.table.pods[self.row_at(index)].values() for port in pod.host_ports}
+        ports = {
+            port for pod in self.table.pods[self.row_at(index)].values() for port in pod.host_ports
+        }
         for pod in self._removed[index]:
             ports.difference_update(pod.host_ports)
         for pod in self._added[index]:
@@ -237,7 +254,9 @@ class WhatIfColumns(NodeColumns):
         present = [pod for pod in super().pods_at(index) if pod.uid not in gone]
         return present + self._added[index]
 
-    def what_if(self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()) -> WhatIfColumns:
+    def what_if(
+        self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()
+    ) -> WhatIfColumns:
         return WhatIfColumns(
             self.table,
             np.array([self.row_at(index)]),

@@ -1,0 +1,69 @@
+"""Why a pod fits nowhere, and the sentence that says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from kubesched.framework.status import NodeToStatus, Status
+
+NO_NODES_AVAILABLE = "no nodes available to schedule pods"
+
+
+class NoNodesAvailable(Exception):
+    """The cluster has no nodes at all."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_NODES_AVAILABLE)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """Everything learnt while failing to place a pod."""
+
+    node_to_status: NodeToStatus = field(default_factory=NodeToStatus)
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    pre_filter_msg: str = ""
+    post_filter_msg: str = ""
+
+    def add_plugin_of(self, status: Status) -> None:
+        if not status.plugin:
+            return
+        if status.is_rejected:
+            self.unschedulable_plugins.add(status.plugin)
+        if status.code.upstream_name == "Pending":
+            self.pending_plugins.add(status.plugin)
+
+
+class FitError(Exception):
+    """No node fits. A value carried by a status; its text is what the condition and the event say."""
+
+    def __init__(self, pod_key: str, node_count: int, diagnosis: Diagnosis) -> None:
+        super().__init__()
+        self.pod_key = pod_key
+        self.node_count = node_count
+        self.diagnosis = diagnosis
+
+    def __str__(self) -> str:
+        diagnosis = self.diagnosis
+        text = f"0/{self.node_count} nodes are available:"
+        if diagnosis.pre_filter_msg:
+            text += f" {diagnosis.pre_filter_msg}."
+        elif reasons := self._histogram():
+            text += f" {', '.join(reasons)}."
+        if diagnosis.post_filter_msg:
+            text += f" {diagnosis.post_filter_msg}"
+        return text
+
+    def _histogram(self) -> list[str]:
+        """`<count> <reason>` per distinct reason, sorted as text (so `10 x` comes before `2 y`)."""
+        statuses = self.diagnosis.node_to_status
+        counts: Counter[str] = Counter()
+        for status in statuses.explicit.values():
+            counts.update(status.all_reasons)
+        absent = self.node_count - len(statuses)
+        if absent > 0:
+            for reason in statuses.absent_status.all_reasons:
+                counts[reason] += absent
+        return sorted(f"{count} {reason}" for reason, count in counts.items())

@@ -1,0 +1,69 @@
+"""What a plugin may hand back, and what becomes of it when it hands back something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kubesched.framework.interfaces import Plugin
+from kubesched.framework.status import Status, error_status
+from kubesched.framework.verdicts import Verdicts
+
+
+class WrappedError(Exception):
+    """Text of its own in front of an error, which stays reachable as the cause."""
+
+    def __init__(self, prefix: str, cause: Exception | str) -> None:
+        super().__init__(f"{prefix}{cause}")
+        if isinstance(cause, Exception):
+            self.__cause__ = cause
+
+
+def failure(prefix: str, status: Status, *, plugin: str = "") -> Status:
+    """An Error status made of another status that should not have been there.
+
+    A misused Wait or Skip carries no error of its own: its code is named instead.
+    """
+    cause = status.as_error() or f'unexpected status "{status.code.upstream_name}"'
+    return error_status(WrappedError(prefix, cause), plugin=plugin)
+
+
+def raised(prefix: str, error: Exception, *, plugin: str = "") -> Status:
+    """An Error status for a plugin that raised."""
+    text = str(error) or type(error).__name__
+    wrapped = WrappedError(prefix, text)
+    wrapped.__cause__ = error
+    return error_status(wrapped, plugin=plugin)
+
+
+def as_status(plugin: Plugin, answer: object) -> Status | None:
+    """A status or None; anything else is a broken plugin."""
+    if answer is None or isinstance(answer, Status):
+        return answer
+    raise TypeError(
+        f"{plugin.name} returned {type(answer).__name__} where a Status or None was expected"
+    )
+
+
+def checked_codes(plugin: Plugin, verdicts: Verdicts, length: int) -> np.ndarray[Any, Any]:
+    codes = verdicts.codes
+    if (
+        not isinstance(codes, np.ndarray)
+        or codes.shape != (length,)
+        or codes.dtype.kind not in "biu"
+    ):
+        raise TypeError(
+            f"{plugin.name} must return one integer or boolean verdict for each of {length} nodes"
+        )
+    return codes
+
+
+def checked_scores(
+    plugin: Plugin, scores: object, length: int
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    if not isinstance(scores, np.ndarray) or scores.shape != (length,):
+        raise TypeError(f"{plugin.name} must return one score for each of {length} nodes")
+    if scores.dtype.kind not in "iu":
+        raise TypeError(f"{plugin.name} must return integer scores, not {scores.dtype}")
+    return scores.astype(np.int64, copy=False)

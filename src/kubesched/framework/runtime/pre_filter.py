@@ -1,0 +1,109 @@
+"""PreFilter: each plugin looks at the pod once; the node set may shrink and filters may be left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import PreFilterResult
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.status import Code, Status, unresolvable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+
+@dataclass(slots=True)
+class PreFilterOutcome:
+    """`status` None: go on, with `node_names` if narrowed by `narrowing_plugins`."""
+
+    status: Status | None = None
+    node_names: frozenset[str] | None = None
+    narrowing_plugins: set[str] = field(default_factory=set)
+
+
+def run_pre_filter(
+    framework: Framework, state: CycleState, pod: Pod, nodes: NodeColumns
+) -> PreFilterOutcome:
+    """Run every PreFilter plugin in order.
+
+    A plain rejection is remembered and the rest still run (the last one counts); an unresolvable one, an error, or
+    an emptied node set ends the phase. Plugins that opted out are recorded in the state in every case.
+    """
+    result = PreFilterResult()
+    narrowing: set[str] = set()
+    skipped: set[str] = set()
+    rejection: Status | None = None
+    state.skip_filter_plugins = skipped
+    for plugin in framework.pre_filter:
+        prefix = f'running PreFilter plugin "{plugin.name}": '
+        try:
+            answer = plugin.pre_filter(state, pod, nodes)
+            if isinstance(answer, PreFilterResult):
+                if answer.node_names is not None:
+                    narrowing.add(plugin.name)
+                    result = result.merge(answer)
+                    if not result.node_names:
+                        return PreFilterOutcome(_emptied(narrowing), None, narrowing)
+                continue
+            status = as_status(plugin, answer)
+        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+            return PreFilterOutcome(raised(prefix, error, plugin=plugin.name))
+        if status is None or status.code is Code.SUCCESS:
+            continue
+        if status.code is Code.SKIP:
+            skipped.add(plugin.name)
+        elif status.code is Code.UNSCHEDULABLE:
+            rejection = status.with_plugin(plugin.name)
+        elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return PreFilterOutcome(status.with_plugin(plugin.name))
+        else:
+            return PreFilterOutcome(failure(prefix, status, plugin=plugin.name))
+    return PreFilterOutcome(rejection, result.node_names, narrowing)
+
+
+def _emptied(narrowing: set[str]) -> Status:
+    if len(narrowing) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {next(iter(narrowing))}")
+    return unresolvable(
+        f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}] simultaneously"
+    )
+
+
+def run_add_pod(
+    framework: Framework, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
+) -> Status | None:
+    """Tell the plugins that a pod is on a node in thought."""
+    return _run_extension(framework, state, pod, added, node, removing=False)
+
+
+def run_remove_pod(
+    framework: Framework, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns
+) -> Status | None:
+    """Tell the plugins that a pod has left a node in thought."""
+    return _run_extension(framework, state, pod, removed, node, removing=True)
+
+
+def _run_extension(
+    framework: Framework,
+    state: CycleState,
+    pod: Pod,
+    other: PodInfo,
+    node: NodeColumns,
+    *,
+    removing: bool,
+) -> Status | None:
+    for plugin in framework.pre_filter:
+        if not plugin.has_extensions or plugin.name in state.skip_filter_plugins:
+            continue
+        verb = "RemovePod" if removing else "AddPod"
+        prefix = f'running {verb} on PreFilter plugin "{plugin.name}": '
+        try:
+            answer = (plugin.remove_pod if removing else plugin.add_pod)(state, pod, other, node)
+            status = as_status(plugin, answer)
+        except Exception as error:  # as above
+            return raised(prefix, error, plugin=plugin.name)
+        if status is not None and not status.is_success:
+            return failure(prefix, status, plugin=plugin.name)
+    return None

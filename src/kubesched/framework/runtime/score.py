@@ -1,0 +1,131 @@
+"""PreScore, Score, NormalizeScore and weights over the feasible nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import MAX_NODE_SCORE, MIN_NODE_SCORE, ScorePlugin
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.guard import as_status, checked_scores, failure, raised
+from kubesched.framework.status import Code, Status, error_status
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.views import NodeColumns
+
+
+@dataclass(slots=True)
+class ScoreOutcome:
+    """Weighted scores per plugin and in total, over the feasible nodes in the view's order."""
+
+    totals: Ints
+    by_plugin: dict[str, Ints] = field(default_factory=dict)
+    error: Status | None = None
+
+
+def run_pre_score(
+    framework: Framework, state: CycleState, pod: Pod, feasible: NodeColumns
+) -> Status | None:
+    """Run PreScore plugins; plugins that opt out are recorded in the state. Returns the error, if any."""
+    skipped: set[str] = set()
+    state.skip_score_plugins = skipped
+    for plugin in framework.pre_score:
+        prefix = f'running PreScore plugin "{plugin.name}": '
+        try:
+            status = as_status(plugin, plugin.pre_score(state, pod, feasible))
+        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+            return raised(prefix, error)
+        if status is None or status.is_success:
+            continue
+        if status.code is not Code.SKIP:
+            return failure(prefix, status)
+        skipped.add(plugin.name)
+    return None
+
+
+def run_score(
+    framework: Framework, state: CycleState, pod: Pod, feasible: NodeColumns
+) -> ScoreOutcome:
+    """Run Score and NormalizeScore of every plugin that did not opt out, and weigh the results."""
+    outcome = ScoreOutcome(np.zeros(len(feasible), dtype=np.int64))
+    for plugin in framework.score:
+        if plugin.name in state.skip_score_plugins:
+            continue
+        raw = raw_scores(plugin, state, pod, feasible)
+        if isinstance(raw, Status):
+            outcome.error = raw
+            return outcome
+        final = final_scores(plugin, state, pod, raw, feasible)
+        if isinstance(final, Status):
+            outcome.error = final
+            return outcome
+        weighted = final * framework.score_weights[plugin.name]
+        outcome.by_plugin[plugin.name] = weighted
+        outcome.totals += weighted
+    return outcome
+
+
+def lifts(plugin: ScorePlugin) -> bool:
+    """Does the plugin look at one node at a time?"""
+    return type(plugin).score_nodes is ScorePlugin.score_nodes
+
+
+def raw_scores(
+    plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns
+) -> Ints | Status:
+    prefix = f'running Score plugins: plugin "{plugin.name}" failed with: '
+    try:
+        answer = (
+            _one_by_one(plugin, state, pod, nodes)
+            if lifts(plugin)
+            else plugin.score_nodes(state, pod, nodes)
+        )
+        if isinstance(answer, Status):
+            return failure(prefix, answer)
+        return checked_scores(plugin, answer, len(nodes))
+    except Exception as error:  # as above
+        return raised(prefix, error)
+
+
+def _one_by_one(
+    plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns
+) -> Ints | Status:
+    scores = np.zeros(len(nodes), dtype=np.int64)
+    alive = nodes.alive
+    for index in range(len(nodes)):
+        if not alive[index]:
+            continue
+        answer = plugin.score(state, pod, nodes.info_at(index))
+        if isinstance(answer, Status):
+            return answer
+        if isinstance(answer, bool) or not isinstance(answer, int | np.integer):
+            raise TypeError(
+                f"{plugin.name} returned {type(answer).__name__} where an integer score was expected"
+            )
+        scores[index] = answer
+    return scores
+
+
+def final_scores(
+    plugin: ScorePlugin, state: CycleState, pod: Pod, raw: Ints, feasible: NodeColumns
+) -> Ints | Status:
+    """Normalised scores, checked to lie in 0..100."""
+    scores = raw
+    if plugin.normalizes:
+        prefix = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: '
+        try:
+            answer = plugin.normalize_scores(state, pod, raw, feasible)
+            if isinstance(answer, Status):
+                return failure(prefix, answer)
+            scores = checked_scores(plugin, answer, len(feasible))
+        except Exception as error:  # as above
+            return raised(prefix, error)
+    if len(scores) and (int(scores.min()) < MIN_NODE_SCORE or int(scores.max()) > MAX_NODE_SCORE):
+        bad = int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0])
+        return error_status(
+            f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {bad}, '
+            f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+        )
+    return scores
