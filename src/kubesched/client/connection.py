@@ -70,6 +70,7 @@ class HttpConnection(asyncio.Protocol):
         self._head_complete = False
         self._is_interim = False
         self._message_complete = False
+        self._is_kept_alive = False
         self._has_stray_bytes = False
         self._is_write_stuck = False
         self._timer: asyncio.TimerHandle | None = None
@@ -310,6 +311,8 @@ class HttpConnection(asyncio.Protocol):
             self._is_interim = False
         else:
             self._message_complete = True
+            # The parser knows only now: by the time `feed_data` returns it has moved on.
+            self._is_kept_alive = self._parser.should_keep_alive()
 
     # Endings.
 
@@ -319,9 +322,7 @@ class HttpConnection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return
-        is_reusable = (
-            self.is_open and self._parser.should_keep_alive() and not self._has_stray_bytes
-        )
+        is_reusable = self.is_open and self._is_kept_alive and not self._has_stray_bytes
         if exchange.stream is not None:
             exchange.stream.finish()
         elif not exchange.future.done():

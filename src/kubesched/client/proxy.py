@@ -66,8 +66,8 @@ def parse_proxy_url(url: str, field_path: str = "proxy-url") -> Proxy:
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port
-    except ValueError as error:
-        raise problem("is not a valid URL") from error
+    except ValueError:
+        raise problem("is not a valid URL") from None  # the cause may quote a password
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
         raise problem(

@@ -61,4 +61,8 @@ class TokenBucket:
                 sent=False,
             )
         if wait_s > 0:
-            await self._sleep(wait_s)
+            try:
+                await self._sleep(wait_s)
+            except asyncio.CancelledError:
+                self._tokens += 1.0  # not used after all
+                raise

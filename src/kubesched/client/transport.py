@@ -72,7 +72,7 @@ class Request:
 
     method: str
     target: str
-    headers: Mapping[str, str] = field(default=NO_HEADERS, repr=False)
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS, repr=False)
     body: bytes = field(default=b"", repr=False)
 
     deadline_s: float = DEFAULT_DEADLINE_S
