@@ -1,0 +1,285 @@
+"""Credentials from a program: client-go's exec plugins (`client.authentication.k8s.io` v1 and v1beta1).
+
+Responsible for running the command, telling it about the cluster, and reading the `ExecCredential` it prints.
+When to run it, and that only one runs at a time, is `credentials.RenewedIdentity`'s part. The plugin never gets
+a terminal: a scheduler has nobody to ask.
+
+What a plugin prints is a secret. Its standard output never reaches a message; of its standard error the last
+lines do, with everything cut out that looks like a token or a key or that we passed in as a setting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from kubesched.client.credentials import Proof, RenewedIdentity, is_sendable
+from kubesched.client.kubeconfig import ExecConfig
+from kubesched.clock import Clock
+from kubesched.errors import CredentialsError
+
+log = logging.getLogger(__name__)
+
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+RUN_DEADLINE_S = 60.0
+"""Longest a plugin may run. client-go waits for ever; requests of ours have deadlines, and so has this."""
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""Most that is read of what the plugin prints; a certificate chain with its key is a few kilobytes."""
+
+SHOWN_ERROR_BYTES = 2048
+"""How much of the end of standard error an error message shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecCluster:
+    """What a plugin that asks for `provideClusterInfo` is told about the cluster."""
+
+    server: str
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority_data: bytes = field(default=b"", repr=False)
+    proxy_url: str = field(default="", repr=False)
+    disable_compression: bool = False
+    config: object = None
+
+    def to_json(self) -> dict[str, object]:
+        authority = base64.b64encode(self.certificate_authority_data).decode()
+        optional = {
+            "tls-server-name": self.tls_server_name,
+            "insecure-skip-tls-verify": self.insecure_skip_tls_verify,
+            "certificate-authority-data": authority,
+            "proxy-url": self.proxy_url,
+            "disable-compression": self.disable_compression,
+        }
+        given = {name: value for name, value in optional.items() if value}
+        # Go writes an absent raw extension as null.
+        return {"server": self.server, **given, "config": self.config}
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    expiration_timestamp: datetime | None = None
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _Status | None = None
+
+
+class ExecPlugin(RenewedIdentity):
+    """An identity that a program tells."""
+
+    def __init__(
+        self,
+        config: ExecConfig,
+        *,
+        cluster: ExecCluster,
+        origin: str,
+        clock: Clock,
+        environment: Mapping[str, str],
+        deadline_s: float = RUN_DEADLINE_S,
+    ) -> None:
+        """Checks the settings that can be checked without running it; `origin` begins every error."""
+        super().__init__(clock)
+        self._config = config
+        self._origin = origin
+        self._deadline_s = deadline_s
+        if config.api_version not in API_VERSIONS:
+            raise self._error(
+                f'invalid apiVersion "{config.api_version}"; supported are {" and ".join(API_VERSIONS)}'
+            )
+        if config.interactive_mode == "Always":
+            raise self._error(
+                "interactiveMode Always needs a terminal to ask on, and there is none; "
+                "use a plugin that works with interactiveMode Never or IfAvailable"
+            )
+        self._environment = {
+            **environment,
+            **{variable.name: variable.value for variable in config.env},
+            "KUBERNETES_EXEC_INFO": self._exec_info(cluster),
+        }
+
+    async def _obtain(self, *, refused: bool) -> tuple[Proof, float | None]:
+        return self._parse(await self._run())
+
+    async def _run(self) -> bytes:
+        command = self._resolve()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                command,
+                *self._config.args,
+                env=self._environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # so that a deadline ends its children too
+            )
+        except OSError as error:
+            raise self._error(f"cannot run {command}: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                output, complaint, code = await _communicate(process)
+        except TimeoutError:
+            raise self._error(
+                f"executable {command} did not finish within {self._deadline_s:g} s"
+            ) from None
+        except _TooMuchOutputError:
+            raise self._error(
+                f"executable {command} printed more than {MAX_OUTPUT_BYTES} bytes"
+            ) from None
+        finally:
+            await _end(process)
+        if code != 0:
+            raise self._error(
+                f"executable {command} failed with exit code {code}{self._shown(complaint)}"
+            )
+        if complaint:
+            log.info("exec plugin %s said%s", command, self._shown(complaint))
+        return output
+
+    def _resolve(self) -> str:
+        command = self._config.command
+        found = shutil.which(command)
+        if found is not None:
+            return found
+        if os.path.exists(command) and os.sep in command:
+            raise self._error(f"{command} is not an executable file")
+        hint = f"; {printable(self._config.install_hint)}" if self._config.install_hint else ""
+        raise self._error(f"executable {command} not found{hint}")
+
+    def _exec_info(self, cluster: ExecCluster) -> str:
+        spec: dict[str, Any] = {"interactive": False}
+        if self._config.provide_cluster_info:
+            spec["cluster"] = cluster.to_json()
+        info = {
+            "kind": "ExecCredential",
+            "apiVersion": self._config.api_version,
+            "spec": spec,
+        }
+        try:
+            return msgspec.json.encode(info).decode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._error(
+                "the cluster's extension client.authentication.k8s.io/exec cannot be written as JSON"
+            ) from error
+
+    def _parse(self, output: bytes) -> tuple[Proof, float | None]:
+        try:
+            credential = msgspec.json.decode(output, type=_ExecCredential)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            # The decoder's own words may quote the output.
+            where = re.search(r"at `[^`]*`$", str(error))
+            raise self._error(
+                "the plugin's standard output is not an ExecCredential in JSON"
+                + (f" ({where.group()})" if where else "")
+            ) from None
+        expected = self._config.api_version
+        if credential.kind != "ExecCredential" or credential.api_version != expected:
+            raise self._error(
+                f"configured to use API version {expected}, but the plugin returned "
+                f'kind "{printable(credential.kind)}" of version "{printable(credential.api_version)}"'
+            )
+        status = credential.status
+        if status is None:
+            raise self._error("the plugin did not return a status field")
+        token, certificate = status.token or "", status.client_certificate_data or ""
+        key = status.client_key_data or ""
+        if not token and not certificate and not key:
+            raise self._error("the plugin did not return a token or a certificate with its key")
+        if bool(certificate) != bool(key):
+            raise self._error("the plugin returned only a certificate or only a key, not both")
+        if not is_sendable(token):
+            raise self._error("the plugin's token contains characters that cannot be sent")
+        expiry = status.expiration_timestamp
+        proof = Proof(f"Bearer {token}" if token else "", certificate.encode(), key.encode())
+        return proof, expiry.timestamp() if expiry is not None else None
+
+    def _shown(self, complaint: bytes) -> str:
+        text = complaint[-SHOWN_ERROR_BYTES:].decode("utf-8", "replace")
+        secrets = [variable.value for variable in self._config.env] + self._config.args
+        text = redact(text, [secret for secret in secrets if len(secret) > 3])
+        return f": {printable(text.strip())}" if text.strip() else ""
+
+    def _error(self, message: str) -> CredentialsError:
+        return CredentialsError(f"{self._origin}: exec plugin: {message}")
+
+
+class _TooMuchOutputError(Exception):
+    pass
+
+
+async def _communicate(process: asyncio.subprocess.Process) -> tuple[bytes, bytes, int]:
+    """Everything on standard output, the end of standard error, the exit code."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.TaskGroup() as readers:
+        complaint = readers.create_task(_read_end(process.stderr))
+        output = bytearray()
+        too_much = False
+        while chunk := await process.stdout.read(65536):
+            too_much = too_much or len(output) + len(chunk) > MAX_OUTPUT_BYTES
+            if too_much:
+                break
+            output += chunk
+        if too_much:
+            complaint.cancel()
+    if too_much:
+        raise _TooMuchOutputError
+    return bytes(output), complaint.result(), await process.wait()
+
+
+async def _read_end(stream: asyncio.StreamReader) -> bytes:
+    kept = b""
+    while chunk := await stream.read(65536):
+        kept = (kept + chunk)[-SHOWN_ERROR_BYTES:]
+    return kept
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Make sure that nothing of the plugin stays behind, and that it is reaped."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+_SECRET = re.compile(
+    r"-----BEGIN [A-Z ]*-----.*?(?:-----END [A-Z ]*-----|\Z)"  # PEM blocks, also cut off
+    r"|eyJ[\w-]+\.[\w-]*(?:\.[\w-]*)*"  # JSON web tokens
+    r"|(?i:bearer|basic)\s+\S+"
+    r"|(?i:(?:token|secret|password|passwd|key)\w*[\"']?\s*[:=]\s*)\S+"
+    r"|[A-Za-z0-9+/_=-]{40,}",  # anything long enough to be a key and too long to be a word
+    re.DOTALL,
+)
+
+
+def redact(text: str, secrets: list[str]) -> str:
+    """`text` without the given secrets and without what looks like one."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "[redacted]")
+    return _SECRET.sub("[redacted]", text)
+
+
+def printable(text: str) -> str:
+    """`text` safe for a terminal: control characters, colour codes among them, become code points."""
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else f"U+{ord(character):04X}"
+        for character in text
+    )

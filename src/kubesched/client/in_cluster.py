@@ -1,0 +1,75 @@
+"""Finding the API server from inside a pod: the environment names it, the service account's files vouch for us.
+
+Responsible for reading what kubelet provides; rotation of the token and of the authority is `credentials`' part.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+
+from kubesched.client.credentials import ClientCredentials, TokenFile
+from kubesched.client.tls_context import Pem, RotatingTls, TlsSettings
+from kubesched.client.transport import ConnectionConfig
+from kubesched.clock import Clock
+from kubesched.errors import CredentialsError
+
+log = logging.getLogger(__name__)
+
+SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
+HOST_VARIABLE = "KUBERNETES_SERVICE_HOST"
+PORT_VARIABLE = "KUBERNETES_SERVICE_PORT"
+ORIGIN = "in-cluster configuration"
+
+
+def is_possible(
+    environment: Mapping[str, str], *, directory: str = SERVICE_ACCOUNT_DIRECTORY
+) -> bool:
+    """Whether this looks like a pod with a service account."""
+    return (
+        bool(environment.get(HOST_VARIABLE))
+        and bool(environment.get(PORT_VARIABLE))
+        and os.path.isfile(os.path.join(directory, "token"))
+    )
+
+
+def load_connection(
+    environment: Mapping[str, str], *, clock: Clock, directory: str = SERVICE_ACCOUNT_DIRECTORY
+) -> ConnectionConfig:
+    """How to reach the API server of the cluster we run in. Raises `CredentialsError` outside of one."""
+    host, port = environment.get(HOST_VARIABLE, ""), environment.get(PORT_VARIABLE, "")
+    if not host or not port:
+        raise CredentialsError(f"{ORIGIN}: {HOST_VARIABLE} and {PORT_VARIABLE} must be defined")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise CredentialsError(f'{ORIGIN}: {PORT_VARIABLE} is not a port number: "{port}"')
+    token = TokenFile(os.path.join(directory, "token"), origin=ORIGIN, clock=clock)
+    tls = _load_tls(os.path.join(directory, "ca.crt"))
+    return ConnectionConfig(
+        host=host.strip("[]"),
+        port=int(port),
+        credentials=ClientCredentials(clock=clock, tls=tls, identity=token),
+    )
+
+
+def load_namespace(
+    environment: Mapping[str, str], *, directory: str = SERVICE_ACCOUNT_DIRECTORY
+) -> str:
+    """The namespace this pod lives in, `default` if nothing tells."""
+    if namespace := environment.get("POD_NAMESPACE", ""):
+        return namespace
+    try:
+        with open(os.path.join(directory, "namespace"), encoding="utf-8") as file:
+            return file.read().strip() or "default"
+    except (OSError, UnicodeDecodeError):
+        return "default"
+
+
+def _load_tls(authority_path: str) -> RotatingTls:
+    authority = Pem(f"{ORIGIN}: certificate authority", file=authority_path)
+    try:
+        return RotatingTls(TlsSettings(ca=authority))
+    except CredentialsError as error:
+        # Upstream: a missing or broken authority is reported, and the system's roots are tried instead.
+        log.error("%s; the system's certificate authorities are used instead", error)
+        return RotatingTls(TlsSettings())

@@ -1,0 +1,350 @@
+"""Kubeconfig files: what they say, and how several of them become one.
+
+Responsible for reading the YAML into records with errors that name file and field, for merging (`KUBECONFIG`
+may list several files; whoever says a thing first is right), for resolving relative paths against the file that
+wrote them, and for storing tokens that were rotated. Which context is meant and whether it can be used is
+`client_config`'s part.
+
+Unknown fields are passed over, as kubectl does. Records show no contents in their `repr`, and errors never
+quote a value: any of them may be a secret in the wrong place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, dataclass_transform
+
+import msgspec
+import yaml
+
+from kubesched.errors import CredentialsError
+
+MAX_FILE_BYTES = 16 * 1024 * 1024
+"""Largest file that is read; a kubeconfig with a thousand clusters has five megabytes."""
+
+EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+"""The cluster extension that is handed to exec plugins as their configuration."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+
+class NamedExtension(_Section):
+    """Data of other programs that travels in the file."""
+
+    name: str
+    extension: object = None
+
+
+class Cluster(_Section):
+    """How to reach one API server. `*_data` is base64 as written."""
+
+    server: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    proxy_url: str = ""
+    disable_compression: bool = False
+    extensions: list[NamedExtension] = []
+    file: str = msgspec.field(
+        default="", name="\0file"
+    )  # not a field of the file: where it came from
+
+
+class ExecEnvVar(_Section):
+    """One variable for the plugin's environment."""
+
+    name: str = ""
+    value: str = ""
+
+
+class ExecConfig(_Section, rename="camel"):
+    """A program that tells who we are."""
+
+    command: str = ""
+    args: list[str] = []
+    env: list[ExecEnvVar] = []
+    api_version: str = ""
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+
+class AuthProviderConfig(_Section):
+    """A built-in way to stay logged in, with its settings."""
+
+    name: str = ""
+    config: dict[str, str] = {}
+
+
+class User(_Section):
+    """Who to be. `*_data` is base64 as written."""
+
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    impersonate: str = msgspec.field(default="", name="as")
+    impersonate_uid: str = msgspec.field(default="", name="as-uid")
+    impersonate_groups: list[str] = msgspec.field(default_factory=list, name="as-groups")
+    impersonate_user_extra: dict[str, list[str]] = msgspec.field(
+        default_factory=dict, name="as-user-extra"
+    )
+    username: str = ""
+    password: str = ""
+    auth_provider: AuthProviderConfig | None = None
+    exec: ExecConfig | None = None
+    file: str = msgspec.field(default="", name="\0file")
+
+
+class Context(_Section):
+    """A cluster and a user under one name."""
+
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class Kubeconfig(_Section):
+    """One file, or several merged."""
+
+    clusters: dict[str, Cluster] = {}
+    users: dict[str, User] = {}
+    contexts: dict[str, Context] = {}
+    current_context: str = ""
+    files: tuple[str, ...] = ()
+
+    def is_empty(self) -> bool:
+        return not (self.clusters or self.users or self.contexts or self.current_context)
+
+
+class _NamedCluster(_Section):
+    name: str = ""
+    cluster: Cluster = Cluster()
+
+
+class _NamedUser(_Section):
+    name: str = ""
+    user: User = User()
+
+
+class _NamedContext(_Section):
+    name: str = ""
+    context: Context = Context()
+
+
+class _File(_Section):
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+    clusters: list[_NamedCluster] = []
+    users: list[_NamedUser] = []
+    contexts: list[_NamedContext] = []
+    current_context: str = ""
+
+
+def load_files(paths: Iterable[str]) -> Kubeconfig:
+    """Read and merge those that exist; a broken one is an error.
+
+    The first file to name a cluster, user or context decides all of it, and the first non-empty
+    `current-context` counts.
+    """
+    merged = Kubeconfig()
+    for path in dict.fromkeys(paths):  # the same file twice is one file
+        if not path:
+            continue
+        try:
+            loaded = load_file(path)
+        except FileNotFoundError:
+            continue
+        merged = Kubeconfig(
+            clusters={**loaded.clusters, **merged.clusters},
+            users={**loaded.users, **merged.users},
+            contexts={**loaded.contexts, **merged.contexts},
+            current_context=merged.current_context or loaded.current_context,
+            files=(*merged.files, path),
+        )
+    return merged
+
+
+def load_file(path: str) -> Kubeconfig:
+    """One file with its paths made absolute. Raises `FileNotFoundError` or `CredentialsError`."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CredentialsError(f"kubeconfig {path}: cannot be read: {error.strerror}") from error
+    if len(text) > MAX_FILE_BYTES:
+        raise CredentialsError(f"kubeconfig {path}: larger than {MAX_FILE_BYTES} bytes")
+    decoded = _decode(path, text)
+    base = os.path.dirname(os.path.abspath(path))
+    return Kubeconfig(
+        clusters=_by_name(
+            path,
+            "clusters",
+            ((c.name, _rooted_cluster(c.cluster, base, path)) for c in decoded.clusters),
+        ),
+        users=_by_name(
+            path, "users", ((u.name, _rooted_user(u.user, base, path)) for u in decoded.users)
+        ),
+        contexts=_by_name(path, "contexts", ((c.name, c.context) for c in decoded.contexts)),
+        current_context=decoded.current_context,
+        files=(path,),
+    )
+
+
+def store_auth_provider(path: str, user: str, config: Mapping[str, str]) -> None:
+    """Write the changed settings of a user's auth-provider back to its file.
+
+    Everything else in the file keeps its meaning; comments are lost, as with `kubectl config`. Raises
+    `CredentialsError`, also while another program holds client-go's lock on the file.
+    """
+    path = os.path.realpath(path)
+    try:
+        os.close(os.open(f"{path}.lock", os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise CredentialsError(f"kubeconfig {path}: cannot be locked: {error.strerror}") from error
+    try:
+        with open(path, "rb") as file:
+            document: Any = _parse(path, file.read())
+        for entry in document["users"]:
+            if entry["name"] == user:
+                entry["user"]["auth-provider"]["config"] = dict(config)
+        _replace_file(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    except OSError as error:
+        raise CredentialsError(f"kubeconfig {path}: cannot be written: {error.strerror}") from error
+    except (KeyError, TypeError):
+        raise CredentialsError(
+            f'kubeconfig {path}: users: the auth-provider of "{user}" is not there any more'
+        ) from None
+    finally:
+        os.unlink(f"{path}.lock")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # which of the two exists is known at run time
+    """Plain YAML as Kubernetes reads it: what looks like a date is a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+
+Named = TypeVar("Named")
+
+
+def _decode(path: str, text: bytes) -> _File:
+    try:
+        decoded = msgspec.convert(_without_nulls(_parse(path, text)) or {}, _File)
+    except msgspec.ValidationError as error:
+        raise CredentialsError(f"kubeconfig {path}: {_explain(str(error))}") from None
+    except RecursionError:
+        raise CredentialsError(f"kubeconfig {path}: nested too deeply") from None
+    if decoded.kind not in ("", "Config") or decoded.api_version not in ("", "v1"):
+        raise CredentialsError(
+            f"kubeconfig {path}: kind and apiVersion must be Config and v1, or absent"
+        )
+    return decoded
+
+
+def _parse(path: str, text: bytes) -> object:
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+        # The full text of the error shows a piece of the file; even its summary can quote one.
+        problem = re.sub(r"'[^']*'|\"[^\"]*\"", "...", str(getattr(error, "problem", "") or ""))
+        raise CredentialsError(
+            f"kubeconfig {path}: not valid YAML: {problem or 'unreadable characters'}{where}"
+        ) from None
+
+
+def _without_nulls(value: object) -> object:
+    """A field that is null is a field left out, except inside other programs' extensions."""
+    if isinstance(value, dict):
+        return {
+            key: item if key == "extension" else _without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value
+
+
+_NAMES = {
+    "str": "a string",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+}
+
+
+def _explain(complaint: str) -> str:
+    """A decoder's complaint in the file's terms: field first, then what was expected there."""
+    complaint, _, path = complaint.partition(" - at `$")
+    complaint = re.sub(r"`(\w+)`", lambda match: _NAMES.get(match[1], match[0]), complaint)
+    complaint = complaint[:1].lower() + complaint[1:]
+    place = path.rstrip("`").lstrip(".")
+    return f"{place}: {complaint}" if place else complaint
+
+
+def _by_name(path: str, section: str, entries: Iterable[tuple[str, Named]]) -> dict[str, Named]:
+    named: dict[str, Named] = {}
+    for name, entry in entries:
+        if name in named:
+            raise CredentialsError(f'kubeconfig {path}: {section}: duplicate name "{name}"')
+        named[name] = entry
+    return named
+
+
+def _rooted_cluster(cluster: Cluster, base: str, path: str) -> Cluster:
+    return msgspec.structs.replace(
+        cluster, certificate_authority=_rooted(cluster.certificate_authority, base), file=path
+    )
+
+
+def _rooted_user(user: User, base: str, path: str) -> User:
+    plugin = user.exec
+    if plugin is not None and os.sep in plugin.command:  # otherwise it is looked up in PATH
+        plugin = msgspec.structs.replace(plugin, command=_rooted(plugin.command, base))
+    return msgspec.structs.replace(
+        user,
+        client_certificate=_rooted(user.client_certificate, base),
+        client_key=_rooted(user.client_key, base),
+        token_file=_rooted(user.token_file, base),
+        exec=plugin,
+        file=path,
+    )
+
+
+def _rooted(path: str, base: str) -> str:
+    return os.path.normpath(os.path.join(base, path)) if path else ""
+
+
+def _replace_file(path: str, text: str) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".kubeconfig-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
