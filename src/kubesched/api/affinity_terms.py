@@ -1,0 +1,145 @@
+"""Pod (anti-)affinity terms in checked, comparable form.
+
+The four lists of a pod are parsed independently: the first selector that cannot be built empties its
+whole list and leaves an error. For pods already on nodes the errors are ignored; for a pod to be
+scheduled they decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kubesched.api import field_errors
+from kubesched.api.core_v1 import (
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodAntiAffinity,
+    WeightedPodAffinityTerm,
+)
+from kubesched.api.selectors import Selector, SelectorError, from_label_selector
+
+
+class AffinityTerm(NamedTuple):
+    """Pods by namespace and labels, and the topology within which they matter."""
+
+    namespaces: frozenset[str]
+    selector: Selector
+    topology_key: str
+    namespace_selector: Selector
+
+    def matches(
+        self,
+        namespace: str,
+        labels: Mapping[str, str] | None,
+        namespace_labels: Mapping[str, str] | None,
+    ) -> bool:
+        """True if a pod in `namespace`, which has `namespace_labels`, is meant."""
+        if namespace not in self.namespaces and not self.namespace_selector.matches(
+            namespace_labels
+        ):
+            return False
+        return self.selector.matches(labels)
+
+
+class WeightedAffinityTerm(NamedTuple):
+    """A preferred term and what it is worth."""
+
+    weight: int
+    term: AffinityTerm
+
+
+class AffinityTerms(NamedTuple):
+    """All (anti-)affinity terms of a pod, and what was wrong with them."""
+
+    required_affinity: tuple[AffinityTerm, ...] = ()
+    required_anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred_affinity: tuple[WeightedAffinityTerm, ...] = ()
+    preferred_anti_affinity: tuple[WeightedAffinityTerm, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> str:
+        """All problems in one message, or the empty string."""
+        return field_errors.aggregate(self.problems) if self.problems else ""
+
+
+NO_TERMS = AffinityTerms()
+
+
+def parse_affinity_terms(pod: Pod) -> AffinityTerms:
+    """The terms of all four categories of a pod."""
+    affinity = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_TERMS
+    near = affinity.pod_affinity or PodAffinity()
+    apart = affinity.pod_anti_affinity or PodAntiAffinity()
+    namespace = pod.metadata.namespace
+    problems: list[str] = []
+    return AffinityTerms(
+        required_affinity=_required(
+            near.required_during_scheduling_ignored_during_execution,
+            namespace,
+            "requiredAffinityTerms",
+            problems,
+        ),
+        required_anti_affinity=_required(
+            apart.required_during_scheduling_ignored_during_execution,
+            namespace,
+            "requiredAntiAffinityTerms",
+            problems,
+        ),
+        preferred_affinity=_preferred(
+            near.preferred_during_scheduling_ignored_during_execution,
+            namespace,
+            "preferredAffinityTerms",
+            problems,
+        ),
+        preferred_anti_affinity=_preferred(
+            apart.preferred_during_scheduling_ignored_during_execution,
+            namespace,
+            "preferredAntiAffinityTerms",
+            problems,
+        ),
+        problems=tuple(problems),
+    )
+
+
+def parse_affinity_term(term: PodAffinityTerm, pod_namespace: str) -> AffinityTerm:
+    """One term of a pod in `pod_namespace`; raises SelectorError."""
+    own_namespace_only = not term.namespaces and term.namespace_selector is None
+    return AffinityTerm(
+        namespaces=frozenset((pod_namespace,) if own_namespace_only else term.namespaces or ()),
+        selector=from_label_selector(term.label_selector),
+        topology_key=term.topology_key,
+        namespace_selector=from_label_selector(term.namespace_selector),
+    )
+
+
+def _required(
+    terms: Sequence[PodAffinityTerm] | None, namespace: str, category: str, problems: list[str]
+) -> tuple[AffinityTerm, ...]:
+    try:
+        return tuple(parse_affinity_term(term, namespace) for term in terms or ())
+    except SelectorError as error:
+        problems.append(f"{category}: {error}")
+        return ()
+
+
+def _preferred(
+    terms: Sequence[WeightedPodAffinityTerm] | None,
+    namespace: str,
+    category: str,
+    problems: list[str],
+) -> tuple[WeightedAffinityTerm, ...]:
+    try:
+        return tuple(
+            WeightedAffinityTerm(
+                term.weight, parse_affinity_term(term.pod_affinity_term, namespace)
+            )
+            for term in terms or ()
+        )
+    except SelectorError as error:
+        problems.append(f"{category}: {error}")
+        return ()

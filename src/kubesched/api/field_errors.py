@@ -1,0 +1,109 @@
+"""Validation problems of one field, in upstream's form: `spec.replicas: Invalid value: -1: ...`.
+
+A problem is a value, not an exception: validation collects them and reports all at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+
+class Kind(Enum):
+    """What is wrong: the machine-readable cause, and the words that open the message."""
+
+    NOT_FOUND = ("FieldValueNotFound", "Not found")
+    REQUIRED = ("FieldValueRequired", "Required value")
+    DUPLICATE = ("FieldValueDuplicate", "Duplicate value")
+    INVALID = ("FieldValueInvalid", "Invalid value")
+    NOT_SUPPORTED = ("FieldValueNotSupported", "Unsupported value")
+    FORBIDDEN = ("FieldValueForbidden", "Forbidden")
+    TOO_LONG = ("FieldValueTooLong", "Too long")
+    TOO_MANY = ("FieldValueTooMany", "Too many")
+    TYPE_INVALID = ("FieldValueTypeInvalid", "Invalid value")
+    INTERNAL = ("InternalError", "Internal error")
+
+    @property
+    def reason(self) -> str:
+        """The cause type in a Status."""
+        return self.value[0]
+
+    @property
+    def words(self) -> str:
+        return self.value[1]
+
+
+_WITHOUT_VALUE = (Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.INTERNAL)
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """One problem of one field."""
+
+    kind: Kind
+    path: str
+    value: Any = None
+    detail: str = ""
+
+    def body(self) -> str:
+        """The message without the field's name."""
+        text = self.kind.words
+        if self.kind not in _WITHOUT_VALUE:
+            text += f": {_shown(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.body()}"
+
+
+def not_found(path: str, value: object) -> FieldError:
+    return FieldError(Kind.NOT_FOUND, path, value)
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(Kind.REQUIRED, path, "", detail)
+
+
+def duplicate(path: str, value: object) -> FieldError:
+    return FieldError(Kind.DUPLICATE, path, value)
+
+
+def invalid(path: str, value: object, detail: str) -> FieldError:
+    return FieldError(Kind.INVALID, path, value, detail)
+
+
+def not_supported(path: str, value: object, supported: Iterable[str]) -> FieldError:
+    listed = ", ".join(_shown(choice) for choice in supported)
+    return FieldError(Kind.NOT_SUPPORTED, path, value, f"supported values: {listed}")
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError(Kind.FORBIDDEN, path, "", detail)
+
+
+def too_long(path: str, limit: int) -> FieldError:
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError(Kind.TOO_LONG, path, "", f"may not be more than {limit} {unit}")
+
+
+def too_many(path: str, actual: int, limit: int) -> FieldError:
+    unit = "item" if limit == 1 else "items"
+    return FieldError(Kind.TOO_MANY, path, actual, f"must have at most {limit} {unit}")
+
+
+def child(path: str, *names: str) -> str:
+    """The path of a member; the empty path is the root."""
+    return ".".join((path, *names)) if path else ".".join(names)
+
+
+def aggregate(problems: Sequence[object]) -> str:
+    """Several messages as one, each said once: `[a, b]`, or just `a`."""
+    messages = list(dict.fromkeys(str(problem) for problem in problems))
+    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
