@@ -1,0 +1,173 @@
+"""Requests and answers as the server sees them, whatever carries them: headers, queries, media types, bodies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from kubesched.embedded.objects import JsonObject, decode, encode
+from kubesched.errors import BadRequest, NotAcceptable, RequestEntityTooLarge, UnsupportedMediaType
+
+MAX_BODY_BYTES = 3 * 1024 * 1024  # upstream's limit for a request body
+
+JSON = "application/json"
+YAML = "application/yaml"
+_JSON_TYPES = (JSON, "*/*", "application/*", "")
+_READABLE = "application/json, application/yaml"
+
+View: TypeAlias = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
+
+
+@dataclass(slots=True)
+class ApiRequest:
+    """One request. `headers` must look names up without regard to case; `path` is percent-decoded."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+    user: str = "kubernetes-admin"
+
+
+@dataclass(slots=True)
+class ApiResponse:
+    """One answer: a body, or a stream of chunks that must be closed when the reader goes away."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+    stream: AsyncIterator[bytes] | None = None
+    headers: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What the client wants to read: a serialisation and, of the same object, a view."""
+
+    media_type: str = JSON
+    view: View = ""
+
+
+PLAIN = Accepted()
+
+
+@lru_cache(maxsize=256)
+def negotiate(accept: str) -> Accepted:
+    """The first of the client's choices that we can produce."""
+    if not accept:
+        return PLAIN
+    for choice in accept.split(","):
+        media_type, *parameters = (part.strip() for part in choice.split(";"))
+        options = dict(part.split("=", 1) for part in parameters if "=" in part)
+        if media_type in _JSON_TYPES:
+            media_type = JSON
+        if media_type not in (JSON, YAML):
+            continue
+        view = options.get("as", "")
+        if not view:
+            return Accepted(media_type)
+        if options.get("g") == "meta.k8s.io" and options.get("v") == "v1" and media_type == JSON:
+            if view == "Table":
+                return Accepted(JSON, "Table")
+            if view == "PartialObjectMetadata":
+                return Accepted(JSON, "PartialObjectMetadata")
+            if view == "PartialObjectMetadataList":
+                return Accepted(JSON, "PartialObjectMetadataList")
+    raise NotAcceptable(
+        f"only the following media types are accepted: {_READABLE}",
+    )
+
+
+class Query:
+    """The query string's parameters, with the readings Kubernetes gives them."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, text: str) -> None:
+        self._values: dict[str, str] = {}
+        if text:
+            for key, value in parse_qsl(text, keep_blank_values=True):
+                self._values.setdefault(key, value)
+
+    def get(self, name: str, default: str = "") -> str:
+        return self._values.get(name, default)
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name)
+        return value is not None and value.lower() not in ("false", "0")
+
+    def integer(self, name: str) -> int | None:
+        value = self._values.get(name)
+        if not value:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            raise BadRequest(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+
+
+def decode_body(request: ApiRequest) -> Any:  # noqa: ANN401 (JSON value)
+    """The request's body as a JSON value, from JSON or YAML."""
+    if len(request.body) > MAX_BODY_BYTES:
+        raise RequestEntityTooLarge(
+            f"Request entity too large: limit is {MAX_BODY_BYTES}",
+        )
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+    if media_type in _JSON_TYPES:
+        return decode_json(request.body)
+    if media_type in (YAML, "application/x-yaml", "text/yaml"):
+        return decode_yaml(request.body)
+    raise UnsupportedMediaType(
+        "the body of the request was in an unknown format - accepted media types include:"
+        f" {_READABLE}"
+    )
+
+
+def decode_json(body: bytes) -> Any:  # noqa: ANN401 (JSON value)
+    value = decode_raw_json(body)
+    return strip_nulls(value) if b"null" in body else value
+
+
+def decode_raw_json(body: bytes) -> Any:  # noqa: ANN401 (JSON value)
+    """JSON with its nulls, which in a patch mean removal."""
+    if len(body) > MAX_BODY_BYTES:
+        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+    if not body:
+        raise BadRequest("unexpected end of JSON input: the body is empty")
+    try:
+        return decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def decode_yaml(body: bytes) -> Any:  # noqa: ANN401 (JSON value)
+    import yaml
+
+    from kubesched.embedded.yaml_bodies import load
+
+    try:
+        return strip_nulls(load(body))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadRequest(f"yaml: {error}") from None
+
+
+def strip_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON value)
+    """The value without null fields: to a typed server, null and absent are the same."""
+    if isinstance(value, dict):
+        return {key: strip_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [strip_nulls(item) for item in value]
+    return value
+
+
+def json_response(value: JsonObject, status: int = 200) -> ApiResponse:
+    return ApiResponse(status, encode(value))

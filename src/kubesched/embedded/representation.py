@@ -1,0 +1,56 @@
+"""Stored versions on their way out: as JSON of the served API version, as metadata only, or as a list of either.
+
+Encodings are kept on the entry, so that a thousand watchers of one write cost one encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from kubesched.embedded.conversion import event_to_events_v1
+from kubesched.embedded.objects import JsonObject, encode
+from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.store import Entry
+
+Encoder: TypeAlias = Callable[[Entry], bytes]
+
+
+def _stored(entry: Entry) -> bytes:
+    return entry.body
+
+
+def _as_events_v1(entry: Entry) -> bytes:
+    return entry.variant(
+        "events.k8s.io/v1", lambda each: encode(event_to_events_v1(each.with_managed_fields()))
+    )
+
+
+def _metadata_only(entry: Entry) -> bytes:
+    return entry.variant("partial", lambda each: encode(partial_metadata(each)))
+
+
+def partial_metadata(entry: Entry) -> JsonObject:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": entry.with_managed_fields()["metadata"],
+    }
+
+
+def encoder_for(resource: ResourceInfo, *, metadata_only: bool = False) -> Encoder:
+    """How entries of a resource are written for a client."""
+    if metadata_only:
+        return _metadata_only
+    if resource.key == "events.events.k8s.io":
+        return _as_events_v1
+    return _stored
+
+
+def encode_list(kind: str, api_version: str, metadata: JsonObject, items: Sequence[bytes]) -> bytes:
+    head = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+    return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+
+def encode_watch_event(event_type: str, body: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (event_type.encode(), body)

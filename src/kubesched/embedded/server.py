@@ -1,0 +1,167 @@
+"""The API server without a socket: one request in, one answer out.
+
+`ApiServer.handle` never raises for what a client did: refusals become `Status` answers. It is carried by `web`
+(aiohttp over TLS) and by `memory_transport` (no bytes on any wire), which know nothing of Kubernetes.
+
+Order of work: authenticate (the carrier's business) -> fixed paths (health, discovery, OpenAPI) -> resource path ->
+verb. Nothing is answered before the writes it may reflect are durable (`settled`).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from kubesched.clock import Clock
+from kubesched.embedded import reading, subresources, writing
+from kubesched.embedded.discovery import Discovery
+from kubesched.embedded.exchange import ApiRequest, ApiResponse, Query, negotiate
+from kubesched.embedded.failures import status_of
+from kubesched.embedded.objects import encode
+from kubesched.embedded.registry import Registry
+from kubesched.embedded.reviews import review
+from kubesched.embedded.routes import Target, parse_target, unknown_path
+from kubesched.embedded.watching import WatchStream, parse_watch_request
+from kubesched.errors import ApiError, MethodNotAllowed, ServerError
+
+logger = logging.getLogger(__name__)
+
+
+async def _nothing_to_wait_for() -> None:
+    return None
+
+
+class ApiServer:
+    """All of the API over one registry."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        settled: Callable[[], Awaitable[None]] | None = None,
+        token: str = "",
+    ) -> None:
+        self.registry = registry
+        self._clock = clock
+        self._rng = rng
+        self._settled = settled
+        self._token = token
+        self._discovery = Discovery(registry.catalog)
+
+    async def handle(self, request: ApiRequest) -> ApiResponse:
+        """The answer to a request, refusals included."""
+        try:
+            response = self._dispatch(request)
+            if self._settled is not None:
+                await self._settled()
+                if response.stream is not None:
+                    response.stream = self._settled_stream(response.stream)
+        except ApiError as error:
+            return failure(error)
+        except Exception as error:
+            logger.exception("%s %s failed", request.method, request.path)
+            return failure(ServerError(f"Internal error occurred: {type(error).__name__}: {error}"))
+        return response
+
+    async def _settled_stream(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A watch shows nothing that a crash could still undo."""
+        assert self._settled is not None
+        async for chunk in stream:
+            await self._settled()
+            yield chunk
+
+    def _dispatch(self, request: ApiRequest) -> ApiResponse:
+        path = request.path
+        if path.startswith("/api"):
+            if path.count("/") >= 3 and not self._discovery.is_discovery_path(path):
+                return self._dispatch_resource(request)
+            return self._discovery.answer(request)
+        if request.method not in ("GET", "HEAD"):
+            raise MethodNotAllowed(
+                "the server does not allow this method on the requested resource"
+            )
+        if path in ("/healthz", "/livez", "/readyz") or path.startswith(
+            ("/healthz/", "/livez/", "/readyz/")
+        ):
+            return _health(path, request.query)
+        if path == "/version" or path.startswith("/openapi") or path == "/":
+            return self._discovery.answer(request)
+        raise unknown_path()
+
+    def _dispatch_resource(self, request: ApiRequest) -> ApiResponse:
+        target = parse_target(request.path, self.registry.catalog)
+        query = Query(request.query)
+        method = request.method
+        if method in ("GET", "HEAD"):
+            return self._read(request, target, query)
+        accepted = negotiate(request.headers.get("Accept", ""))
+        if method == "POST":
+            return self._post(request, target, query)
+        if method == "DELETE" and not target.subresource:
+            self._require(target, "delete" if target.name else "deletecollection")
+            if target.name:
+                return writing.delete(self.registry, request, target, query, accepted)
+            return writing.delete_collection(self.registry, request, target, query)
+        if not target.name or target.subresource in ("binding", "eviction", "log"):
+            raise not_allowed()
+        if method == "PUT":
+            self._require(target, "update")
+            return writing.update(self.registry, request, target, query, accepted)
+        if method == "PATCH":
+            self._require(target, "patch")
+            return writing.patch(self.registry, request, target, query, accepted)
+        raise not_allowed()
+
+    def _read(self, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
+        self._require(target, "get")
+        if target.subresource in ("binding", "eviction", "finalize"):
+            raise not_allowed()
+        accepted = negotiate(request.headers.get("Accept", ""))
+        is_watch = target.is_watch_path or query.flag("watch")
+        if is_watch and not target.subresource:
+            watch_request = parse_watch_request(self.registry, query, self._rng)
+            stream = WatchStream(self.registry, target, query, accepted, watch_request, self._clock)
+            return ApiResponse(200, stream=stream.chunks())
+        if target.name:
+            return reading.get(self.registry, target, query, accepted)
+        return reading.list_(self.registry, target, query, accepted)
+
+    def _post(self, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
+        resource = target.resource
+        if not resource.is_stored and resource.plural != "bindings":
+            return review(request, resource, token=self._token)
+        if target.subresource or resource.plural == "bindings":
+            return subresources.post(self.registry, request, target, query)
+        if target.name:
+            raise not_allowed()
+        self._require(target, "create")
+        accepted = negotiate(request.headers.get("Accept", ""))
+        return writing.create(self.registry, request, target, query, accepted)
+
+    @staticmethod
+    def _require(target: Target, verb: str) -> None:
+        if verb not in target.resource.verbs:
+            raise not_allowed()
+
+
+def not_allowed() -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource")
+
+
+def failure(error: ApiError) -> ApiResponse:
+    """A refusal as an answer."""
+    headers = None
+    if error.retry_after_s is not None:
+        headers = {"Retry-After": str(int(error.retry_after_s))}
+    return ApiResponse(error.code, encode(status_of(error)), headers=headers)
+
+
+def _health(path: str, query: str) -> ApiResponse:
+    check = path.strip("/").partition("/")[0]
+    if "verbose" in query:
+        text = f"[+]ping ok\n[+]storage ok\n{check} check passed\n"
+        return ApiResponse(200, text.encode(), "text/plain; charset=utf-8")
+    return ApiResponse(200, b"ok", "text/plain; charset=utf-8")

@@ -1,0 +1,226 @@
+"""The writing verbs over HTTP: bodies and options in, stored versions out."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_args
+
+from kubesched.embedded import scale
+from kubesched.embedded.conversion import event_from_events_v1
+from kubesched.embedded.exchange import (
+    Accepted,
+    ApiRequest,
+    ApiResponse,
+    Query,
+    decode_body,
+    decode_raw_json,
+)
+from kubesched.embedded.failures import details_of, success_status
+from kubesched.embedded.objects import JsonObject, encode
+from kubesched.embedded.patching import PatchKind, patch_object
+from kubesched.embedded.reading import Page, entry_response, list_page
+from kubesched.embedded.registry import DeleteOptions, Registry, WriteOptions
+from kubesched.embedded.representation import encode_list, encoder_for
+from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.routes import Target
+from kubesched.embedded.strategy import Propagation
+from kubesched.errors import BadRequest, Conflict, NotFound, UnsupportedMediaType
+
+_PATCH_KINDS: dict[str, PatchKind] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+}
+_PATCH_TYPES = ", ".join([*_PATCH_KINDS, "application/apply-patch+yaml"])
+_MAX_MANAGER_LENGTH = 128
+
+
+def write_options(request: ApiRequest, query: Query) -> WriteOptions:
+    dry_run = query.get("dryRun")
+    if dry_run not in ("", "All"):
+        raise BadRequest(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+    manager = query.get("fieldManager")
+    if len(manager) > _MAX_MANAGER_LENGTH or not manager.isprintable():
+        raise BadRequest(
+            f"fieldManager: Invalid value: must be printable and at most {_MAX_MANAGER_LENGTH} bytes"
+        )
+    return WriteOptions(manager=manager or _manager_from_agent(request), dry_run=dry_run == "All")
+
+
+def _manager_from_agent(request: ApiRequest) -> str:
+    agent = request.headers.get("User-Agent", "")
+    return agent.partition("/")[0][:_MAX_MANAGER_LENGTH] or "unknown"
+
+
+def decode_object(request: ApiRequest, resource: ResourceInfo) -> JsonObject:
+    """The object in the body, in its stored form; refused when it is of another kind than the path says."""
+    return check_object(decode_body(request), resource)
+
+
+def check_object(obj: Any, resource: ResourceInfo) -> JsonObject:  # noqa: ANN401 (whatever the client sent)
+    if not isinstance(obj, dict):
+        raise BadRequest(f"the body must be a {resource.kind} object")
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if kind is None:
+        kind = obj["kind"] = resource.kind
+    if api_version is None:
+        api_version = obj["apiVersion"] = resource.api_version
+    if kind != resource.kind:
+        raise BadRequest(
+            f"{kind} in version {encode(api_version).decode()} cannot be handled as a {resource.kind}"
+        )
+    if api_version != resource.api_version:
+        raise BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version"
+            f" ({resource.api_version})"
+        )
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise BadRequest(
+            f'{kind} in version "{api_version}" cannot be handled: metadata must be an object'
+        )
+    if resource.key == "events.events.k8s.io":
+        return event_from_events_v1(obj)
+    return obj
+
+
+def create(
+    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+) -> ApiResponse:
+    obj = decode_object(request, target.resource)
+    namespace = target.namespace or ""
+    if target.resource.namespaced and not namespace:
+        raise BadRequest("an empty namespace may not be set during creation")
+    entry = registry.create(target.resource, namespace, obj, write_options(request, query))
+    return entry_response(registry, target, entry, query, accepted, 201)
+
+
+def update(
+    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+) -> ApiResponse:
+    resource, namespace, options = (
+        target.resource,
+        target.namespace or "",
+        write_options(request, query),
+    )
+    if target.subresource == "scale":
+        entry = scale.update(
+            registry, resource, namespace, target.name, decode_body(request), options
+        )
+        return ApiResponse(200, encode(scale.scale_of(resource, entry.obj)))
+    obj = decode_object(request, resource)
+    entry = registry.update(
+        resource, namespace, target.name, obj, options, subresource=target.subresource
+    )
+    return entry_response(registry, target, entry, query, accepted)
+
+
+def patch(
+    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+) -> ApiResponse:
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+    kind = _PATCH_KINDS.get(media_type)
+    if kind is None:
+        raise UnsupportedMediaType(
+            f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
+        )
+    options = write_options(request, query)
+    # Nulls mean removal here, so the body is decoded as it stands.
+    body = decode_raw_json(request.body)
+    entry = patch_object(
+        registry,
+        target.resource,
+        target.namespace or "",
+        target.name,
+        body,
+        kind,
+        options,
+        subresource=target.subresource,
+    )
+    if target.subresource == "scale":
+        return ApiResponse(200, encode(scale.scale_of(target.resource, entry.obj)))
+    return entry_response(registry, target, entry, query, accepted)
+
+
+def delete(
+    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+) -> ApiResponse:
+    options = delete_options(request, query)
+    entry, is_gone = registry.delete(target.resource, target.namespace or "", target.name, options)
+    if not is_gone or registry.strategy(target.resource).returns_deleted_object:
+        return entry_response(registry, target, entry, query, accepted)
+    uid = entry.obj["metadata"]["uid"]
+    return ApiResponse(
+        200, encode(success_status(details_of(target.resource, target.name, uid=uid)))
+    )
+
+
+def delete_collection(
+    registry: Registry, request: ApiRequest, target: Target, query: Query
+) -> ApiResponse:
+    """Delete what a list with the same selectors would show; somebody else's deletion in between is no failure."""
+    options = delete_options(request, query)
+    page = list_page(registry, target, query)
+    deleted = []
+    for entry in page.entries:
+        metadata = entry.obj["metadata"]
+        try:
+            gone, _ = registry.delete(
+                target.resource, metadata.get("namespace", ""), metadata["name"], options
+            )
+        except (NotFound, Conflict):
+            continue
+        deleted.append(gone)
+    encoder = encoder_for(target.resource)
+    body = encode_list(
+        target.resource.list_kind,
+        target.resource.api_version,
+        Page([], registry.store.revision).metadata(),
+        [encoder(entry) for entry in deleted],
+    )
+    return ApiResponse(200, body)
+
+
+def delete_options(request: ApiRequest, query: Query) -> DeleteOptions:
+    """Options from the body, with the query string's filling in."""
+    body: JsonObject = {}
+    if request.body:
+        decoded = decode_body(request)
+        if not isinstance(decoded, dict) or decoded.get("kind", "DeleteOptions") != "DeleteOptions":
+            raise BadRequest("the body of a delete request must be DeleteOptions")
+        body = decoded
+    return parse_delete_options(body, query)
+
+
+def parse_delete_options(body: JsonObject, query: Query) -> DeleteOptions:
+    grace = body.get("gracePeriodSeconds", query.integer("gracePeriodSeconds"))
+    if grace is not None and type(grace) is not int:
+        raise BadRequest("gracePeriodSeconds must be an integer")
+    dry_run = body.get("dryRun") or ([query.get("dryRun")] if query.get("dryRun") else [])
+    if dry_run not in ([], ["All"]):
+        raise BadRequest(
+            f'dryRun: Unsupported value: {encode(dry_run).decode()}: supported values: "All"'
+        )
+    preconditions = body.get("preconditions") or {}
+    return DeleteOptions(
+        grace_period_s=grace,
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        propagation=_propagation(body, query),
+        dry_run=bool(dry_run),
+    )
+
+
+def _propagation(body: JsonObject, query: Query) -> Propagation | None:
+    policy = body.get("propagationPolicy") or query.get("propagationPolicy")
+    orphan = body.get("orphanDependents")
+    if policy and orphan is not None:
+        raise BadRequest("orphanDependents and deletionPropagation cannot be both set")
+    if orphan is not None:
+        return "Orphan" if orphan else "Background"
+    if not policy:
+        return None
+    if policy not in get_args(Propagation):
+        raise BadRequest(
+            f"propagationPolicy: Unsupported value: {encode(policy).decode()}: supported values:"
+            ' "Background", "Foreground", "Orphan"'
+        )
+    return cast("Propagation", policy)
