@@ -1,0 +1,410 @@
+"""How much of which resource a pod asks for and a node offers.
+
+Sums over containers are exact; rounding to int64 happens once per pod and resource. Across pods the
+rounded integers are added. Which parts of a pod count depends on who asks: see `RequestOptions` and
+its named instances, which follow this release's default feature gates.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TypeVar
+
+import msgspec
+
+from kubesched.api import quantity
+from kubesched.api.core_v1 import Container, ContainerStatus, Node, Pod
+from kubesched.api.meta import RawQuantity, ResourceList
+from kubesched.api.names import key_of, label_key_problems
+from kubesched.api.quantity import MAX_INT64, MIN_INT64, Quantity, QuantityError
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+HUGE_PAGES_PREFIX = "hugepages-"
+
+DEFAULT_MILLI_CPU_REQUEST = 100
+DEFAULT_MEMORY_REQUEST = 200 * 1024 * 1024
+DEFAULT_REQUESTS: Mapping[str, RawQuantity] = {CPU: "100m", MEMORY: "200Mi"}
+"""What a container that names no request is taken to need when nodes are compared."""
+
+# Sums are made of plain integers (units of 10^-9); of quantities only where a result overflows.
+_Amount = TypeVar("_Amount", int, Quantity)
+
+
+class ResourceClass(Enum):
+    """How a resource name is accounted for."""
+
+    CPU = CPU
+    MEMORY = MEMORY
+    EPHEMERAL_STORAGE = EPHEMERAL_STORAGE
+    PODS = PODS
+    SCALAR = "scalar"
+    IGNORED = "ignored"
+
+
+@functools.lru_cache(maxsize=4096)
+def classify(name: str) -> ResourceClass:
+    """Which column of a resource vector a name belongs to."""
+    if name in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS):
+        return ResourceClass(name)
+    if (
+        name.startswith((HUGE_PAGES_PREFIX, "attachable-volumes-"))
+        or "kubernetes.io/" in name
+        or is_extended(name)
+    ):
+        return ResourceClass.SCALAR
+    return ResourceClass.IGNORED
+
+
+def is_native(name: str) -> bool:
+    """True for names of Kubernetes' own: without a domain, or under kubernetes.io."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_extended(name: str) -> bool:
+    """True for `vendor.example/device` names."""
+    if is_native(name) or name.startswith("requests."):
+        return False
+    return not label_key_problems(f"requests.{name}")
+
+
+class PodRequests(msgspec.Struct, frozen=True, gc=False):
+    """What a pod asks for, rounded. `scalars` is shared: do not change it."""
+
+    milli_cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    scalars: dict[str, int] = {}
+
+    def get(self, name: str) -> int:
+        """The request for a resource by name: milli-units of cpu, units of anything else."""
+        if name == CPU:
+            return self.milli_cpu
+        if name == MEMORY:
+            return self.memory
+        if name == EPHEMERAL_STORAGE:
+            return self.ephemeral_storage
+        return self.scalars.get(name, 0)
+
+
+class NodeAllocatable(msgspec.Struct, frozen=True, gc=False):
+    """What a node offers to pods, rounded."""
+
+    milli_cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    allowed_pods: int = 0
+    scalars: dict[str, int] = {}
+
+
+def node_allocatable(node: Node) -> NodeAllocatable:
+    """The node's `status.allocatable`; capacity is never consulted."""
+    milli_cpu = memory = ephemeral_storage = allowed_pods = 0
+    scalars: dict[str, int] = {}
+    for name, raw in (node.status.allocatable or {}).items():
+        try:
+            match classify(name):
+                case ResourceClass.CPU:
+                    milli_cpu = quantity.milli_value(raw)
+                case ResourceClass.MEMORY:
+                    memory = quantity.value(raw)
+                case ResourceClass.EPHEMERAL_STORAGE:
+                    ephemeral_storage = quantity.value(raw)
+                case ResourceClass.PODS:
+                    allowed_pods = quantity.value(raw)
+                case ResourceClass.SCALAR:
+                    scalars[name] = quantity.value(raw)
+        except QuantityError as error:
+            where = f"node {node.metadata.name}: status.allocatable[{name}]"
+            raise QuantityError(f"{where}: {raw!r}: {error}") from None
+    return NodeAllocatable(milli_cpu, memory, ephemeral_storage, allowed_pods, scalars)
+
+
+class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which parts of a pod count as its requests."""
+
+    use_status: bool = False
+    """Count what the kubelet reports for a container where that is more than its spec."""
+    pod_level_status: bool = False
+    """Likewise for pod-level resources; needs `use_status`."""
+    skip_pod_level: bool = False
+    """Ignore `spec.resources`."""
+    claim_resources: bool = False
+    """Add node resources that device claims use up (gate DRANodeAllocatableResources)."""
+    defaults: Mapping[str, RawQuantity] = {}
+    """Requests of containers that do not name the resource at all; an explicit 0 is a name."""
+
+
+FILTERED = RequestOptions()
+"""What a node must have free for a pod to be scheduled."""
+
+ACCOUNTED = RequestOptions(use_status=True, pod_level_status=True)
+"""What a pod takes from the node it is on: a resize in progress counts in full."""
+
+# Upstream: NodeResourcesFit scores without pod-level requests although it filters with them.
+SCORED = RequestOptions(skip_pod_level=True, defaults=DEFAULT_REQUESTS)
+"""What a pod to be scheduled weighs when NodeResourcesFit compares nodes."""
+
+
+def accounted_requests(pod: Pod, options: RequestOptions = ACCOUNTED) -> PodRequests:
+    """What a pod takes from the node it is on."""
+    return pod_requests(pod, options)
+
+
+def nonzero_requests(pod: Pod, options: RequestOptions = ACCOUNTED) -> tuple[int, int]:
+    """(milli CPU, memory) of a pod on a node, with defaults where a container names no request.
+
+    With pod-level requests a default applies only to what the whole pod leaves unnamed.
+    """
+    defaults = DEFAULT_REQUESTS
+    if not options.skip_pod_level and _has_pod_level_requests(pod):
+        named = request_amounts(pod, options)
+        defaults = {name: raw for name, raw in DEFAULT_REQUESTS.items() if name not in named}
+    requests = pod_requests(pod, msgspec.structs.replace(options, defaults=defaults))
+    return requests.milli_cpu, requests.memory
+
+
+def filter_requests(pod: Pod, options: RequestOptions = FILTERED) -> PodRequests:
+    """What a node must have free for a pod to be scheduled; never negative."""
+    requests = pod_requests(pod, options)
+    smallest = min(requests.milli_cpu, requests.memory, requests.ephemeral_storage)
+    if smallest >= 0 and all(amount >= 0 for amount in requests.scalars.values()):
+        return requests
+    return PodRequests(
+        max(0, requests.milli_cpu),
+        max(0, requests.memory),
+        max(0, requests.ephemeral_storage),
+        {name: max(0, amount) for name, amount in requests.scalars.items()},
+    )
+
+
+def pod_requests(pod: Pod, options: RequestOptions = FILTERED) -> PodRequests:
+    """The pod's requests, rounded."""
+    try:
+        if _is_simple(pod, options):
+            return _single_container_requests(pod, options.defaults)
+        rounded = {
+            name: _round_away_from_zero(amount, 10**6 if name == CPU else 10**9)
+            for name, amount in _total(pod, quantity.nanos, options).items()
+        }
+        if any(not MIN_INT64 <= amount <= MAX_INT64 for amount in rounded.values()):
+            # What overflow does depends on how the quantities were written.
+            rounded = {
+                name: total.milli_value() if name == CPU else total.value()
+                for name, total in _total(pod, quantity.parse, options).items()
+            }
+    except QuantityError as error:
+        raise QuantityError(_blame(pod, error)) from None
+    return _vector(rounded)
+
+
+def request_amounts(pod: Pod, options: RequestOptions = FILTERED) -> dict[str, int]:
+    """The pod's requests by resource name, exactly, in units of 10^-9."""
+    try:
+        return _total(pod, quantity.nanos, options)
+    except QuantityError as error:
+        raise QuantityError(_blame(pod, error)) from None
+
+
+def _is_simple(pod: Pod, options: RequestOptions) -> bool:
+    spec, status = pod.spec, pod.status
+    return (
+        spec.containers is not None
+        and len(spec.containers) == 1
+        and not spec.init_containers
+        and spec.resources is None
+        and not spec.overhead
+        and not (options.use_status and status.container_statuses)
+        and not (options.claim_resources and status.node_allocatable_resource_claim_statuses)
+    )
+
+
+def _single_container_requests(pod: Pod, defaults: Mapping[str, RawQuantity]) -> PodRequests:
+    """The common pod, without detours: this runs for every pod that arrives."""
+    assert pod.spec.containers is not None
+    requests = pod.spec.containers[0].resources.requests or {}
+    milli_cpu = memory = ephemeral_storage = 0
+    scalars: dict[str, int] = {}
+    for name, raw in requests.items():
+        if name == CPU:
+            milli_cpu = quantity.milli_value(raw)
+        elif name == MEMORY:
+            memory = quantity.value(raw)
+        elif name == EPHEMERAL_STORAGE:
+            ephemeral_storage = quantity.value(raw)
+        elif classify(name) is ResourceClass.SCALAR:
+            scalars[name] = quantity.value(raw)
+    for name, raw in defaults.items():
+        if name == CPU and CPU not in requests:
+            milli_cpu = quantity.milli_value(raw)
+        elif name == MEMORY and MEMORY not in requests:
+            memory = quantity.value(raw)
+    return PodRequests(milli_cpu, memory, ephemeral_storage, scalars)
+
+
+def _vector(rounded: Mapping[str, int]) -> PodRequests:
+    return PodRequests(
+        rounded.get(CPU, 0),
+        rounded.get(MEMORY, 0),
+        rounded.get(EPHEMERAL_STORAGE, 0),
+        {
+            name: amount
+            for name, amount in rounded.items()
+            if classify(name) is ResourceClass.SCALAR
+        },
+    )
+
+
+def _round_away_from_zero(amount: int, divisor: int) -> int:
+    return -(-amount // divisor) if amount >= 0 else amount // divisor
+
+
+def _total(
+    pod: Pod, read: Callable[[RawQuantity], _Amount], options: RequestOptions
+) -> dict[str, _Amount]:
+    """The request arithmetic, over whichever kind of number `read` makes of a raw quantity."""
+    spec = pod.spec
+    total = _container_total(pod, read, options)
+    if options.claim_resources:
+        for claim in pod.status.node_allocatable_resource_claim_statuses or ():
+            _add(total, _amounts(claim.resources, read))
+    if not options.skip_pod_level and spec.resources is not None and _has_pod_level_requests(pod):
+        requested = _amounts(spec.resources.requests, read)
+        if options.pod_level_status and options.use_status and pod.status.resources is not None:
+            requested = _effective(
+                pod,
+                read,
+                spec.resources.requests,
+                pod.status.resources.requests,
+                pod.status.allocated_resources,
+            )
+        for name in spec.resources.requests or ():
+            if _is_pod_level(name):
+                total[name] = requested[name] if name in requested else read(0)
+    _add(total, _amounts(spec.overhead, read))
+    return total
+
+
+def _container_total(
+    pod: Pod, read: Callable[[RawQuantity], _Amount], options: RequestOptions
+) -> dict[str, _Amount]:
+    """The most that containers need at any one time.
+
+    Sidecars run beside everything that starts after them; an ordinary init container runs alone
+    with the sidecars before it.
+    """
+    statuses = _reported_resources(pod) if options.use_status else {}
+
+    def needs(container: Container, status_counts: bool) -> dict[str, _Amount]:
+        status = statuses.get(container.name) if status_counts else None
+        if status is None or status.resources is None:
+            amounts = _amounts(container.resources.requests, read)
+        else:
+            amounts = _effective(
+                pod,
+                read,
+                container.resources.requests,
+                status.resources.requests,
+                status.allocated_resources,
+            )
+        for name, raw in options.defaults.items():
+            if name not in amounts:
+                amounts[name] = read(raw)
+        return amounts
+
+    running: dict[str, _Amount] = {}
+    for container in pod.spec.containers or ():
+        _add(running, needs(container, True))
+    sidecars: dict[str, _Amount] = {}
+    starting: dict[str, _Amount] = {}
+    for container in pod.spec.init_containers or ():
+        is_sidecar = container.is_restartable_init()
+        use = needs(container, is_sidecar)
+        if is_sidecar:
+            _add(running, use)
+            _add(sidecars, use)
+            use = sidecars
+        else:
+            _add(use, sidecars)
+        _raise_to(starting, use)
+    _raise_to(running, starting)
+    return running
+
+
+def _reported_resources(pod: Pod) -> dict[str, ContainerStatus]:
+    status = pod.status
+    reported = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return {container.name: container for container in reported}
+
+
+def _effective(
+    pod: Pod,
+    read: Callable[[RawQuantity], _Amount],
+    spec: ResourceList | None,
+    actual: ResourceList | None,
+    allocated: ResourceList | None,
+) -> dict[str, _Amount]:
+    """What counts during a resize; a spec that the node cannot fulfil does not."""
+    result = {} if is_resize_infeasible(pod) else _amounts(spec, read)
+    _raise_to(result, _amounts(actual, read))
+    _raise_to(result, _amounts(allocated, read))
+    return result
+
+
+def is_resize_infeasible(pod: Pod) -> bool:
+    """True if the kubelet has said that the pod's resize can never happen on its node."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in (CPU, MEMORY) or name.startswith(HUGE_PAGES_PREFIX)
+
+
+def _has_pod_level_requests(pod: Pod) -> bool:
+    resources = pod.spec.resources
+    return resources is not None and any(map(_is_pod_level, resources.requests or ()))
+
+
+def _amounts(
+    requests: ResourceList | None, read: Callable[[RawQuantity], _Amount]
+) -> dict[str, _Amount]:
+    return {name: read(raw) for name, raw in requests.items()} if requests else {}
+
+
+def _add(total: dict[str, _Amount], more: Mapping[str, _Amount]) -> None:
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise_to(total: dict[str, _Amount], floor: Mapping[str, _Amount]) -> None:
+    for name, amount in floor.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount
+
+
+def _blame(pod: Pod, error: QuantityError) -> str:
+    """The error with the pod and the field it comes from."""
+    spec = pod.spec
+    lists: dict[str, ResourceList | None] = {"spec.overhead": spec.overhead}
+    for field, containers in (
+        ("spec.containers", spec.containers),
+        ("spec.initContainers", spec.init_containers),
+    ):
+        for i, container in enumerate(containers or ()):
+            lists[f"{field}[{i}].resources.requests"] = container.resources.requests
+    if spec.resources is not None:
+        lists["spec.resources.requests"] = spec.resources.requests
+    for path, requests in lists.items():
+        for name, raw in (requests or {}).items():
+            try:
+                quantity.parse(raw)
+            except QuantityError as found:
+                return f"pod {key_of(pod.metadata)}: {path}[{name}]: {raw!r}: {found}"
+    return f"pod {key_of(pod.metadata)}: status: {error}"
