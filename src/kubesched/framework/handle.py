@@ -73,12 +73,12 @@ class EventRecorder(Protocol):
 
     def event(
         self,
-        regarding: Any,
-        related: Any,
+        regarding: object,
+        related: object | None,
         type_: str,
         reason: str,
         action: str,
-        note: str,  # noqa: ANN401  # any API object
+        note: str,
     ) -> None: ...
 
 

@@ -107,12 +107,12 @@ class Plugin(ABC):
         self.args = args
         self.handle = handle
 
-    def class_fields(self, pod: Pod) -> Hashable:  # noqa: ARG002  # for plugins to override
+    def class_fields(self, pod: Pod) -> Hashable:  # for plugins to override
         """What this plugin reads of a pod beyond the standard scheduling fields. Equal values may share answers."""
         return None
 
-    def close(self) -> None:
-        """Called once at shutdown; also may be `async`."""
+    def close(self) -> None:  # noqa: B027  # most plugins hold nothing that needs closing
+        """Called once at shutdown."""
 
 
 class QueueSortPlugin(Plugin):
@@ -122,7 +122,7 @@ class QueueSortPlugin(Plugin):
     def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
         """Is `a` to be scheduled before `b`?"""
 
-    def sort_key(self, info: QueuedPodInfo) -> Any:  # noqa: ANN401, ARG002  # any comparable value
+    def sort_key(self, info: QueuedPodInfo) -> Any:  # noqa: ANN401  # any comparable value
         """A key with the same order as `less`, if there is one: heaps are faster with it. None: use `less`."""
         return None
 
@@ -180,7 +180,7 @@ class FilterPlugin(Plugin):
         """The verdict on one node."""
         raise NotImplementedError
 
-    def filter_version(self, state: CycleState, pod: Pod) -> Hashable:  # noqa: ARG002  # for plugins to override
+    def filter_version(self, state: CycleState, pod: Pod) -> Hashable:  # for plugins to override
         """For NODE and ROW scope: anything cluster-wide the verdicts also read. Kept answers die when it changes."""
         return None
 
@@ -217,6 +217,8 @@ class ScorePlugin(Plugin):
     score_scope: ClassVar[Scope] = Scope.CLUSTER
     normalizes: ClassVar[bool] = False
     """True when `normalize_scores` does something: it then sees the raw scores of all feasible nodes."""
+    uniform_when_zero: ClassVar[bool] = False
+    """True when raw scores of zero everywhere normalise to one and the same score for all nodes."""
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         """A raw score per node of the view. The view may hold nodes that are not feasible; theirs are ignored."""
@@ -233,7 +235,7 @@ class ScorePlugin(Plugin):
         del state, pod, nodes
         return scores
 
-    def score_version(self, state: CycleState, pod: Pod) -> Hashable:  # noqa: ARG002  # for plugins to override
+    def score_version(self, state: CycleState, pod: Pod) -> Hashable:  # for plugins to override
         """For NODE and ROW scope: anything cluster-wide the raw scores also read."""
         return None
 

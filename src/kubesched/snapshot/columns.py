@@ -34,6 +34,13 @@ class IntColumn:
         self.array = array
         self.cells = memoryview(array)  # type: ignore[arg-type]  # arrays offer the buffer protocol
 
+    def add(self, row: int, amount: int) -> None:
+        try:
+            self.cells[row] += amount
+        except ValueError:
+            # Upstream: sums of absurd quantities wrap around silently.
+            self.cells[row] = (self.cells[row] + amount + 2**63) % 2**64 - 2**63
+
     def grow(self, capacity: int) -> None:
         bigger = np.zeros(capacity, dtype=np.int64)
         bigger[: len(self.array)] = self.array

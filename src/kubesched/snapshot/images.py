@@ -82,8 +82,8 @@ class ImageIndex:
             self._of_row[row] = tuple(names)
         touched.update(names)
         for name in touched:
-            if (state := self._images.get(name)) is not None:
-                state.record(self.version, self._oldest_refresh)
+            if (current := self._images.get(name)) is not None:
+                current.record(self.version, self._oldest_refresh)
 
     def _oldest_refresh(self) -> int:
         return (
@@ -111,7 +111,7 @@ class ImageIndex:
         return np.where(holds[rows], seen, 0)
 
     def states_of(self, row: int) -> dict[str, tuple[int, int]]:
-        """name -> (size in bytes, nodes holding it as this row sees it), for humans and per-node plugins."""
+        """Name -> (size in bytes, nodes holding it as this row sees it), for humans and per-node plugins."""
         at = self._refreshed_at.cells[row]
         return {
             name: (s.size_bytes, s.count_at(at))

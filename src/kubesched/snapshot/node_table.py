@@ -227,15 +227,15 @@ class NodeTable:
     def _account(self, pod: PodInfo, row: int, sign: int) -> None:
         requests = pod.requests
         requested = self.requested
-        requested[CPU].cells[row] += sign * requests.milli_cpu
-        requested[MEMORY].cells[row] += sign * requests.memory
+        requested[CPU].add(row, sign * requests.milli_cpu)
+        requested[MEMORY].add(row, sign * requests.memory)
         if requests.ephemeral_storage:
-            requested[EPHEMERAL_STORAGE].cells[row] += sign * requests.ephemeral_storage
+            requested[EPHEMERAL_STORAGE].add(row, sign * requests.ephemeral_storage)
         for name, amount in requests.scalars.items():
-            requested[self.line(name)].cells[row] += sign * amount
+            requested[self.line(name)].add(row, sign * amount)
         cpu, memory = pod.nonzero_requests
-        self.nonzero_cpu.cells[row] += sign * cpu
-        self.nonzero_memory.cells[row] += sign * memory
+        self.nonzero_cpu.add(row, sign * cpu)
+        self.nonzero_memory.add(row, sign * memory)
         self.pod_count.cells[row] += sign
         for claim in pod.claims:
             self._count_claim(claim, row, sign)
@@ -325,12 +325,12 @@ class NodeTable:
             assert self.ports.ports_of(row) <= fresh.ports.ports_of(other), (
                 f"ports of node {name} drifted"
             )
+            node = self.nodes[row]
+            assert node is not None, f"row {row} of node {name} has no node"
             for key, column in self._interned.items():
                 value_id = column.ids[row]
                 value = None if value_id < 0 else column.values[value_id]
-                assert value == column.derive(self.nodes[row]), (
-                    f"column {key} of node {name} drifted"
-                )  # type: ignore[arg-type]  # checked above
+                assert value == column.derive(node), f"column {key} of node {name} drifted"
         for row in range(self.high_water):
             if not self.names[row]:
                 assert not self.alive[row], f"free row {row} is alive"

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubesched.api.host_ports import HostPort
-
-ANY_IP = "0.0.0.0"  # noqa: S104  # the wildcard in host port specs, not a bind address
+from kubesched.api.host_ports import ANY_IP, HostPort
 
 
 class HostPortIndex:
@@ -75,8 +73,4 @@ class HostPortIndex:
 def ports_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
     """The same rule between two plain collections."""
     taken = list(used)
-    return any(
-        w.protocol == u.protocol and w.port == u.port and (ANY_IP in (w.ip, u.ip) or w.ip == u.ip)
-        for w in wanted
-        for u in taken
-    )
+    return any(w.conflicts_with(u) for w in wanted for u in taken)

@@ -24,15 +24,26 @@ from kubesched.snapshot.ports import ports_conflict
 class NodeColumns:
     """The table's columns over `rows`."""
 
-    __slots__ = ("_length", "rows", "table")
+    __slots__ = ("_length", "_rows", "table")
 
     def __init__(self, table: NodeTable, rows: Rows | None = None) -> None:
         self.table = table
-        self.rows: Rows = slice(0, table.high_water) if rows is None else rows
-        if isinstance(self.rows, slice):
-            self._length = len(range(*self.rows.indices(table.high_water)))
-        else:
-            self._length = len(self.rows)
+        rows = slice(0, table.high_water) if rows is None else rows
+        self._rows: Rows | None = rows
+        self._length = (
+            len(range(*rows.indices(table.high_water))) if isinstance(rows, slice) else len(rows)
+        )
+
+    @property
+    def rows(self) -> Rows:
+        """Which rows of the table, in the view's order."""
+        if self._rows is None:
+            self._rows = self._find_rows()
+        return self._rows
+
+    def _find_rows(self) -> Rows:
+        """For views that know their rows only when asked."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return self._length

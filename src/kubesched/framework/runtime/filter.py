@@ -84,9 +84,7 @@ def run_filters(
                         f'running "{plugin.name}" filter plugin: ', status, plugin=plugin.name
                     )
                     return outcome
-                answer = Verdicts(
-                    np.ones(len(nodes), dtype=np.bool_), lambda _code, status=status: status
-                )  # type: ignore[misc]  # bound per plugin
+                answer = Verdicts.reject(np.ones(len(nodes), dtype=np.bool_), status)
             codes = checked_codes(plugin, answer, len(nodes))
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
             outcome.error = raised(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar, cast
+from typing import Any
 
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
+    EXTENSION_POINTS,
     BindPlugin,
     FilterPlugin,
     PermitPlugin,
@@ -19,10 +20,9 @@ from kubesched.framework.interfaces import (
     PreScorePlugin,
     QueueSortPlugin,
     ReservePlugin,
+    Scope,
     ScorePlugin,
 )
-
-P = TypeVar("P", bound=Plugin)
 
 
 class Framework:
@@ -41,25 +41,49 @@ class Framework:
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.score_weights = dict(score_weights)
 
-        def at(point: str, kind: type[P]) -> list[P]:
-            plugins = list(points.get(point, ()))
+        for point, plugins in points.items():
+            kind = EXTENSION_POINTS[point]
             assert all(isinstance(plugin, kind) for plugin in plugins), f"wrong plugin at {point}"
-            return cast("list[P]", plugins)
 
-        self.pre_enqueue = at("preEnqueue", PreEnqueuePlugin)
-        self.queue_sort = at("queueSort", QueueSortPlugin)
-        self.pre_filter = at("preFilter", PreFilterPlugin)
-        self.filter = at("filter", FilterPlugin)
-        self.post_filter = at("postFilter", PostFilterPlugin)
-        self.pre_score = at("preScore", PreScorePlugin)
-        self.score = at("score", ScorePlugin)
-        self.reserve = at("reserve", ReservePlugin)
-        self.permit = at("permit", PermitPlugin)
-        self.pre_bind = at("preBind", PreBindPlugin)
-        self.bind = at("bind", BindPlugin)
-        self.post_bind = at("postBind", PostBindPlugin)
+        def at(point: str) -> list[Any]:
+            return list(points.get(point, ()))
+
+        self.pre_enqueue: list[PreEnqueuePlugin] = at("preEnqueue")
+        self.queue_sort: list[QueueSortPlugin] = at("queueSort")
+        self.pre_filter: list[PreFilterPlugin] = at("preFilter")
+        self.filter: list[FilterPlugin] = at("filter")
+        self.post_filter: list[PostFilterPlugin] = at("postFilter")
+        self.pre_score: list[PreScorePlugin] = at("preScore")
+        self.score: list[ScorePlugin] = at("score")
+        self.reserve: list[ReservePlugin] = at("reserve")
+        self.permit: list[PermitPlugin] = at("permit")
+        self.pre_bind: list[PreBindPlugin] = at("preBind")
+        self.bind: list[BindPlugin] = at("bind")
+        self.post_bind: list[PostBindPlugin] = at("postBind")
         self.points = {point: list(plugins) for point, plugins in points.items()}
         handle.framework = self
+        self._prepare_class_support()
+
+    def _prepare_class_support(self) -> None:
+        """Which plugins have more to say about sharing answers between pods than their scope."""
+        self.class_field_plugins = [
+            p for p in self.plugins if type(p).class_fields is not Plugin.class_fields
+        ]
+        self.cached_filter_names = frozenset(
+            p.name for p in self.filter if p.filter_scope is not Scope.CLUSTER
+        )
+        self.versioned_filters = [
+            p
+            for p in self.filter
+            if p.filter_scope is not Scope.CLUSTER
+            and type(p).filter_version is not FilterPlugin.filter_version
+        ]
+        self.versioned_scores = [
+            p
+            for p in self.score
+            if p.score_scope is not Scope.CLUSTER
+            and type(p).score_version is not ScorePlugin.score_version
+        ]
 
     @property
     def plugins(self) -> list[Plugin]:

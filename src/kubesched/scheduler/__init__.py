@@ -1,0 +1,1 @@
+"""The scheduler: the loop that takes pods from the queue, places them, and binds them."""

@@ -1,0 +1,402 @@
+"""From a pod to a node: filter, score, choose.
+
+Pure and synchronous: reads the node table, changes nothing in it. Two paths lead to the same answer: the plain one
+over all columns, and the one over a pod class's kept columns, taken when nothing about the pod or the profile
+needs the plain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.classes import (
+    INFEASIBLE,
+    ClassCache,
+    ClassColumns,
+    PodClass,
+    class_signature,
+)
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.filter import (
+    filter_one_with_nominated,
+    filter_with_nominated_pods,
+    run_filters,
+)
+from kubesched.framework.runtime.pre_filter import PreFilterOutcome, run_pre_filter
+from kubesched.framework.runtime.score import (
+    ScoreOutcome,
+    final_scores,
+    raw_scores,
+    run_pre_score,
+    run_score,
+)
+from kubesched.framework.status import Code, Status, unresolvable
+from kubesched.scheduler.host_choice import Indices, heap_winner, places_in_walk
+from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+MIN_FEASIBLE_NODES_TO_FIND = 100
+MIN_FEASIBLE_NODES_PERCENTAGE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleResult:
+    """A node for the pod."""
+
+    node_name: str
+    feasible_nodes: int
+    evaluated_nodes: int
+
+
+@dataclass(slots=True)
+class Feasible:
+    """Nodes that can take the pod, in the order in which they were found.
+
+    The verdicts on the others stay unexplained (`rejected` is only their number) until `explain` is called.
+    """
+
+    rows: Indices
+    diagnosis: Diagnosis
+    rejected: int = 0
+    error: Status | None = None
+    explain: Callable[[], None] = lambda: None
+
+
+class SchedulingAlgorithm:
+    """Places one pod after the other; remembers where the walk over the nodes goes on."""
+
+    def __init__(
+        self,
+        table: NodeTable,
+        random: Random,
+        *,
+        parallelism: int = 16,
+        percentage_of_nodes_to_score: int | None = None,
+        classes: ClassCache | None = None,
+    ) -> None:
+        self.table = table
+        self.random = random
+        self.parallelism = parallelism
+        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        self.classes = classes
+        self.next_start = 0
+
+    # -- the whole of it -------------------------------------------------------------------------------------------
+
+    def schedule(
+        self, framework: Framework, state: CycleState, pod: PodInfo
+    ) -> ScheduleResult | Status:
+        """A node, or the status to fail the attempt with (a FitError as its error when no node fits)."""
+        table = self.table
+        table.refresh()
+        if not table.node_count:
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
+        state.pod_class = self._class_of(framework, pod)
+        outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
+        if outcome.status is None and self._class_path_serves(framework, state, pod, outcome):
+            assert state.pod_class is not None, "the class path needs a class"
+            quick = self._schedule_by_class(framework, state, pod, state.pod_class)
+            if quick is not None:
+                return quick
+        feasible = self.find_feasible(framework, state, pod, outcome)
+        if feasible.error is not None:
+            return feasible.error
+        if not len(feasible.rows):
+            feasible.explain()
+            return Status(
+                Code.UNSCHEDULABLE, error=FitError(pod.key, table.node_count, feasible.diagnosis)
+            )
+        return self._pick(framework, state, pod.pod, feasible)
+
+    def _class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
+        if self.classes is None:
+            return None
+        if pod.class_key is None:
+            pod.class_key = class_signature(framework, pod.pod) or b""
+        return self.classes.get(pod.class_key or None)
+
+    def _class_path_serves(
+        self, framework: Framework, state: CycleState, pod: PodInfo, outcome: PreFilterOutcome
+    ) -> bool:
+        return (
+            state.pod_class is not None
+            and outcome.node_names is None
+            and not pod.pod.status.nominated_node_name
+            and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
+            and framework.has_scoring
+        )
+
+    # -- filtering -------------------------------------------------------------------------------------------------
+
+    def nodes_to_find(self, framework: Framework, candidates: int) -> int:
+        """How many feasible nodes are enough. All of them, unless the configuration asks for sampling."""
+        if not framework.has_scoring:
+            return 1
+        percentage = framework.percentage_of_nodes_to_score
+        if percentage is None:
+            percentage = self.percentage_of_nodes_to_score
+        if percentage is None or candidates < MIN_FEASIBLE_NODES_TO_FIND:
+            return candidates
+        if percentage == 0:
+            percentage = max(MIN_FEASIBLE_NODES_PERCENTAGE, 50 - candidates // 125)
+        return max(MIN_FEASIBLE_NODES_TO_FIND, candidates * percentage // 100)
+
+    def find_feasible(
+        self, framework: Framework, state: CycleState, pod: PodInfo, outcome: PreFilterOutcome
+    ) -> Feasible:
+        """Nodes that pass every filter, given what PreFilter said."""
+        diagnosis = Diagnosis(unschedulable_plugins=set(outcome.narrowing_plugins))
+        none = np.zeros(0, dtype=np.intp)
+        if outcome.status is not None:
+            if not outcome.status.is_rejected:
+                return Feasible(none, diagnosis, error=outcome.status)
+            diagnosis.node_to_status.absent_status = outcome.status
+            diagnosis.pre_filter_msg = outcome.status.message
+            diagnosis.add_plugin_of(outcome.status)
+            return Feasible(none, diagnosis)
+        nominated = pod.pod.status.nominated_node_name
+        if (
+            nominated
+            and (row := self._try_first(framework, state, pod, nominated, diagnosis)) is not None
+        ):
+            return Feasible(np.array([row], dtype=np.intp), diagnosis)
+        walk = self._candidates(outcome, diagnosis)
+        feasible = self._filter_walk(framework, state, pod, walk, diagnosis)
+        self.next_start = (
+            self.next_start + len(feasible.rows) + feasible.rejected
+        ) % self.table.node_count
+        return feasible
+
+    def _try_first(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        node_name: str,
+        diagnosis: Diagnosis,
+    ) -> int | None:
+        """The nominated node, if it (still) fits. Its rejection is remembered; an error is left to the full search.
+
+        # Upstream: a PreFilter's narrowing is not consulted here, and Pending plugins of this trial are lost.
+        """
+        row = self.table.row_of.get(node_name)
+        if row is None:
+            return None
+        result = filter_with_nominated_pods(
+            framework, state, pod, NodeColumns(self.table, np.array([row]))
+        )
+        if result.error is not None:
+            return None
+        if result.passing[0]:
+            return row
+        status = result.status_at(0)
+        assert status is not None, "a node that does not pass was rejected by somebody"
+        diagnosis.node_to_status.set(node_name, status)
+        if status.plugin:
+            diagnosis.unschedulable_plugins.add(status.plugin)
+        return None
+
+    def _candidates(self, outcome: PreFilterOutcome, diagnosis: Diagnosis) -> Indices:
+        """Rows to filter, in the order of the walk."""
+        table = self.table
+        order = table.order_rows.astype(np.intp)
+        if outcome.node_names is not None:
+            plugins = " ".join(sorted(outcome.narrowing_plugins))
+            diagnosis.node_to_status.absent_status = unresolvable(
+                f"node(s) didn't satisfy plugin(s) [{plugins}]"
+            )
+            wanted = [table.row_of[name] for name in outcome.node_names if name in table.row_of]
+            # Upstream lists the narrowed nodes in random order; ours is the node order.
+            order = np.array(
+                sorted(wanted, key=lambda row: int(table.position[row])), dtype=np.intp
+            )
+        if len(order) and (start := self.next_start % len(order)):
+            order = np.concatenate((order[start:], order[:start]))
+        return order
+
+    def _filter_walk(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        walk: Indices,
+        diagnosis: Diagnosis,
+    ) -> Feasible:
+        table = self.table
+        if not len(walk):
+            return Feasible(walk, diagnosis)
+        whole = len(walk) == table.node_count
+        view = NodeColumns(table) if whole else NodeColumns(table, walk)
+        result = filter_with_nominated_pods(framework, state, pod, view)
+        if result.error is not None:
+            return Feasible(np.zeros(0, dtype=np.intp), diagnosis, error=result.error)
+        at = walk if whole else np.arange(len(walk))
+        passing = result.passing[at]
+        found = np.flatnonzero(passing)
+        examined, want = len(walk), self.nodes_to_find(framework, len(walk))
+        if len(found) > want:  # one surplus feasible node is what ends the search
+            examined, found = int(found[want]), found[:want]
+
+        def explain() -> None:
+            for index in np.flatnonzero(~passing[:examined]).tolist():
+                status = result.status_at(int(at[index]))
+                assert status is not None, "a node that does not pass was rejected by somebody"
+                diagnosis.node_to_status.set(table.names[int(walk[index])], status)
+                diagnosis.add_plugin_of(status)
+
+        # A nominated node that failed its trial was rejected here again: its verdict counts once.
+        return Feasible(walk[found], diagnosis, examined - len(found), explain=explain)
+
+    # -- scoring and choosing --------------------------------------------------------------------------------------
+
+    def score(
+        self, framework: Framework, state: CycleState, pod: Pod, rows: Indices
+    ) -> ScoreOutcome:
+        """Totals over the given feasible rows."""
+        view = NodeColumns(self.table, rows)
+        failed = run_pre_score(framework, state, pod, view)
+        if failed is not None:
+            return ScoreOutcome(np.zeros(len(rows), dtype=np.int64), error=failed)
+        return run_score(framework, state, pod, view)
+
+    def _pick(
+        self, framework: Framework, state: CycleState, pod: Pod, feasible: Feasible
+    ) -> ScheduleResult | Status:
+        rows = feasible.rows
+        evaluated = len(rows) + feasible.rejected
+        if len(rows) == 1:
+            return ScheduleResult(self.table.names[int(rows[0])], 1, evaluated)
+        tied = np.arange(len(rows))
+        if framework.has_scoring:
+            outcome = self.score(framework, state, pod, rows)
+            if outcome.error is not None:
+                return outcome.error
+            tied = np.flatnonzero(outcome.totals == outcome.totals.max())
+        place = heap_winner(tied) if self.parallelism == 1 else self._at_random(tied)
+        return ScheduleResult(self.table.names[int(rows[place])], len(rows), evaluated)
+
+    def _at_random(self, tied: Indices) -> int:
+        return int(tied[self.random.randrange(len(tied))]) if len(tied) > 1 else int(tied[0])
+
+    # -- with a class ----------------------------------------------------------------------------------------------
+
+    def _schedule_by_class(
+        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
+    ) -> ScheduleResult | Status | None:
+        """The same answer from kept columns; None when the plain path has to give it (no node fits, or an error)."""
+        table = self.table
+        columns = pod_class.columns
+        if columns is None:
+            columns = pod_class.columns = ClassColumns(framework, table)
+        if columns.sync_filters(state, pod.pod) is not None:
+            return None
+        ok = self._ok(framework, state, pod, columns)
+        if ok is None:
+            return None
+        count = int(np.count_nonzero(ok))
+        if count == 0:
+            return None
+        if count == 1:
+            return ScheduleResult(table.names[int(ok.argmax())], 1, table.node_count)
+        feasible = FeasibleColumns(table, ok, count)
+        failed = run_pre_score(framework, state, pod.pod, feasible)
+        if failed is not None:
+            return failed
+        if columns.sync_scores(state, pod.pod) is not None:
+            return None
+        tied = self._best(framework, state, pod.pod, columns, ok, feasible)
+        if tied is None:
+            return None
+        # Both paths must draw alike: places are counted along the walk here as there.
+        places = places_in_walk(table, tied, ok, self.next_start) if len(tied) > 1 else tied
+        row = int(tied[0]) if len(tied) == 1 else self._tied_row(tied, places)
+        return ScheduleResult(table.names[row], count, table.node_count)
+
+    def _tied_row(self, tied: Indices, places: Indices) -> int:
+        if self.parallelism == 1:
+            return int(tied[np.flatnonzero(places == heap_winner(places))[0]])
+        nth = self.random.randrange(len(tied))
+        return int(tied[np.argpartition(places, nth)[nth]])
+
+    def _ok(
+        self, framework: Framework, state: CycleState, pod: PodInfo, columns: ClassColumns
+    ) -> Mask | None:
+        """Rows passing every filter; None when a plugin failed."""
+        table = self.table
+        ok = columns.ok[: table.high_water]
+        nominator = framework.handle.nominator
+        nominated = (
+            []
+            if nominator is None
+            else [n for n in nominator.nominated_nodes() if n in table.row_of]
+        )
+        plugins = [p for p in columns.cluster_filters if p.name not in state.skip_filter_plugins]
+        if not plugins and not nominated:
+            return ok
+        view = NodeColumns(table)
+        result = run_filters(framework, state, pod.pod, view, plugins, ok.copy())
+        if result.error is not None:
+            return None
+        for name in nominated:
+            row = table.row_of[name]
+            rival = filter_one_with_nominated(framework, state, pod, view, row)
+            if rival is not None:
+                if rival.error is not None:
+                    return None
+                result.passing[row] &= rival.passing[0]
+        return result.passing
+
+    def _best(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: Pod,
+        columns: ClassColumns,
+        ok: Mask,
+        feasible: FeasibleColumns,
+    ) -> Indices | None:
+        """Rows sharing the best total."""
+        if not columns.varying_raws and not columns.active_cluster_scores:
+            key = np.where(ok, columns.level[: self.table.high_water], INFEASIBLE)
+            return np.flatnonzero(key == key.max())
+        rows = feasible.row_indices()
+        totals = columns.level[rows]
+        for plugin, weight, raw in columns.varying_raws:
+            final = final_scores(plugin, state, pod, raw[rows], feasible)
+            if isinstance(final, Status):
+                return None
+            totals = totals + final * weight
+        for plugin in columns.active_cluster_scores:
+            scores = raw_scores(plugin, state, pod, feasible)
+            if isinstance(scores, Status):
+                return None
+            final = final_scores(plugin, state, pod, scores, feasible)
+            if isinstance(final, Status):
+                return None
+            totals = totals + final * framework.score_weights[plugin.name]
+        best: Indices = rows[totals == totals.max()]
+        return best
+
+
+class FeasibleColumns(NodeColumns):
+    """A view of the passing rows that works out which they are only when somebody asks."""
+
+    __slots__ = ("_ok",)
+
+    def __init__(self, table: NodeTable, ok: Mask, count: int) -> None:
+        self.table = table
+        self._ok = ok
+        self._length = count
+        self._rows = slice(0, table.high_water) if count == table.high_water else None
+
+    def _find_rows(self) -> Indices:
+        return np.flatnonzero(self._ok)
