@@ -131,6 +131,9 @@ class ClusterEventWithHint:
 
     event: ClusterEvent
     hint: HintFn | None = None
+    per_class: bool = False
+    """The hint reads nothing of the pod that `PodInfo.class_key` leaves out (so not its name or UID): one call may then
+    answer for all waiting pods of a class."""
 
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")

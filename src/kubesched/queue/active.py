@@ -1,0 +1,74 @@
+"""activeQ: pods ready to be tried, in the order the QueueSort plugin of the first profile wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+from kubesched.framework.interfaces import QueueSortPlugin
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.metrics import SchedulerMetrics
+from kubesched.queue.heap import KeyedHeap, RankedByLess
+
+ACTIVE: Final = "active"
+
+
+class QueueSort(Protocol):
+    """What the queue needs of a QueueSort plugin."""
+
+    def less(self, a: QueuedPodInfo, b: QueuedPodInfo, /) -> bool: ...
+
+
+def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
+    """The plugin's order as something a heap can compare.
+
+    A plugin that overrides `sort_key` is ordered by that, which spares a Python call per comparison; any other by
+    its `less`.
+    """
+    sort_key: Callable[[QueuedPodInfo], Any] | None = getattr(queue_sort, "sort_key", None)
+    if (
+        sort_key is not None
+        and getattr(type(queue_sort), "sort_key", None) is not QueueSortPlugin.sort_key
+    ):
+        return sort_key
+    less = queue_sort.less
+    return lambda info: RankedByLess(less, info)
+
+
+class ActiveQueue:
+    """The heap behind activeQ, and the count of what enters it."""
+
+    __slots__ = ("_heap", "_incoming")
+
+    def __init__(self, rank: Callable[[QueuedPodInfo], Any], metrics: SchedulerMetrics) -> None:
+        self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap(rank)
+        self._incoming = metrics.queue_incoming_pods_total
+
+    def add(self, info: QueuedPodInfo, event_label: str) -> None:
+        self._heap.add(info.pod_info.key, info)
+        self._incoming.labels(ACTIVE, event_label).inc()
+
+    def update(self, key: str) -> None:
+        """Re-rank a pod that was changed in place."""
+        self._heap.update(key)
+
+    def pop(self) -> QueuedPodInfo | None:
+        return self._heap.pop()
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        return self._heap.remove(key)
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        return self._heap.get(key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._heap
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        return iter(self._heap)
+
+    def check_invariants(self) -> None:
+        self._heap.check_invariants()

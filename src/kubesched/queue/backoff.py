@@ -1,0 +1,163 @@
+"""backoffQ: pods that were tried, may be tried again, and have to rest first.
+
+Two heaps. The *plain* one holds pods a plugin turned away; Pop may take its head early when there is nothing better to
+do. The *error* one holds pods whose attempt broke; they always rest to the end, because trying again at once would most
+likely break again, and hammer whatever is broken.
+
+How long: 1, 2, 4, 8, 10, 10 ... seconds with the defaults, doubling with each failure.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import floor, inf
+from typing import Any, Final
+
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.metrics import SchedulerMetrics
+from kubesched.queue.heap import KeyedHeap
+
+logger = logging.getLogger(__name__)
+
+BACKOFF: Final = "backoff"
+FLUSH_PERIOD_S: Final = 1.0
+"""How often finished rests are looked for, and the width of a window within which rests count as equally long."""
+
+_NEVER: Final = -inf
+_NANOSECONDS: Final = 1_000_000_000
+_MAX_SHIFT: Final = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackoffPolicy:
+    """How long a pod rests after a failed attempt.
+
+    With `whole_seconds` every instant is rounded down to the second, so that pods whose rests end in the same second
+    can be ordered by priority instead.
+    """
+
+    initial_s: float = 1.0
+    max_s: float = 10.0
+    whole_seconds: bool = True
+    _initial_ns: int = field(init=False, repr=False)
+    _max_ns: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_initial_ns", round(self.initial_s * _NANOSECONDS))
+        object.__setattr__(self, "_max_ns", round(self.max_s * _NANOSECONDS))
+
+    def expiration(self, info: QueuedPodInfo) -> float:
+        """When the rest ends; minus infinity if there is nothing to rest from. Kept in the entry once computed."""
+        if info.backoff_expiration is not None:
+            return info.backoff_expiration
+        # Errors have their own count: a pod that broke once does not pay for a long history of plain rejections.
+        failures = info.consecutive_errors_count or info.unschedulable_count
+        if self._max_ns == 0 or failures == 0:
+            return _NEVER
+        end_ns = _to_ns(info.timestamp) + self._rest_ns(failures)
+        ends = float(end_ns // _NANOSECONDS) if self.whole_seconds else end_ns / _NANOSECONDS
+        info.backoff_expiration = ends
+        return ends
+
+    def is_backing_off(self, info: QueuedPodInfo, now: float) -> bool:
+        """Upstream: a rest that ends within the current second is not over yet, so it may last up to 1 s longer."""
+        return self.expiration(info) >= (floor(now) if self.whole_seconds else now)
+
+    def _rest_ns(self, failures: int) -> int:
+        shift = min(failures - 1, _MAX_SHIFT)
+        if self._initial_ns > self._max_ns >> shift:
+            return self._max_ns
+        return self._initial_ns << shift
+
+
+class BackoffQueue:
+    """Both heaps, seen as one queue."""
+
+    __slots__ = ("_error", "_incoming", "_plain", "policy")
+
+    def __init__(
+        self,
+        policy: BackoffPolicy,
+        active_rank: Callable[[QueuedPodInfo], Any] | None,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        """`active_rank` orders plain rests that end in the same window; None leaves it at the end of the rest."""
+        self.policy = policy
+        self._error: KeyedHeap[QueuedPodInfo] = KeyedHeap(policy.expiration)
+        self._plain: KeyedHeap[QueuedPodInfo] = KeyedHeap(
+            policy.expiration
+            if active_rank is None
+            else lambda info: (policy.expiration(info), active_rank(info))
+        )
+        self._incoming = metrics.queue_incoming_pods_total
+
+    def add(self, info: QueuedPodInfo, event_label: str) -> None:
+        key = info.pod_info.key
+        rejected = bool(info.unschedulable_plugins or info.pending_plugins)
+        target, other = (self._plain, self._error) if rejected else (self._error, self._plain)
+        target.add(key, info)
+        if other.remove(key) is not None:
+            # Nobody adds a pod that rests already. Should it happen, it must not rest twice, nor count twice.
+            logger.error("pod %s was added to the backoff queue while it was there already", key)
+            return
+        self._incoming.labels(BACKOFF, event_label).inc()
+
+    def update(self, key: str) -> None:
+        """Re-rank a pod that was changed in place."""
+        (self._plain if key in self._plain else self._error).update(key)
+
+    def pop_rejected(self) -> QueuedPodInfo | None:
+        """Take the first rejected pod, rested or not; never one whose attempt broke."""
+        return self._plain.pop()
+
+    def pop_rested(self, now: float) -> list[QueuedPodInfo]:
+        """Take every pod whose rest is over: the rejected ones first, then the broken ones."""
+        rested: list[QueuedPodInfo] = []
+        for heap in (self._plain, self._error):
+            while (head := heap.peek()) is not None and not self.policy.is_backing_off(head, now):
+                heap.pop()
+                rested.append(head)
+        return rested
+
+    def earliest_expiration(self) -> float | None:
+        """When the first rest ends; None if nobody rests."""
+        heads = (heap.peek() for heap in (self._plain, self._error))
+        return min(
+            (self.policy.expiration(head) for head in heads if head is not None), default=None
+        )
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        removed = self._plain.remove(key)
+        return removed if removed is not None else self._error.remove(key)
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        found = self._plain.get(key)
+        return found if found is not None else self._error.get(key)
+
+    def holds_error(self, key: str) -> bool:
+        """Is the pod here because its attempt broke?"""
+        return key in self._error
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._plain or key in self._error
+
+    def __len__(self) -> int:
+        return len(self._plain) + len(self._error)
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        yield from self._plain
+        yield from self._error
+
+    def check_invariants(self) -> None:
+        self._plain.check_invariants()
+        self._error.check_invariants()
+        for info in self._plain:
+            assert info.pod_info.key not in self._error, f"{info} is in both backoff heaps"
+
+
+def _to_ns(seconds: float) -> int:
+    """Whole seconds exactly, the fraction to the nearest nanosecond: one multiplication would lose hundreds of them."""
+    whole = floor(seconds)
+    return whole * _NANOSECONDS + round((seconds - whole) * _NANOSECONDS)

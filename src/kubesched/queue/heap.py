@@ -1,0 +1,129 @@
+"""A priority queue that can find, replace and remove its members by key.
+
+The standard library's heap does the ordering; a dictionary knows which heap entry is the valid one for a key. Removing
+or re-ranking a member leaves its old entry behind to be dropped when it surfaces, and the heap is rebuilt once more than
+half of it is such leftovers. So add and pop cost O(log n), remove O(1), and memory stays within twice the members.
+
+Members that rank the same leave in the order in which they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+_Entry = tuple[Any, int, str, T]
+"""(rank, sequence, key, member). The sequence is unique, so comparing entries never reaches the key."""
+
+_SPARE_LEFTOVERS = 64  # below this, rebuilding costs more than it saves
+
+
+class KeyedHeap(Generic[T]):
+    """Members ordered by `rank`, which is taken when a member is added or updated, not while it rests."""
+
+    __slots__ = ("_entries", "_heap", "_rank", "_sequence")
+
+    def __init__(self, rank: Callable[[T], Any]) -> None:
+        """`rank` gives what a member is ordered by; the smallest comes first."""
+        self._rank = rank
+        self._sequence = 0
+        self._entries: dict[str, _Entry[T]] = {}
+        self._heap: list[_Entry[T]] = []
+
+    def add(self, key: str, member: T) -> None:
+        """Put a member in, in place of any other under that key."""
+        self._sequence += 1
+        entry = (self._rank(member), self._sequence, key, member)
+        replaces = key in self._entries
+        self._entries[key] = entry
+        heappush(self._heap, entry)
+        if replaces:
+            self._rebuild_if_stale()
+
+    def update(self, key: str) -> None:
+        """Find the right place again for a member that changed; one that ranks as before keeps its turn."""
+        entry = self._entries[key]
+        if self._rank(entry[3]) != entry[0]:
+            self.add(key, entry[3])
+
+    def pop(self) -> T | None:
+        """Take out the first member."""
+        heap, entries = self._heap, self._entries
+        while heap:
+            entry = heappop(heap)
+            key = entry[2]
+            if entries.get(key) is entry:
+                del entries[key]
+                return entry[3]
+        return None
+
+    def peek(self) -> T | None:
+        """The first member, left in place."""
+        heap, entries = self._heap, self._entries
+        while heap:
+            entry = heap[0]
+            if entries.get(entry[2]) is entry:
+                return entry[3]
+            heappop(heap)
+        return None
+
+    def remove(self, key: str) -> T | None:
+        """Take out the member with that key; None if there is none."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        self._rebuild_if_stale()
+        return entry[3]
+
+    def get(self, key: str) -> T | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry[3]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[T]:
+        """Every member, in the order of arrival."""
+        return (entry[3] for entry in self._entries.values())
+
+    def check_invariants(self) -> None:
+        waiting = {id(entry) for entry in self._heap}
+        for key, entry in self._entries.items():
+            assert entry[2] == key, f"{key} is filed under the entry of {entry[2]}"
+            assert id(entry) in waiting, f"{key} has an entry that will never surface"
+            assert self._rank(entry[3]) == entry[0], f"{key} changed its rank without update()"
+        assert len(self._heap) <= 2 * len(self._entries) + _SPARE_LEFTOVERS, (
+            "leftovers were not cleared"
+        )
+
+    def _rebuild_if_stale(self) -> None:
+        if len(self._heap) > 2 * len(self._entries) + _SPARE_LEFTOVERS:
+            self._heap = list(self._entries.values())
+            heapify(self._heap)
+
+
+class RankedByLess(Generic[T]):
+    """Makes a member comparable through a `less` function, for orders that offer no sort key."""
+
+    __slots__ = ("less", "member")
+
+    def __init__(self, less: Callable[[T, T], bool], member: T) -> None:
+        self.less = less
+        self.member = member
+
+    def __lt__(self, other: RankedByLess[T]) -> bool:
+        return self.less(self.member, other.member)
+
+    def __eq__(self, other: object) -> bool:
+        """Neither goes first; the order of arrival then decides."""
+        if not isinstance(other, RankedByLess):
+            return NotImplemented
+        return not self.less(self.member, other.member) and not self.less(other.member, self.member)
+
+    __hash__ = None  # type: ignore[assignment]  # equal rank is not identity

@@ -1,0 +1,301 @@
+"""Queueing hints: which events may help which rejected pods.
+
+A plugin that can turn pods away registers the events that could make it change its mind, each with an optional function
+that looks closer. `build_hint_map` collects these registrations, `HintMap` answers who is interested in an event, and
+`HintEvaluator` decides about one pod.
+
+An incoming event is *resolved* once into everything that depends on its kind alone (label, interested plugins). After
+that nobody compares resources and action bits again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from kubesched.api.core_v1 import Pod
+from kubesched.clock import Clock
+from kubesched.errors import KubeschedError
+from kubesched.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Hint,
+    HintFn,
+    Resource,
+)
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.metrics import SchedulerMetrics
+
+logger = logging.getLogger(__name__)
+
+EXTENDER: Final = "Extender"
+"""Stands for all HTTP extenders wherever the plugin behind a rejection is named."""
+
+_NODE_TAINT_UPDATE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
+_DEFAULT_RESOURCES: Final = (
+    Resource.POD,
+    Resource.NODE,
+    Resource.PERSISTENT_VOLUME,
+    Resource.PERSISTENT_VOLUME_CLAIM,
+    Resource.CSI_NODE,
+    Resource.CSI_DRIVER,
+    Resource.CSI_STORAGE_CAPACITY,
+    Resource.STORAGE_CLASS,
+    Resource.RESOURCE_CLAIM,
+    Resource.DEVICE_CLASS,
+)
+
+
+class Strategy(Enum):
+    """What an event means for a rejected pod."""
+
+    SKIP = "skip"
+    """Nothing: it stays where it is."""
+    AFTER_BACKOFF = "after backoff"
+    """It is worth another try once it has rested."""
+    IMMEDIATELY = "immediately"
+    """What it was waiting for is there: no rest."""
+
+
+class QueueingHint(NamedTuple):
+    """One plugin's interest in one registered event."""
+
+    plugin: str
+    decide: HintFn
+    per_class: bool
+    """The answer is the same for all pods with the same class key, so one call may serve them all."""
+
+
+class PluginEvents(NamedTuple):
+    """A plugin that can turn pods away, and how it registers events; None if it does not say."""
+
+    plugin: str
+    events_to_register: Callable[[], Sequence[ClusterEventWithHint]] | None
+
+
+class ResolvedEvent:
+    """An event with everything that follows from its kind. One object per kind: compare by identity."""
+
+    __slots__ = ("event", "hints_by_profile", "interested_plugins", "is_wildcard", "label")
+
+    def __init__(
+        self,
+        event: ClusterEvent,
+        hints_by_profile: Mapping[str, tuple[QueueingHint, ...]],
+        interested_plugins: frozenset[str],
+    ) -> None:
+        self.event = event
+        self.label = event.label
+        self.is_wildcard = event.is_wildcard
+        self.hints_by_profile = hints_by_profile
+        """For every known profile, the hints registered for this event; possibly none."""
+        self.interested_plugins = interested_plugins
+        """Plugins of any profile with a registration that covers this event."""
+
+    @property
+    def is_of_interest(self) -> bool:
+        return self.is_wildcard or bool(self.interested_plugins)
+
+    def __repr__(self) -> str:
+        return f"<ResolvedEvent {self.label}>"
+
+
+class HintMap:
+    """Every registration of every profile."""
+
+    def __init__(
+        self, by_profile: Mapping[str, Mapping[ClusterEvent, Sequence[QueueingHint]]]
+    ) -> None:
+        self.by_profile = by_profile
+        self._events_by_plugin = _events_by_plugin(by_profile)
+        self._resolved: dict[ClusterEvent, ResolvedEvent] = {}
+
+    def resolve(self, event: ClusterEvent) -> ResolvedEvent:
+        """Who is interested in this kind of event. Computed once per kind, of which there are few."""
+        resolved = self._resolved.get(event)
+        if resolved is None:
+            resolved = self._resolved[event] = self._resolve(event)
+        return resolved
+
+    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
+        """Every event the plugin registered, over all profiles."""
+        return self._events_by_plugin.get(plugin, ())
+
+    def actions_by_resource(self) -> dict[str, Action]:
+        """The union of all registrations: which handlers have to be installed on which informers."""
+        actions: dict[str, Action] = {}
+        for hints_by_event in self.by_profile.values():
+            for event in hints_by_event:
+                actions[event.resource] = actions.get(event.resource, Action.NONE) | event.action
+        return actions
+
+    def _resolve(self, event: ClusterEvent) -> ResolvedEvent:
+        hints_by_profile: dict[str, tuple[QueueingHint, ...]] = {}
+        for profile, hints_by_event in self.by_profile.items():
+            matching = [
+                hints for registered, hints in hints_by_event.items() if registered.matches(event)
+            ]
+            hints_by_profile[profile] = tuple(hint for hints in matching for hint in hints)
+        interested = frozenset(hint.plugin for hints in hints_by_profile.values() for hint in hints)
+        return ResolvedEvent(event, hints_by_profile, interested)
+
+
+def build_hint_map(
+    profiles: Mapping[str, Sequence[PluginEvents]],
+    *,
+    has_extenders: bool = False,
+    generic_workload: bool = False,
+) -> HintMap:
+    """Ask every plugin of every profile what could undo its rejections.
+
+    `profiles` lists, per scheduler name, the plugins that implement PreEnqueue, PreFilter, Filter, Reserve or Permit:
+    only those can turn a pod away.
+
+    Raises:
+        KubeschedError: some plugin could not say; the text names every one of them.
+    """
+    defaults = _default_events(generic_workload)
+    problems: list[str] = []
+    by_profile: dict[str, dict[ClusterEvent, list[QueueingHint]]] = {}
+    for profile, plugins in profiles.items():
+        hints_by_event = by_profile[profile] = {}
+        if has_extenders:
+            _register(EXTENDER, defaults, hints_by_event)
+        for plugin, events_to_register in plugins:
+            try:
+                events = defaults if events_to_register is None else _checked(events_to_register())
+            except Exception as error:  # whatever a plugin raises here has to stop the start
+                problems.append(
+                    f'plugin "{plugin}" of profile "{profile}" cannot register its events: {error}'
+                )
+                logger.debug("events_to_register of %s failed", plugin, exc_info=True)
+                continue
+            _register(plugin, events, hints_by_event)
+    if problems:
+        raise KubeschedError("; ".join(problems))
+    return HintMap(by_profile)
+
+
+class HintEvaluator:
+    """Decides what an event means for one pod, and measures how long the plugins take to say so."""
+
+    def __init__(self, hints: HintMap, clock: Clock, metrics: SchedulerMetrics) -> None:
+        self._hints = hints
+        self._clock = clock
+        self._durations = metrics.queueing_hint_execution_duration_seconds
+
+    def evaluate(
+        self, info: QueuedPodInfo, event: ResolvedEvent, old: object, new: object
+    ) -> Strategy:
+        """The verdict for one pod and one event."""
+        rejectors = info.rejector_plugins
+        if not rejectors:
+            return Strategy.AFTER_BACKOFF
+        if event.is_wildcard:
+            is_meant = new is None or (
+                isinstance(new, Pod) and new.metadata.uid == info.pod_info.uid
+            )
+            return Strategy.AFTER_BACKOFF if is_meant else Strategy.SKIP
+        profile = info.pod_info.pod.spec.scheduler_name
+        hints = event.hints_by_profile.get(profile)
+        if hints is None:
+            logger.error('pod %s waits for the unknown profile "%s"', info.pod_info.key, profile)
+            return Strategy.AFTER_BACKOFF
+        relevant = [hint for hint in hints if hint.plugin in rejectors]
+        return self.ask(relevant, info, event, old, new)
+
+    def ask(
+        self,
+        relevant: Iterable[QueueingHint],
+        info: QueuedPodInfo,
+        event: ResolvedEvent,
+        old: object,
+        new: object,
+    ) -> Strategy:
+        """The verdict of these hints, all of which belong to plugins that rejected the pod."""
+        strategy = Strategy.SKIP
+        for hint in relevant:
+            if self._call(hint, info.pod_info.pod, event, old, new) is Hint.SKIP:
+                continue
+            if hint.plugin in info.pending_plugins:
+                return Strategy.IMMEDIATELY
+            if not info.pending_plugins:
+                return Strategy.AFTER_BACKOFF
+            strategy = Strategy.AFTER_BACKOFF
+        return strategy
+
+    def _call(
+        self, hint: QueueingHint, pod: Pod, event: ResolvedEvent, old: object, new: object
+    ) -> Hint:
+        """A plugin that fails to answer must not strand the pod: that counts as Queue."""
+        started = self._clock.monotonic()
+        try:
+            answer = hint.decide(pod, old, new)
+            label = answer.value
+        except (
+            Exception
+        ):  # third-party code; its pod is retried and the failure is logged with both names
+            logger.exception(
+                'queueing hint of plugin "%s" failed for pod %s/%s on %s',
+                hint.plugin, pod.metadata.namespace, pod.metadata.name, event.label,
+            )  # fmt: skip
+            answer, label = Hint.QUEUE, "Error"
+        self._durations.labels(hint.plugin, event.label, label).observe(
+            self._clock.monotonic() - started
+        )
+        return answer
+
+
+def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object an event may carry
+    """The hint of a registration without one."""
+    return Hint.QUEUE
+
+
+def _register(
+    plugin: str,
+    events: Iterable[ClusterEventWithHint],
+    hints_by_event: dict[ClusterEvent, list[QueueingHint]],
+) -> None:
+    node_actions = Action.NONE
+    for registration in events:
+        event = registration.event
+        if event.resource == Resource.NODE:
+            node_actions |= event.action
+        decide = registration.hint or always_queue
+        # A registration without a function gives everybody the same answer.
+        per_class = registration.per_class or registration.hint is None
+        hints_by_event.setdefault(event, []).append(QueueingHint(plugin, decide, per_class))
+    # Upstream: waiting for new nodes implies waiting for their taints, even though hints are always on by now.
+    if node_actions & Action.ADD and not node_actions & Action.UPDATE_NODE_TAINT:
+        hints_by_event.setdefault(_NODE_TAINT_UPDATE, []).append(
+            QueueingHint(plugin, always_queue, per_class=True)
+        )
+
+
+def _default_events(generic_workload: bool) -> tuple[ClusterEventWithHint, ...]:
+    """For plugins that do not say: anything that happens may help."""
+    resources = (
+        (*_DEFAULT_RESOURCES, Resource.POD_GROUP) if generic_workload else _DEFAULT_RESOURCES
+    )
+    return tuple(ClusterEventWithHint(ClusterEvent(resource, Action.ALL)) for resource in resources)
+
+
+def _checked(events: Sequence[ClusterEventWithHint]) -> Sequence[ClusterEventWithHint]:
+    for event in events:
+        if not isinstance(event, ClusterEventWithHint):
+            raise TypeError(f"expected ClusterEventWithHint, got {type(event).__name__}")
+    return events
+
+
+def _events_by_plugin(
+    by_profile: Mapping[str, Mapping[ClusterEvent, Sequence[QueueingHint]]],
+) -> dict[str, tuple[ClusterEvent, ...]]:
+    events: dict[str, dict[ClusterEvent, None]] = {}
+    for hints_by_event in by_profile.values():
+        for event, hints in hints_by_event.items():
+            for hint in hints:
+                events.setdefault(hint.plugin, {})[event] = None
+    return {plugin: tuple(registered) for plugin, registered in events.items()}

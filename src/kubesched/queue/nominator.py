@@ -1,0 +1,117 @@
+"""Nominator: pods for which room is being made on a node, and that have not been placed yet.
+
+Whoever looks at that node meanwhile has to count them in. Kept by UID and, per node, in the order of registration.
+Only names are kept; the pod itself is looked up in the queues when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.meta import ObjectMeta
+from kubesched.framework.interfaces import NominatingInfo
+from kubesched.snapshot.pods import PodInfo
+
+
+class PodLister(Protocol):
+    """Pods as the informer knows them."""
+
+    def get(self, namespace: str, name: str, /) -> Pod | None: ...
+
+
+class PodReference(NamedTuple):
+    """Which pod, without holding on to it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Nominator:
+    """node name -> pods nominated to it, and pod UID -> node name."""
+
+    def __init__(self, pods: PodLister, find_queued: Callable[[str], PodInfo | None]) -> None:
+        """`find_queued` looks a `namespace/name` up in the queues."""
+        self._pods = pods
+        self._find_queued = find_queued
+        self._by_node: dict[str, dict[str, PodReference]] = {}
+        self._node_by_uid: dict[str, str] = {}
+
+    def add_nominated_pod(self, pod: PodInfo, info: NominatingInfo | None = None) -> None:
+        """Register a pod, in place of its earlier registration.
+
+        With an overriding `info` the node is the one it names; otherwise the one in the pod's status, if any.
+        """
+        self._delete(pod.uid)
+        if info is not None and info.override:
+            # Upstream: an override with an empty name is registered too, under the node "".
+            node_name = info.node_name
+        else:
+            node_name = pod.pod.status.nominated_node_name
+            if not node_name:
+                return
+        # The caller's copy may be old. A pod that is gone, or has a node, must not hold room anywhere else.
+        latest = self._pods.get(pod.namespace, pod.name)
+        if latest is None or latest.spec.node_name:
+            return
+        self._by_node.setdefault(node_name, {})[pod.uid] = PodReference(
+            pod.namespace, pod.name, pod.uid
+        )
+        self._node_by_uid[pod.uid] = node_name
+
+    def update_nominated_pod(self, old: Pod, new: PodInfo) -> None:
+        """Follow an update of the pod.
+
+        A nomination made here is not in the pod's status until the API server has it. While neither version of the
+        pod names a node, the one registered here stays.
+        """
+        kept: NominatingInfo | None = None
+        if not old.status.nominated_node_name and not new.pod.status.nominated_node_name:
+            node_name = self._node_by_uid.get(old.metadata.uid)
+            if node_name is not None:
+                kept = NominatingInfo(override=True, node_name=node_name)
+        self._delete(old.metadata.uid)
+        self.add_nominated_pod(new, kept)
+
+    def delete_nominated_pod(self, pod: Pod) -> None:
+        self._delete(pod.metadata.uid)
+
+    def nominated_pods_for_node(self, node_name: str) -> Sequence[PodInfo]:
+        """Copies of the pods nominated to a node, in the order of registration.
+
+        # Upstream: a pod that is in no queue (being tried right now) comes without spec: priority 0, no requests.
+        """
+        return [self._resolve(reference) for reference in self._by_node.get(node_name, {}).values()]
+
+    def nominated_nodes(self) -> Iterable[str]:
+        """Names of nodes with at least one nominated pod."""
+        return tuple(self._by_node)
+
+    def references(self) -> dict[str, list[PodReference]]:
+        """Everything registered, by node."""
+        return {node_name: list(pods.values()) for node_name, pods in self._by_node.items()}
+
+    def check_invariants(self) -> None:
+        by_uid = {uid: node for node, pods in self._by_node.items() for uid in pods}
+        assert by_uid == self._node_by_uid, "the two indexes of nominated pods disagree"
+        assert all(self._by_node.values()), "a node without nominated pods is kept"
+
+    def _resolve(self, reference: PodReference) -> PodInfo:
+        queued = self._find_queued(f"{reference.namespace}/{reference.name}")
+        if queued is None:
+            namespace, name, uid = reference
+            return PodInfo(Pod(metadata=ObjectMeta(namespace=namespace, name=name, uid=uid)))
+        copy = PodInfo(queued.pod)
+        copy.adopt_derived(queued)
+        return copy
+
+    def _delete(self, uid: str) -> None:
+        node_name = self._node_by_uid.pop(uid, None)
+        if node_name is None:
+            return
+        pods = self._by_node[node_name]
+        del pods[uid]
+        if not pods:
+            del self._by_node[node_name]

@@ -1,0 +1,122 @@
+"""PreEnqueue: the plugins that may keep a pod out of the queues before it is ever tried.
+
+Writes its verdict into the entry: a pod is *gated* by the first plugin that refuses, and stays so until every plugin of
+its profile agrees. Where the entry lives is none of this module's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Final
+
+from kubesched.api.core_v1 import Pod
+from kubesched.clock import Clock
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.status import Code, Status, code_of, error_status
+from kubesched.metrics import Histogram, SchedulerMetrics
+from kubesched.queue.hints import HintMap
+
+logger = logging.getLogger(__name__)
+
+PreEnqueueFn = Callable[[Pod], Status | None]
+
+_POINT: Final = "PreEnqueue"
+
+
+class PreEnqueueRunner:
+    """Asks the PreEnqueue plugins of a pod's profile."""
+
+    def __init__(
+        self,
+        plugins: Mapping[str, Mapping[str, PreEnqueueFn]],
+        hints: HintMap,
+        *,
+        clock: Clock,
+        random: Random,
+        metrics: SchedulerMetrics,
+        sample_percent: float,
+    ) -> None:
+        """`plugins` holds, per scheduler name, the plugins by name in the order in which they are asked."""
+        self._plugins = plugins
+        self._hints = hints
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics
+        self._sample_percent = sample_percent
+        self._durations: dict[str, Histogram] = {}
+
+    def run(self, info: QueuedPodInfo) -> None:
+        """Ask until one refuses; afterwards `info.is_gated` tells how it went."""
+        pod = info.pod_info.pod
+        profile = pod.spec.scheduler_name
+        is_sampled = self._random.random() * 100 < self._sample_percent
+        started = self._clock.monotonic()
+        for name, plugin in self._in_order(profile, info.gating_plugin):
+            status = self._ask(name, plugin, pod, is_sampled)
+            if status is not None and not status.is_success:
+                self._gate(info, profile, name, status)
+                break
+        else:
+            # Upstream: the plugins stay in `unschedulable_plugins`; only the gate opens.
+            info.gating_plugin = ""
+            info.gating_plugin_events = ()
+        self._duration_of(profile).observe(self._clock.monotonic() - started)
+
+    def _in_order(self, profile: str, gating_plugin: str) -> Iterator[tuple[str, PreEnqueueFn]]:
+        """The plugin that said no last time first: it is the likeliest to say it again."""
+        plugins = self._plugins.get(profile)
+        if not plugins:
+            return
+        if gating_plugin in plugins:
+            yield gating_plugin, plugins[gating_plugin]
+        for name, plugin in plugins.items():
+            if name != gating_plugin:
+                yield name, plugin
+
+    def _ask(self, name: str, plugin: PreEnqueueFn, pod: Pod, is_sampled: bool) -> Status | None:
+        started = self._clock.monotonic() if is_sampled else 0.0
+        try:
+            status = plugin(pod)
+            if status is not None and not isinstance(status, Status):
+                raise TypeError(f"expected a Status or None, got {type(status).__name__}")
+        except (
+            Exception
+        ) as error:  # third-party code; the pod is gated by it and the failure is logged
+            logger.exception(
+                'plugin "%s" at PreEnqueue failed for pod %s/%s',
+                name,
+                pod.metadata.namespace,
+                pod.metadata.name,
+            )
+            status = error_status(error)
+        if is_sampled:
+            code = code_of(status).upstream_name
+            elapsed = self._clock.monotonic() - started
+            self._metrics.plugin_execution_duration_seconds.labels(name, _POINT, code).observe(
+                elapsed
+            )
+        return status
+
+    def _gate(self, info: QueuedPodInfo, profile: str, plugin: str, status: Status) -> None:
+        log = logger.error if status.code is Code.ERROR else logger.debug
+        log(
+            "pod %s is kept out of the queue by plugin %s: %s",
+            info.pod_info.key,
+            plugin,
+            status.message,
+        )
+        if plugin not in info.unschedulable_plugins and plugin not in info.pending_plugins:
+            self._metrics.unschedulable_pods.labels(plugin, profile).inc()
+        info.unschedulable_plugins.add(plugin)
+        info.gating_plugin = plugin
+        info.gating_plugin_events = self._hints.events_of(plugin)
+
+    def _duration_of(self, profile: str) -> Histogram:
+        duration = self._durations.get(profile)
+        if duration is None:
+            # Upstream: reported as Success even when a plugin refuses.
+            family = self._metrics.framework_extension_point_duration_seconds
+            duration = self._durations[profile] = family.labels(_POINT, "Success", profile)
+        return duration

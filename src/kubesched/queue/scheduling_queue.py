@@ -1,0 +1,575 @@
+"""SchedulingQueue: every pending pod, and where it waits.
+
+    add, update ──► activeQ ──pop──► in flight ──► bound: done(uid)
+                      ▲  ▲               │
+       rest is over   │  │ may be tried  │ failed: add_unschedulable_if_not_present(info)
+                      │  │ at once       ▼
+                   backoffQ ◄── unschedulablePods (rejected, or gated by a PreEnqueue plugin)
+                        event + hint, own update, activate, or 5 minutes without any of them
+
+A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried once rested), unschedulablePods (waits for
+an event), in flight (being tried). With `pop_from_backoff_q` an idle scheduler also takes rejected pods that still rest.
+
+Not here: trying pods, and watching the cluster. The caller says what happened (`move_all_to_active_or_backoff_queue`),
+takes pods (`pop`, which never waits: `on_ready` is called when there may be something to take) and calls `run_timers`
+when `next_deadline` has come.
+
+Single-threaded, so upstream's races between its locks cannot occur here; where upstream documents an outcome for one,
+it is the outcome of the two operations in either order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
+from random import Random
+from typing import Final
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
+from kubesched.clock import Clock
+from kubesched.framework.events import (
+    BACKOFF_COMPLETE,
+    EVENT_UNSCHEDULABLE_POD_ADD,
+    EVENT_UNSCHEDULABLE_POD_UPDATE,
+    FORCE_ACTIVATE,
+    POP_FROM_BACKOFF_Q,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+)
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.metrics import SchedulerMetrics
+from kubesched.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
+from kubesched.queue.backoff import BACKOFF, FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
+from kubesched.queue.hints import HintEvaluator, HintMap, ResolvedEvent, Strategy
+from kubesched.queue.in_flight import InFlight
+from kubesched.queue.nominator import Nominator, PodLister
+from kubesched.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
+from kubesched.queue.unschedulable import UNSCHEDULABLE, PreCheck, UnschedulablePods
+from kubesched.snapshot.pods import PodInfo
+
+logger = logging.getLogger(__name__)
+
+GATED: Final = "gated"
+LEFTOVER_PERIOD_S: Final = 30.0
+"""How often pods that nothing has freed are looked for."""
+
+_ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
+_UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
+
+Signer = Callable[[PodInfo], bytes | None]
+"""Gives the signature under which identical pods share scheduling results; None if the pod has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What an operator can set about the queue."""
+
+    initial_backoff_s: float = 1.0
+    """First rest after a failed attempt; doubles with every further one."""
+    max_backoff_s: float = 10.0
+    """Longest rest; 0 disables resting."""
+    max_in_unschedulable_s: float = 300.0
+    """After this long without a helpful event a pod is tried again anyway."""
+    pop_from_backoff_q: bool = True
+    """Feature gate SchedulerPopFromBackoffQ: an idle scheduler takes rejected pods before their rest is over."""
+    generic_workload: bool = False
+    """Feature gate GenericWorkload: members of pod groups retry on backoff alone."""
+    plugin_metrics_sample_percent: float = 10.0
+
+
+class SchedulingQueue:
+    """activeQ, backoffQ, unschedulablePods and in-flight pods, and every way between them."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        queue_sort: QueueSort,
+        hints: HintMap,
+        pre_enqueue: Mapping[str, Mapping[str, PreEnqueueFn]],
+        pods: PodLister,
+        metrics: SchedulerMetrics,
+        random: Random,
+        signers: Mapping[str, Signer] | None = None,
+        settings: QueueSettings | None = None,
+    ) -> None:
+        """An empty queue.
+
+        Args:
+            clock: Its monotonic reading is the time of everything here.
+            queue_sort: The QueueSort plugin of the first profile; all profiles share its order.
+            hints: Who is interested in which event.
+            pre_enqueue: Per scheduler name, the PreEnqueue plugins by name, in order.
+            pods: The informer's pods: only those still without a node can be nominated.
+            metrics: Where transitions are counted; `pending_pods` reads the sizes from here.
+            random: Draws the sample of measured PreEnqueue runs.
+            signers: Per scheduler name; a missing one means no signature.
+            settings: Durations and gates.
+        """
+        self.settings = settings = settings or QueueSettings()
+        self.on_ready: Callable[[], None] = _nothing
+        """Called when `pop` may have something to give, and on close. Must not call back into the queue."""
+        self._clock = clock
+        self._started = clock.monotonic()
+        self._hints = hints
+        self._metrics = metrics
+        self._signers = signers or {}
+        rank = rank_by(queue_sort)
+        policy = BackoffPolicy(
+            initial_s=settings.initial_backoff_s,
+            max_s=settings.max_backoff_s,
+            whole_seconds=settings.pop_from_backoff_q,
+        )
+        self._active = ActiveQueue(rank, metrics)
+        self._backoff = BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, metrics)
+        self._pool = UnschedulablePods(metrics)
+        self._in_flight = InFlight(metrics, self._started)
+        self._evaluator = HintEvaluator(hints, clock, metrics)
+        self._pre_enqueue = PreEnqueueRunner(
+            pre_enqueue,
+            hints,
+            clock=clock,
+            random=random,
+            metrics=metrics,
+            sample_percent=settings.plugin_metrics_sample_percent,
+        )
+        self.nominator = Nominator(pods, self._find_queued)
+        self._scheduling_cycle = 0
+        self._is_closed = False
+        self._publish_sizes()
+
+    # Pods come and go.
+
+    def add(self, pod: Pod) -> None:
+        """Take in a pod that was not here before."""
+        if self._move_to_active(self._new_entry(pod), _ADDED):
+            self.on_ready()
+
+    def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
+        """Take in a newer version of a pod; `events` says what changed, the most specific first."""
+        if new.metadata.uid in self._in_flight:
+            # The attempt goes on with the old version; should it fail, these events decide what follows. Pods popped
+            # earlier will see them too, which is why hints about "my own update" compare UIDs.
+            now = self._clock.monotonic()
+            for event in events:
+                self._in_flight.record(self._hints.resolve(event), old, new, now)
+            return
+        key = key_of(old.metadata)
+        for resting in (self._active, self._backoff):
+            info = resting.get(key)
+            if info is not None:
+                self._replace_pod(info, old, new)
+                resting.update(key)
+                return
+        info = self._pool.get(key)
+        if info is not None:
+            self._replace_pod(info, old, new)
+            self._pool.refile(info)
+            self._wake_if(self._requeue_updated(info, old, new, events))
+            return
+        if self._move_to_active(self._new_entry(new), _UPDATED):
+            self.on_ready()
+
+    def delete(self, pod: Pod) -> None:
+        """Forget a pod that is gone or has a node. An attempt in flight is not touched."""
+        self.nominator.delete_nominated_pod(pod)
+        key = key_of(pod.metadata)
+        if self._active.remove(key) is not None or self._backoff.remove(key) is not None:
+            # Upstream: these pods stay in `unschedulable_pods` for ever.
+            return
+        info = self._pool.remove(key)
+        if info is not None:
+            self._count_rejections(info, -1)
+
+    # Pods are tried.
+
+    def pop(self) -> QueuedPodInfo | None:
+        """The pod to try next, now in flight; None if there is nothing to try at the moment."""
+        while True:
+            info = self._active.pop()
+            if info is None and self.settings.pop_from_backoff_q:
+                info = self._backoff.pop_rejected()
+                if info is not None:
+                    self._metrics.queue_incoming_pods_total.labels(ACTIVE, POP_FROM_BACKOFF_Q).inc()
+            if info is None or self._take(info):
+                return info
+
+    def pop_specific_pod(self, pod: Pod) -> QueuedPodInfo | None:
+        """That pod, now in flight, wherever it waited; None if it waits nowhere or is gated."""
+        self._activate(pod)
+        info = self._active.remove(key_of(pod.metadata))
+        return info if info is not None and self._take(info) else None
+
+    def add_unschedulable_if_not_present(self, info: QueuedPodInfo) -> bool:
+        """Take back a pod whose attempt failed; ends its time in flight in any case.
+
+        The caller has filled in who rejected it: nobody means the attempt broke.
+
+        Returns:
+            False if another entry for the pod is queued already, which then stands.
+        """
+        now = self._clock.monotonic()
+        try:
+            place = self._place_of(info.pod_info.key)
+            if place is not None:
+                logger.info("pod %s is in the %s queue already", info.pod_info.key, place)
+                return False
+            self._note_failure(info, now)
+            strategy = self._strategy_for_failed(info)
+            self._wake_if(self._requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE))
+            return True
+        finally:
+            self._in_flight.done(info.pod_info.uid, now)
+
+    def done(self, uid: str) -> None:
+        """The attempt for that pod is over; unknown pods are ignored."""
+        self._in_flight.done(uid, self._clock.monotonic())
+
+    @property
+    def scheduling_cycle(self) -> int:
+        """How many pods have been taken to be tried."""
+        return self._scheduling_cycle
+
+    # Something happened.
+
+    def move_all_to_active_or_backoff_queue(
+        self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None = None
+    ) -> None:
+        """Something happened in the cluster: bring back the pods it may help, among those passing `pre_check`."""
+        resolved = self._hints.resolve(event)
+        if resolved.is_of_interest:
+            pods = self._pool.worth_requeuing(resolved, old, new, pre_check, self._evaluator)
+            self._move(pods, resolved, old, new)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Bring pods back now, whether or not they have rested; a pod in flight comes back once its attempt fails."""
+        activated = False
+        for pod in pods.values():
+            if self._activate(pod):
+                activated = True
+            elif pod.metadata.uid in self._in_flight:
+                event = self._hints.resolve(FORCE_ACTIVATE)
+                self._in_flight.record(event, None, pod, self._clock.monotonic())
+        if activated:
+            self.on_ready()
+
+    def close(self) -> None:
+        """Nothing is in flight any more. What is queued can still be popped."""
+        self._is_closed = True
+        self._in_flight.done_all(self._clock.monotonic())
+        self.on_ready()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    # Time passes.
+
+    def next_deadline(self) -> float | None:
+        """When `run_timers` has something to do, on the clock's monotonic reading; None while nothing depends on time."""
+        deadlines: list[float] = []
+        expiration = self._backoff.earliest_expiration()
+        if expiration is not None:
+            # With rests counted in whole seconds the ticks are whole seconds, else seconds since the start.
+            grid = 0.0 if self.settings.pop_from_backoff_q else self._started
+            deadlines.append(_tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
+        oldest_stay = self._pool.oldest_stay
+        if oldest_stay is not None:
+            due = oldest_stay + self.settings.max_in_unschedulable_s
+            deadlines.append(_tick_after(due, LEFTOVER_PERIOD_S, self._started))
+        return min(deadlines, default=None)
+
+    def run_timers(self) -> None:
+        """Do whatever the passing of time asks for."""
+        self.flush_backoff_completed()
+        self.flush_unschedulable_leftovers()
+
+    def flush_backoff_completed(self) -> None:
+        """Move every pod whose rest is over to activeQ."""
+        activated = False
+        for info in self._backoff.pop_rested(self._clock.monotonic()):
+            activated |= self._move_to_active(info, BACKOFF_COMPLETE, from_backoff=True)
+        if activated:
+            self.on_ready()
+
+    def flush_unschedulable_leftovers(self) -> None:
+        """Bring back pods that no event has freed for too long: some event may have been missed."""
+        now = self._clock.monotonic()
+        overdue = self._pool.overdue(now, self.settings.max_in_unschedulable_s)
+        if not overdue:
+            return
+        for info in overdue:
+            info.was_flushed_from_unschedulable = True
+            info.flush_timestamp = now
+        # Upstream: the wildcard is remembered for pods in flight as well, even if all these stay gated.
+        self._move(
+            [(info, Strategy.AFTER_BACKOFF) for info in overdue],
+            self._hints.resolve(UNSCHEDULABLE_TIMEOUT),
+            None,
+            None,
+        )
+
+    # What is where.
+
+    def get_pod(self, namespace: str, name: str) -> QueuedPodInfo | None:
+        """The entry of a pod that waits in some queue. Not to be changed."""
+        return self._find_entry(f"{namespace}/{name}")
+
+    def pending_pods(self) -> tuple[list[Pod], str]:
+        """Every waiting pod, and a summary for people."""
+        queues: tuple[Iterable[QueuedPodInfo], ...] = (self._active, self._backoff, self._pool)
+        pods = [info.pod_info.pod for queue in queues for info in queue]
+        sizes = (len(self._active), len(self._backoff), len(self._pool))
+        return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*sizes)
+
+    def pods_in_active_q(self) -> list[Pod]:
+        return [info.pod_info.pod for info in self._active]
+
+    def pods_in_backoff_q(self) -> list[Pod]:
+        return [info.pod_info.pod for info in self._backoff]
+
+    def unschedulable_pods(self) -> list[Pod]:
+        """Pods waiting for an event, gated ones included."""
+        return [info.pod_info.pod for info in self._pool]
+
+    def in_flight_uids(self) -> list[str]:
+        """Pods being tried, the longest in flight first."""
+        return list(self._in_flight)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the queue contradicts itself."""
+        for part in (self._active, self._backoff, self._pool, self._in_flight, self.nominator):
+            part.check_invariants()
+        keys = [
+            info.pod_info.key
+            for queue in (self._active, self._backoff, self._pool)
+            for info in queue
+        ]
+        assert len(keys) == len(set(keys)), "a pod waits in two places"
+        assert not any(
+            info.is_gated for queue in (self._active, self._backoff) for info in queue
+        ), "a gated pod may be popped"
+        for info in self._pool:
+            assert info.unschedulable_plugins or info.pending_plugins, f"{info} waits for nobody"
+            if info.is_gated:
+                assert info.gating_plugin_events == self._hints.events_of(info.gating_plugin), (
+                    f"{info} listens wrongly"
+                )
+        sizes = {
+            queue: self._metrics.pending_pods.labels(queue).current()
+            for queue in (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
+        }
+        gated = sum(info.is_gated for info in self._pool)
+        expected = (len(self._active), len(self._backoff), len(self._pool) - gated, gated)
+        assert tuple(sizes.values()) == expected, (
+            f"pending_pods says {sizes}, the queue holds {expected}"
+        )
+
+    # Transitions.
+
+    def _move_to_active(
+        self, info: QueuedPodInfo, label: str, *, from_backoff: bool = False
+    ) -> bool:
+        """To activeQ, or to the pool if a PreEnqueue plugin objects."""
+        # With pop_from_backoff_q the plugins were asked on the way into backoffQ.
+        if not (from_backoff and self.settings.pop_from_backoff_q):
+            self._pre_enqueue.run(info)
+        key = info.pod_info.key
+        if info.is_gated:
+            if key not in self._active and key not in self._backoff:
+                self._keep_gated(info, label)
+            return False
+        if info.initial_attempt_timestamp is None:
+            info.initial_attempt_timestamp = self._clock.monotonic()
+        self._pool.remove(key)
+        self._backoff.remove(key)
+        self._active.add(info, label)
+        if label in (_ADDED, _UPDATED):
+            self.nominator.add_nominated_pod(info.pod_info)
+        return True
+
+    def _move_to_backoff(self, info: QueuedPodInfo, label: str) -> bool:
+        """To backoffQ, or to the pool if a PreEnqueue plugin objects."""
+        if self.settings.pop_from_backoff_q:
+            self._pre_enqueue.run(info)
+            if info.is_gated:
+                self._keep_gated(info, label)
+                return False
+        self._pool.remove(info.pod_info.key)
+        self._backoff.add(info, label)
+        return True
+
+    def _keep_gated(self, info: QueuedPodInfo, label: str) -> None:
+        info.was_flushed_from_unschedulable = False
+        self._pool.add_or_update(info, label)
+
+    def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str) -> str:
+        """Put a pod where the strategy wants it; returns the queue in which it ended up."""
+        if strategy is Strategy.SKIP:
+            self._pool.add_or_update(info, label)
+            return UNSCHEDULABLE
+        must_rest = strategy is Strategy.AFTER_BACKOFF and self._backoff.policy.is_backing_off(
+            info, self._clock.monotonic()
+        )
+        if must_rest:
+            return BACKOFF if self._move_to_backoff(info, label) else UNSCHEDULABLE
+        return ACTIVE if self._move_to_active(info, label) else UNSCHEDULABLE
+
+    def _requeue_updated(
+        self, info: QueuedPodInfo, old: Pod, new: Pod, events: Sequence[ClusterEvent]
+    ) -> str:
+        """Try the changes of a waiting pod one by one until one of them frees it.
+
+        Upstream goes on after a move to backoffQ when nobody pops from there, and may then keep the pod in two places;
+        here one move is the end.
+        """
+        for event in events:
+            resolved = self._hints.resolve(event)
+            strategy = self._evaluator.evaluate(info, resolved, old, new)
+            place = self._requeue(info, strategy, resolved.label)
+            if place != UNSCHEDULABLE:
+                return place
+        return UNSCHEDULABLE
+
+    def _move(
+        self,
+        pods: Iterable[tuple[QueuedPodInfo, Strategy]],
+        event: ResolvedEvent,
+        old: object,
+        new: object,
+    ) -> None:
+        """Bring pods back from the pool, and remember the event for the pods in flight."""
+        is_poppable = False
+        for info, strategy in pods:
+            self._pool.remove(info.pod_info.key)
+            is_poppable |= self._is_poppable(self._requeue(info, strategy, event.label))
+        self._in_flight.record(event, old, new, self._clock.monotonic())
+        if is_poppable:
+            self.on_ready()
+
+    def _activate(self, pod: Pod) -> bool:
+        key = key_of(pod.metadata)
+        info = self._pool.get(key)
+        if info is not None:
+            return self._move_to_active(info, FORCE_ACTIVATE.label)
+        info = self._backoff.remove(key)
+        if info is not None:
+            return self._move_to_active(info, FORCE_ACTIVATE.label, from_backoff=True)
+        return False
+
+    def _take(self, info: QueuedPodInfo) -> bool:
+        """Move a pod that left its queue to in flight; False, and it is dropped, if its UID is there already."""
+        info.attempts += 1
+        if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
+            logger.error(
+                "pod %s is being scheduled already; its second entry is dropped", info.pod_info.key
+            )
+            return False
+        self._scheduling_cycle += 1
+        self._count_rejections(info, -1)
+        return True
+
+    def _note_failure(self, info: QueuedPodInfo, now: float) -> None:
+        if info.unschedulable_plugins or info.pending_plugins:
+            info.unschedulable_count += 1
+            info.consecutive_errors_count = 0
+        else:
+            info.consecutive_errors_count += 1
+        info.timestamp = now
+        info.backoff_expiration = None
+        info.was_flushed_from_unschedulable = False
+        info.flush_timestamp = None
+        self._count_rejections(info, 1)
+
+    def _strategy_for_failed(self, info: QueuedPodInfo) -> Strategy:
+        """What the events since the pod was popped mean for it."""
+        pod_info = info.pod_info
+        if not info.unschedulable_plugins and not info.pending_plugins:
+            return Strategy.AFTER_BACKOFF
+        if self.settings.generic_workload and pod_info.pod.spec.scheduling_group is not None:
+            return Strategy.AFTER_BACKOFF
+        events = self._in_flight.events_since_pop(pod_info.uid)
+        if events is None:
+            logger.error("pod %s comes back without having been popped", pod_info.key)
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        for event, old, new in events:
+            strategy = self._evaluator.evaluate(info, event, old, new)
+            if strategy is Strategy.SKIP:
+                continue
+            best = strategy
+            if strategy is Strategy.IMMEDIATELY or not info.pending_plugins:
+                break
+        return best
+
+    # Small parts.
+
+    def _new_entry(self, pod: Pod) -> QueuedPodInfo:
+        info = QueuedPodInfo(PodInfo(pod), self._clock.monotonic())
+        info.signature = self._sign(info.pod_info)
+        return info
+
+    def _replace_pod(self, info: QueuedPodInfo, old: Pod, new: Pod) -> None:
+        info.pod_info.update(new)
+        self.nominator.update_nominated_pod(old, info.pod_info)
+        info.signature = self._sign(info.pod_info)
+
+    def _sign(self, pod_info: PodInfo) -> bytes | None:
+        signer = self._signers.get(pod_info.pod.spec.scheduler_name)
+        return None if signer is None else signer(pod_info)
+
+    def _count_rejections(self, info: QueuedPodInfo, delta: int) -> None:
+        profile = info.pod_info.pod.spec.scheduler_name
+        for plugin in info.rejector_plugins:
+            self._metrics.unschedulable_pods.labels(plugin, profile).inc(delta)
+
+    def _is_poppable(self, place: str) -> bool:
+        return place == ACTIVE or (place == BACKOFF and self.settings.pop_from_backoff_q)
+
+    def _wake_if(self, place: str) -> None:
+        if self._is_poppable(place):
+            self.on_ready()
+
+    def _place_of(self, key: str) -> str | None:
+        for name, queue in (
+            (UNSCHEDULABLE, self._pool),
+            (ACTIVE, self._active),
+            (BACKOFF, self._backoff),
+        ):
+            if key in queue:
+                return name
+        return None
+
+    def _find_entry(self, key: str) -> QueuedPodInfo | None:
+        for queue in (self._active, self._pool, self._backoff):
+            info = queue.get(key)
+            if info is not None:
+                return info
+        return None
+
+    def _find_queued(self, key: str) -> PodInfo | None:
+        info = self._find_entry(key)
+        return None if info is None else info.pod_info
+
+    def _publish_sizes(self) -> None:
+        readings: dict[str, Callable[[], float]] = {
+            ACTIVE: lambda: len(self._active),
+            BACKOFF: lambda: len(self._backoff),
+            UNSCHEDULABLE: lambda: self._pool.ungated_count,
+            GATED: lambda: self._pool.gated_count,
+        }
+        for queue, read in readings.items():
+            self._metrics.pending_pods.labels(queue).read_from(read)
+
+
+def _tick_after(instant: float, period_s: float, grid: float) -> float:
+    """The first of the instants `grid + n * period` that is later than `instant`."""
+    return grid + period_s * (floor((instant - grid) / period_s) + 1)
+
+
+def _nothing() -> None:
+    """What an `on_ready` nobody has set does."""
