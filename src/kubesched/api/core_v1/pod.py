@@ -267,9 +267,9 @@ class PodStatus(Record):
     resize: str = ""
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
-    node_allocatable_resource_claim_statuses: list[NodeAllocatableResourceClaimStatus] | None = None
     allocated_resources: ResourceList | None = None
     resources: ResourceRequirements | None = None
+    node_allocatable_resource_claim_statuses: list[NodeAllocatableResourceClaimStatus] | None = None
 
 
 class Pod(Record):

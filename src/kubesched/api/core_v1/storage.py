@@ -105,6 +105,8 @@ class PersistentVolumeClaimStatus(Record):
     capacity: ResourceList | None = None
     conditions: list[PersistentVolumeClaimCondition] | None = None
     allocated_resources: ResourceList | None = None
+    allocated_resource_statuses: dict[str, str] | None = None
+    current_volume_attributes_class_name: str | None = None
 
 
 class PersistentVolumeClaim(Record):

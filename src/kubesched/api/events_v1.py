@@ -1,0 +1,35 @@
+"""events.k8s.io/v1: what happened to which object, as told by a controller."""
+
+from __future__ import annotations
+
+from kubesched.api.core_v1 import EventSource, ObjectReference
+from kubesched.api.meta import ObjectMeta, Record, constant
+
+
+class EventSeries(Record):
+    """How often the event recurred and when last."""
+
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(Record):
+    """Something that happened; `event_time` is micro-second RFC 3339 text."""
+
+    kind: str = constant("Event")
+    api_version: str = constant("events.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: str | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference = ObjectReference()
+    related: ObjectReference | None = None
+    note: str = ""
+    type: str = ""
+    deprecated_source: EventSource | None = None
+    deprecated_first_timestamp: str | None = None
+    deprecated_last_timestamp: str | None = None
+    deprecated_count: int = 0

@@ -1,0 +1,53 @@
+"""policy/v1: how many pods of a set may be gone at once, and the polite way to remove one."""
+
+from __future__ import annotations
+
+from kubesched.api.meta import (
+    Condition,
+    DeleteOptions,
+    IntOrString,
+    LabelSelector,
+    ObjectMeta,
+    Record,
+    constant,
+)
+
+
+class PodDisruptionBudgetSpec(Record):
+    """Which pods, and how many of them must stay."""
+
+    min_available: IntOrString | None = None
+    selector: LabelSelector | None = None
+    max_unavailable: IntOrString | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class PodDisruptionBudgetStatus(Record):
+    """How many disruptions are left, and those just granted (pod name to time)."""
+
+    observed_generation: int = 0
+    disrupted_pods: dict[str, str | None] | None = None
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    conditions: list[Condition] | None = None
+
+
+class PodDisruptionBudget(Record):
+    """A limit on voluntary disruptions."""
+
+    kind: str = constant("PodDisruptionBudget")
+    api_version: str = constant("policy/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class Eviction(Record):
+    """A request to remove a pod if its budgets allow; posted to the pod's `eviction` subresource."""
+
+    kind: str = constant("Eviction")
+    api_version: str = constant("policy/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    delete_options: DeleteOptions | None = None

@@ -1,0 +1,371 @@
+"""resource.k8s.io/v1: devices that drivers offer, and pods' claims to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from kubesched.api.core_v1 import NodeSelector
+from kubesched.api.meta import Condition, ObjectMeta, RawQuantity, Record, constant
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+DEVICE_CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+# Limits the API server enforces.
+MAX_ALLOCATION_RESULTS = 32
+MAX_RESERVED_FOR = 256
+MAX_FIRST_AVAILABLE = 8
+MAX_SELECTORS = 32
+MAX_CONSTRAINTS = 32
+MAX_CONFIGS = 32
+
+# -- what drivers offer --------------------------------------------------------------------------
+
+
+class DeviceAttribute(Record):
+    """A property of a device: exactly one of the values is set."""
+
+    int_value: int | None = field(name="int", default=None)
+    bool_value: bool | None = field(name="bool", default=None)
+    string_value: str | None = field(name="string", default=None)
+    version_value: str | None = field(name="version", default=None)
+    int_values: list[int] | None = field(name="ints", default=None)
+    bool_values: list[bool] | None = field(name="bools", default=None)
+    string_values: list[str] | None = field(name="strings", default=None)
+    version_values: list[str] | None = field(name="versions", default=None)
+
+
+class CapacityRequestPolicyRange(Record):
+    """Bounds and step of what may be asked for."""
+
+    min: RawQuantity | None = None
+    max: RawQuantity | None = None
+    step: RawQuantity | None = None
+
+
+class CapacityRequestPolicy(Record):
+    """How a request for part of a capacity is rounded and bounded."""
+
+    default: RawQuantity | None = None
+    valid_values: list[RawQuantity] | None = None
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
+class DeviceCapacity(Record):
+    """An amount of something a device has."""
+
+    value: RawQuantity = 0
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(Record):
+    """An amount that partitions of a device draw from."""
+
+    value: RawQuantity = 0
+
+
+class CounterSet(Record):
+    """Counters that devices of a pool share."""
+
+    name: str = ""
+    counters: dict[str, Counter] | None = None
+
+
+class DeviceCounterConsumption(Record):
+    """What a device takes from a counter set when it is allocated."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] | None = None
+
+
+class DeviceTaint(Record):
+    """A mark on a device that repels claims which do not tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeAllocatableResourceMapping(Record):
+    """How much of a node resource an allocated device stands for."""
+
+    capacity_key: str | None = None
+    allocation_multiplier: RawQuantity | None = None
+
+
+class Device(Record):
+    """One device, or one way to partition one."""
+
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] | None = None
+    capacity: dict[str, DeviceCapacity] | None = None
+    consumes_counters: list[DeviceCounterConsumption] | None = None
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: list[DeviceTaint] | None = None
+    binds_to_node: bool | None = None
+    binding_conditions: list[str] | None = None
+    binding_failure_conditions: list[str] | None = None
+    allow_multiple_allocations: bool | None = None
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] | None = None
+
+
+class ResourcePool(Record):
+    """The pool a slice belongs to; it is complete when all slices of a generation are there."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(Record):
+    """Devices of one driver that are reachable from the same nodes."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    devices: list[Device] | None = None
+    per_device_node_selection: bool | None = None
+    shared_counters: list[CounterSet] | None = None
+
+
+class ResourceSlice(Record):
+    """Part of a driver's pool of devices."""
+
+    kind: str = constant("ResourceSlice")
+    api_version: str = constant("resource.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+# -- what pods ask for ---------------------------------------------------------------------------
+
+
+class CELDeviceSelector(Record):
+    """A CEL expression over `device`."""
+
+    expression: str = ""
+
+
+class DeviceSelector(Record):
+    """A condition a device must meet."""
+
+    cel: CELDeviceSelector | None = None
+
+
+class DeviceToleration(Record):
+    """Which device taints a request puts up with."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class CapacityRequirements(Record):
+    """How much of a shared device's capacity is wanted."""
+
+    requests: dict[str, RawQuantity] | None = None
+
+
+class ExactDeviceRequest(Record):
+    """Devices of one class, so many or all."""
+
+    device_class_name: str = ""
+    selectors: list[DeviceSelector] | None = None
+    allocation_mode: str = ""
+    count: int = 0
+    admin_access: bool | None = None
+    tolerations: list[DeviceToleration] | None = None
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(Record):
+    """One of several alternatives, best first."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: list[DeviceSelector] | None = None
+    allocation_mode: str = ""
+    count: int = 0
+    tolerations: list[DeviceToleration] | None = None
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(Record):
+    """What is wanted: exactly this, or the first available of these."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: list[DeviceSubRequest] | None = None
+
+
+class DeviceConstraint(Record):
+    """An attribute that devices of several requests must share, or must not."""
+
+    requests: list[str] | None = None
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class OpaqueDeviceConfiguration(Record):
+    """Settings that only the driver understands."""
+
+    driver: str = ""
+    parameters: Any = None
+
+
+class DeviceClaimConfiguration(Record):
+    """Settings for some of a claim's requests, or all."""
+
+    requests: list[str] | None = None
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(Record):
+    """Requests, constraints between them, and settings."""
+
+    requests: list[DeviceRequest] | None = None
+    constraints: list[DeviceConstraint] | None = None
+    config: list[DeviceClaimConfiguration] | None = None
+
+
+class ResourceClaimSpec(Record):
+    """The devices wanted."""
+
+    devices: DeviceClaim = DeviceClaim()
+
+
+# -- what they got -------------------------------------------------------------------------------
+
+
+class DeviceRequestAllocationResult(Record):
+    """A device allocated for a request (`request`, or `request/sub-request`)."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: list[DeviceToleration] | None = None
+    binding_conditions: list[str] | None = None
+    binding_failure_conditions: list[str] | None = None
+    share_id: str | None = None
+    consumed_capacity: dict[str, RawQuantity] | None = None
+
+
+class DeviceAllocationConfiguration(Record):
+    """Settings that go with the allocation, from the class or from the claim."""
+
+    source: str = ""
+    requests: list[str] | None = None
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceAllocationResult(Record):
+    """The allocated devices and their settings."""
+
+    results: list[DeviceRequestAllocationResult] | None = None
+    config: list[DeviceAllocationConfiguration] | None = None
+
+
+class AllocationResult(Record):
+    """Which devices, usable from which nodes."""
+
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ResourceClaimConsumerReference(Record):
+    """Who may use the claim."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class NetworkDeviceData(Record):
+    """Addresses of an allocated network device."""
+
+    interface_name: str = ""
+    ips: list[str] | None = None
+    hardware_address: str = ""
+
+
+class AllocatedDeviceStatus(Record):
+    """What the driver reports about an allocated device."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = None
+    conditions: list[Condition] | None = None
+    data: Any = None
+    network_data: NetworkDeviceData | None = None
+
+
+class ResourceClaimStatus(Record):
+    """What the claim got and for whom it is reserved."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: list[ResourceClaimConsumerReference] | None = None
+    devices: list[AllocatedDeviceStatus] | None = None
+
+
+class ResourceClaim(Record):
+    """A claim to devices, used by one or more pods."""
+
+    kind: str = constant("ResourceClaim")
+    api_version: str = constant("resource.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class ResourceClaimTemplateSpec(Record):
+    """The claim to make for each pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(Record):
+    """From which claims for pods are made."""
+
+    kind: str = constant("ResourceClaimTemplate")
+    api_version: str = constant("resource.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+class DeviceClassConfiguration(Record):
+    """Settings for every claim of a class."""
+
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(Record):
+    """Which devices belong to a class."""
+
+    selectors: list[DeviceSelector] | None = None
+    config: list[DeviceClassConfiguration] | None = None
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Record):
+    """A kind of device that claims ask for by name."""
+
+    kind: str = constant("DeviceClass")
+    api_version: str = constant("resource.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()

@@ -1,0 +1,120 @@
+"""scheduling.k8s.io/v1alpha2: groups of pods that are scheduled together (off by default upstream)."""
+
+from __future__ import annotations
+
+from kubesched.api.core_v1 import TypedLocalObjectReference
+from kubesched.api.meta import Condition, ObjectMeta, Record, constant
+
+
+class BasicSchedulingPolicy(Record):
+    """Each pod on its own."""
+
+
+class GangSchedulingPolicy(Record):
+    """At least `min_count` pods or none."""
+
+    min_count: int = 0
+
+
+class PodGroupSchedulingPolicy(Record):
+    """Exactly one of the policies."""
+
+    basic: BasicSchedulingPolicy | None = None
+    gang: GangSchedulingPolicy | None = None
+
+
+class TopologyConstraint(Record):
+    """A node label whose value all pods of the group must share."""
+
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(Record):
+    """Where the group may be placed."""
+
+    topology: list[TopologyConstraint] | None = None
+
+
+class PodGroupResourceClaim(Record):
+    """A device claim that the whole group shares."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class WorkloadPodGroupTemplateReference(Record):
+    """The template in a Workload that a group was made from."""
+
+    workload_name: str = ""
+    pod_group_template_name: str = ""
+
+
+class PodGroupTemplateReference(Record):
+    """Where a group comes from."""
+
+    workload: WorkloadPodGroupTemplateReference | None = None
+
+
+class PodGroupSpec(Record):
+    """How the group is to be scheduled; immutable."""
+
+    pod_group_template_ref: PodGroupTemplateReference | None = None
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    resource_claims: list[PodGroupResourceClaim] | None = None
+    disruption_mode: str | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+
+
+class PodGroupResourceClaimStatus(Record):
+    """The claim made for one of the group's claim templates."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodGroupStatus(Record):
+    """Whether the group was scheduled."""
+
+    conditions: list[Condition] | None = None
+    resource_claim_statuses: list[PodGroupResourceClaimStatus] | None = None
+
+
+class PodGroup(Record):
+    """Pods that are scheduled together; they name it in `spec.schedulingGroup`."""
+
+    kind: str = constant("PodGroup")
+    api_version: str = constant("scheduling.k8s.io/v1alpha2")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class PodGroupTemplate(Record):
+    """A group that a controller makes from a Workload."""
+
+    name: str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    resource_claims: list[PodGroupResourceClaim] | None = None
+    disruption_mode: str | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+
+
+class WorkloadSpec(Record):
+    """Who controls the workload and which groups it consists of."""
+
+    controller_ref: TypedLocalObjectReference | None = None
+    pod_group_templates: list[PodGroupTemplate] | None = None
+
+
+class Workload(Record):
+    """The plan behind pod groups; the scheduler never reads it."""
+
+    kind: str = constant("Workload")
+    api_version: str = constant("scheduling.k8s.io/v1alpha2")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()

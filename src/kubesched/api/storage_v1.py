@@ -1,0 +1,128 @@
+"""storage.k8s.io/v1: classes of storage, CSI drivers, and what they can do on which node."""
+
+from __future__ import annotations
+
+from kubesched.api.core_v1 import PersistentVolumeSpec, TopologySelectorTerm
+from kubesched.api.meta import LabelSelector, ObjectMeta, RawQuantity, Record, constant
+
+
+class StorageClass(Record):
+    """How volumes of a class are made, and when they are bound."""
+
+    kind: str = constant("StorageClass")
+    api_version: str = constant("storage.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    parameters: dict[str, str] | None = None
+    reclaim_policy: str | None = None
+    mount_options: list[str] | None = None
+    allow_volume_expansion: bool | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: list[TopologySelectorTerm] | None = None
+
+
+class VolumeNodeResources(Record):
+    """How many volumes of a driver a node can have."""
+
+    count: int | None = None
+
+
+class CSINodeDriver(Record):
+    """A CSI driver as it runs on one node."""
+
+    name: str = ""
+    node_id: str = ""
+    topology_keys: list[str] | None = None
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(Record):
+    """The drivers of a node."""
+
+    drivers: list[CSINodeDriver] | None = None
+
+
+class CSINode(Record):
+    """What CSI drivers a node has; named like the node."""
+
+    kind: str = constant("CSINode")
+    api_version: str = constant("storage.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIDriverSpec(Record):
+    """What a driver needs and offers."""
+
+    attach_required: bool | None = None
+    pod_info_on_mount: bool | None = None
+    volume_lifecycle_modes: list[str] | None = None
+    storage_capacity: bool | None = None
+    fs_group_policy: str | None = None
+    requires_republish: bool | None = None
+    se_linux_mount: bool | None = None
+    node_allocatable_update_period_seconds: int | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CSIDriver(Record):
+    """A CSI driver installed in the cluster."""
+
+    kind: str = constant("CSIDriver")
+    api_version: str = constant("storage.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(Record):
+    """How much storage of a class is left for nodes of a topology segment."""
+
+    kind: str = constant("CSIStorageCapacity")
+    api_version: str = constant("storage.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: RawQuantity | None = None
+    maximum_volume_size: RawQuantity | None = None
+
+
+class VolumeAttachmentSource(Record):
+    """What is to be attached."""
+
+    persistent_volume_name: str | None = None
+    inline_volume_spec: PersistentVolumeSpec | None = None
+
+
+class VolumeAttachmentSpec(Record):
+    """Which volume, which node, by whom."""
+
+    attacher: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+    node_name: str = ""
+
+
+class VolumeError(Record):
+    """Why attaching or detaching failed."""
+
+    time: str | None = None
+    message: str = ""
+    error_code: int | None = None
+
+
+class VolumeAttachmentStatus(Record):
+    """Whether the volume is attached."""
+
+    attached: bool = False
+    attachment_metadata: dict[str, str] | None = None
+    attach_error: VolumeError | None = None
+    detach_error: VolumeError | None = None
+
+
+class VolumeAttachment(Record):
+    """The wish to attach a volume to a node."""
+
+    kind: str = constant("VolumeAttachment")
+    api_version: str = constant("storage.k8s.io/v1")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+    status: VolumeAttachmentStatus = VolumeAttachmentStatus()
