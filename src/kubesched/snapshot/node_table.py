@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kubesched.api.core_v1 import Node
+from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.resources import node_allocatable
 from kubesched.snapshot.columns import Ids, IntColumn, InternedColumn, Mask, RowLog
 from kubesched.snapshot.images import ImageIndex
@@ -70,6 +70,7 @@ class NodeTable:
         self._order_rows: Ids = np.zeros(0, dtype=np.int32)
         self._position: Ids = np.zeros(capacity, dtype=np.int32)
         self._refresh_cursor = 0
+        self._touched: set[int] = set()
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -91,6 +92,7 @@ class NodeTable:
             assert old is not None, f"row {row} of node {name} has no node"
             if not _scheduling_relevant_change(old, node):
                 self.nodes[row] = node
+                self._touched.add(row)
                 return row
             self._write_node(row, old, node)
         return row
@@ -224,6 +226,16 @@ class NodeTable:
         self.pod_index.remove(pod, row)
         self.pod_log.append(row)
 
+    def replace_pod(self, pod: PodInfo, newer: Pod) -> None:
+        """Swap in a newer version of a pod from which no sum or index differs: no row becomes dirty.
+
+        # Upstream would take the pod out and put it in again, which renews the node's snapshot record.
+        """
+        pod.pod = newer
+        row = self.row_of.get(newer.spec.node_name)
+        if row is not None:
+            self._touched.add(row)
+
     def _account(self, pod: PodInfo, row: int, sign: int) -> None:
         requests = pod.requests
         requested = self.requested
@@ -294,6 +306,9 @@ class NodeTable:
 
     def refresh(self) -> None:
         """Begin a scheduling cycle: rows changed since the last one see today's image counts."""
+        for row in self._touched:
+            self.images.refresh_row(row)
+        self._touched.clear()
         end = self.pod_log.end
         if self._refresh_cursor == end:
             return

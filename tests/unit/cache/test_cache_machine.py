@@ -1,0 +1,197 @@
+"""Whatever happens to pods and nodes, the incremental tables equal a rebuild from scratch.
+
+A Hypothesis state machine drives the cache through every operation in any order; after each step the cache, the
+node table and all selector, domain and term counters check themselves against a recount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kubesched.cache.cache import Cache, CacheError
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pod_index import TERM_KINDS
+from kubesched.snapshot.pods import PodInfo
+from kubesched.testing import make_node, make_pod
+from kubesched.testing.builders import HOSTNAME, ZONE
+
+NODE_NAMES = ["n0", "n1", "n2", "n3", "n4"]
+ZONES = ["a", "b", ""]
+APPS = ["web", "db"]
+NAMESPACES = ["default", "other"]
+POD_NUMBERS = st.integers(0, 7)
+
+
+@dataclass(frozen=True)
+class AppIs:
+    app: str
+    namespace: str
+
+    @property
+    def key(self):
+        return ("app", self.app, self.namespace)
+
+    def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
+        return namespace == self.namespace and labels.get("app") == self.app and not terminating
+
+
+class Untainted:
+    key = "untainted"
+
+    def mask(self, table: NodeTable, rows):
+        column = table.interned("tainted", lambda node: bool(node.spec.taints))
+        lookup = np.array([not value for value in column.values] + [False])
+        return lookup[column.ids[rows]]
+
+
+@st.composite
+def nodes(draw):
+    node = make_node(draw(st.sampled_from(NODE_NAMES))).capacity(
+        cpu=draw(st.sampled_from(["1", "2500m", "4"])), memory="4Gi", pods=draw(st.integers(0, 3))
+    )
+    if zone := draw(st.sampled_from(ZONES)):
+        node.zone(zone)
+    if draw(st.booleans()):
+        node.taint("dedicated")
+    if draw(st.booleans()):
+        node.offers("example.com/gpu", draw(st.integers(0, 4)))
+    if draw(st.booleans()):
+        node.image("app:latest", size_bytes=draw(st.integers(1, 10**9)))
+    return node.build()
+
+
+@st.composite
+def pods(draw):
+    number = draw(POD_NUMBERS)
+    pod = (
+        make_pod(f"p{number}", draw(st.sampled_from(NAMESPACES)))
+        .uid(f"u{number}")
+        .label("app", draw(st.sampled_from(APPS)))
+    )
+    pod.cpu(draw(st.sampled_from(["0", "100m", "1"])))
+    if draw(st.booleans()):
+        pod.request("example.com/gpu", draw(st.integers(1, 2)))
+    if draw(st.booleans()):
+        pod.host_port(draw(st.sampled_from([80, 443])), ip=draw(st.sampled_from(["", "10.0.0.1"])))
+    if draw(st.booleans()):
+        pod.pod_anti_affinity(
+            draw(st.sampled_from([HOSTNAME, ZONE])), app=draw(st.sampled_from(APPS))
+        )
+    if draw(st.booleans()):
+        pod.preferred_pod_term("podAffinity", draw(st.integers(1, 3)), ZONE, app="web")
+    if draw(st.booleans()):
+        pod.claim("data")
+    if draw(st.booleans()):
+        pod.terminating()
+    return pod.on(draw(st.sampled_from(NODE_NAMES))).build()
+
+
+class CacheMachine(RuleBasedStateMachine):
+    @initialize()
+    def start(self):
+        self.cache = Cache(NodeTable(capacity=2))
+        self.model: dict[str, tuple[str, str]] = {}  # uid -> (state, node name)
+
+    def index(self):
+        return self.cache.table.pod_index
+
+    @rule(node=nodes())
+    def set_node(self, node):
+        self.cache.add_node(node)
+
+    @rule(name=st.sampled_from(NODE_NAMES))
+    def remove_node(self, name):
+        if name in self.cache.table.row_of:
+            self.cache.remove_node(name)
+        else:
+            with pytest.raises(CacheError):
+                self.cache.remove_node(name)
+
+    @rule(pod=pods())
+    def assume(self, pod):
+        uid = pod.metadata.uid
+        if uid in self.model:
+            with pytest.raises(CacheError):
+                self.cache.assume_pod(PodInfo(pod))
+        else:
+            self.cache.assume_pod(PodInfo(pod))
+            self.model[uid] = ("assumed", pod.spec.node_name)
+
+    @rule(pod=pods())
+    def forget(self, pod):
+        known = self.model.get(pod.metadata.uid)
+        if known is None or known == ("assumed", pod.spec.node_name):
+            self.cache.forget_pod(pod)
+            self.model.pop(pod.metadata.uid, None)
+        else:
+            with pytest.raises(CacheError):
+                self.cache.forget_pod(pod)
+
+    @rule(pod=pods())
+    def add(self, pod):
+        uid = pod.metadata.uid
+        if self.model.get(uid, ("",))[0] == "added":
+            with pytest.raises(CacheError):
+                self.cache.add_pod(pod)
+        else:
+            self.cache.add_pod(pod)
+            self.model[uid] = ("added", pod.spec.node_name)
+
+    @rule(pod=pods())
+    def update(self, pod):
+        known = self.model.get(pod.metadata.uid)
+        if known == ("added", pod.spec.node_name):
+            self.cache.update_pod(pod, pod)
+        elif known is None or known[0] == "assumed":
+            with pytest.raises(CacheError):
+                self.cache.update_pod(pod, pod)
+
+    @rule(pod=pods())
+    def remove(self, pod):
+        known = self.model.get(pod.metadata.uid)
+        if known is None:
+            with pytest.raises(CacheError):
+                self.cache.remove_pod(pod)
+        elif known[1] == pod.spec.node_name:
+            self.cache.remove_pod(pod)
+            del self.model[pod.metadata.uid]
+
+    @rule(
+        app=st.sampled_from(APPS),
+        namespace=st.sampled_from(NAMESPACES),
+        key=st.sampled_from([HOSTNAME, ZONE]),
+        eligible=st.booleans(),
+    )
+    def count(self, app, namespace, key, eligible):
+        self.index().counter(AppIs(app, namespace)).by_domain(
+            key, Untainted() if eligible else None
+        )
+
+    @rule()
+    def read_terms(self):
+        for kind in TERM_KINDS:
+            for term in self.index().terms(kind):
+                assert term.domains.total <= term.total
+
+    @rule()
+    def begin_cycle(self):
+        self.cache.table.refresh()
+
+    @invariant()
+    def incremental_state_equals_a_rebuild(self):
+        if hasattr(self, "cache"):
+            self.cache.check_invariants()
+            assert {pod.uid for pod in self.cache.pods()} == self.model.keys()
+            for uid, (state, _) in self.model.items():
+                assert self.cache.is_assumed(uid) == (state == "assumed")
+
+
+TestCacheMachine = CacheMachine.TestCase
+TestCacheMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
