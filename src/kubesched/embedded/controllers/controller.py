@@ -78,8 +78,8 @@ class Controller(ABC, Generic[K]):
         self.informers = context.informers
         self.events = context.events
         self.queue: WorkQueue[K] = WorkQueue(context.clock, back_off)
-        self._syncs = 0
-        self._failures = 0
+        self._sync_count = 0
+        self._failure_count = 0
 
     @abstractmethod
     def sync(self, key: K) -> float | None:
@@ -105,22 +105,24 @@ class Controller(ABC, Generic[K]):
                 await self.queue.wait()
 
     def statistics(self) -> ControllerStatistics:
-        return ControllerStatistics(self.name, self._syncs, self._failures, len(self.queue))
+        return ControllerStatistics(
+            self.name, self._sync_count, self._failure_count, len(self.queue)
+        )
 
     def _sync_one(self, key: K) -> None:
-        self._syncs += 1
+        self._sync_count += 1
         try:
             again_s = self.sync(key)
         except _EXPECTED_ERRORS as error:
-            self._failures += 1
+            self._failure_count += 1
             logger.debug("%s: %s: %s; trying again", self.name, key, error)
             self.queue.retry(key)
         except ApiError as error:
-            self._failures += 1
+            self._failure_count += 1
             rest_s = self.queue.retry(key)
             logger.warning("%s: %s: %s; trying again in %.3gs", self.name, key, error, rest_s)
         except Exception:  # the outermost edge: one key's bug must not stop the others
-            self._failures += 1
+            self._failure_count += 1
             rest_s = self.queue.retry(key)
             logger.exception("%s: %s failed; trying again in %.3gs", self.name, key, rest_s)
         else:

@@ -46,6 +46,10 @@ class Informer:
         """The objects that an index files under a value."""
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
 
+    def values(self, index: str) -> list[str]:
+        """Every value that an index files something under."""
+        return list(self._indexes[index])
+
     def count(self, index: str, value: str) -> int:
         return len(self._indexes[index].get(value, ()))
 

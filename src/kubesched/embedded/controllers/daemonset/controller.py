@@ -1,0 +1,414 @@
+"""The DaemonSet controller: a pod where there should be one, none where there should not.
+
+A look at a DaemonSet visits every node once, so its cost is that of the cluster, not of the change;
+node events therefore only wake the DaemonSets whose answer for that node changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.controller_revisions import RevisionHistory, hash_of
+from kubesched.embedded.controllers.daemonset.eligibility import (
+    Eligibility,
+    pinned_to,
+    target_node,
+    tolerations_for,
+)
+from kubesched.embedded.controllers.int_or_percent import scaled_value
+from kubesched.embedded.controllers.matching import label_matcher
+from kubesched.embedded.controllers.metadata import (
+    controller_of,
+    index_by_controller,
+    index_by_namespace,
+    index_orphans_by_namespace,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from kubesched.embedded.controllers.ownership import ORPHANS, PER_CONTROLLER, claim, owner_key
+from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
+from kubesched.embedded.controllers.pods import (
+    FAILED,
+    SUCCEEDED,
+    is_available,
+    is_ready,
+    next_availability_s,
+    node_name_of,
+    phase_of,
+)
+from kubesched.embedded.controllers.status_writes import without_zeros, write_status
+from kubesched.embedded.controllers.template_hash import CONTROLLER_REVISION_HASH, with_label
+from kubesched.embedded.controllers.workqueue import BackOff
+from kubesched.embedded.objects import JsonObject
+from kubesched.errors import ApiError
+
+RESOURCE = "daemonsets.apps"
+COMPONENT = "daemonset-controller"
+BY_NAMESPACE = "by-namespace"
+BURST_REPLICAS = 250
+"""Pods created or deleted in one go; upstream's limit. The rest follows at once, but in turn."""
+
+FAILED_POD_BACK_OFF = BackOff(initial_s=1.0, limit_s=15 * 60.0)
+"""Rest between replacements of failed pods on one node, so that a broken daemon does not spin."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What to change in one go."""
+
+    create_on: list[str] = field(default_factory=list)
+    delete: list[JsonObject] = field(default_factory=list)
+    again_s: float | None = None
+
+    def look_again_in(self, delay_s: float) -> None:
+        self.again_s = delay_s if self.again_s is None else min(self.again_s, delay_s)
+
+
+class DaemonSetController(Controller[str]):
+    """Keeps one pod of every DaemonSet on every node that qualifies."""
+
+    name: ClassVar[str] = "daemonset"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._sets = self.informers.informer(RESOURCE)
+        self._sets.add_index(BY_NAMESPACE, index_by_namespace)
+        self._sets.add_handler(self._daemon_set_changed)
+        self._pods = self.informers.informer("pods")
+        self._pods.add_index(PER_CONTROLLER, index_by_controller)
+        self._pods.add_index(ORPHANS, index_orphans_by_namespace)
+        self._pods.add_handler(self._pod_changed)
+        self._nodes = self.informers.informer("nodes")
+        self._nodes.add_handler(self._node_changed)
+        self._pod_control = PodControl(context, COMPONENT)
+        self._history = RevisionHistory(self.api, self.informers, CONTROLLER_REVISION_HASH)
+        self._failed: dict[tuple[str, str], tuple[int, float]] = {}  # (uid, node): count, last time
+
+    def sync(self, key: str) -> float | None:
+        daemon_set = self._sets.get(key)
+        if daemon_set is None or is_deleting(daemon_set):
+            return None
+        if not spec_of(daemon_set).get("selector"):
+            message = "This daemon set is selecting all pods. A non-empty selector is required."
+            self.events.warning(daemon_set, COMPONENT, "SelectingAll", message)
+            return None
+        self._claim_pods(daemon_set)
+        revisions = self._history.revisions_of(daemon_set)
+        current = self._history.ensure_current(daemon_set, revisions)
+        revision_hash = hash_of(current)
+        failure: ApiError | None = None
+        plan = self._plan_placement(daemon_set, revision_hash)
+        try:
+            self._carry_out(daemon_set, plan, revision_hash)
+            if not plan.create_on and not plan.delete:
+                update = self._plan_update(daemon_set, revision_hash)
+                self._carry_out(daemon_set, update, revision_hash)
+        except ApiError as error:
+            failure = error
+        self._write_status(key, daemon_set, revision_hash)
+        if failure is not None:
+            raise failure
+        pods = self._pods.find(PER_CONTROLLER, uid_of(daemon_set))
+        hashes = {labels_of(pod).get(CONTROLLER_REVISION_HASH, "") for pod in pods}
+        live = [name_of(each) for each in revisions if hash_of(each) in hashes]
+        self._history.truncate(daemon_set, revisions, [name_of(current), *live])
+        available_s = next_availability_s(pods, min_ready_s(daemon_set), self.clock.now())
+        if available_s is not None:
+            plan.look_again_in(available_s)
+        return plan.again_s
+
+    # -- placing ---------------------------------------------------------------------------------
+
+    def _plan_placement(self, daemon_set: JsonObject, revision_hash: str) -> _Plan:
+        plan = _Plan()
+        by_node = self._pods_by_node(daemon_set)
+        eligibility = Eligibility(daemon_set)
+        for node in self._nodes:
+            pods = by_node.pop(name_of(node), [])
+            starts, stays = eligibility.of(node)
+            if not stays:
+                plan.delete += [pod for pod in pods if not is_deleting(pod)]
+            elif not pods:
+                if starts:
+                    plan.create_on.append(name_of(node))
+            else:
+                self._tidy(daemon_set, name_of(node), pods, starts, revision_hash, plan)
+        for pods in by_node.values():
+            # The node is gone: pods that were only meant for it never will run.
+            plan.delete += [pod for pod in pods if not node_name_of(pod) and not is_deleting(pod)]
+        return plan
+
+    def _tidy(
+        self,
+        daemon_set: JsonObject,
+        node: str,
+        pods: list[JsonObject],
+        starts: bool,
+        revision_hash: str,
+        plan: _Plan,
+    ) -> None:
+        """Remove what ended and what is double; at most one pod per version stays on the node."""
+        running: list[JsonObject] = []
+        for pod in pods:
+            if is_deleting(pod):
+                continue
+            if phase_of(pod) == FAILED:
+                self._replace_failed(daemon_set, node, pod, plan)
+            elif phase_of(pod) == SUCCEEDED:
+                message = f"Found succeeded daemon pod {key_of(pod)} on node {node}, will try to delete it"
+                self.events.normal(daemon_set, COMPONENT, "SucceededDaemonPod", message)
+                plan.delete.append(pod)
+            else:
+                running.append(pod)
+        running.sort(key=_age_and_phase)
+        if _surge(daemon_set, 1) == 0:
+            plan.delete += running[1:]
+            return
+        if not running and starts:
+            plan.create_on.append(node)
+        new = [
+            pod for pod in running if labels_of(pod).get(CONTROLLER_REVISION_HASH) == revision_hash
+        ]
+        old = [pod for pod in running if pod not in new]
+        plan.delete += [*new[1:], *old[1:]]
+        if new and old and (not is_ready(old[0]) or self._is_available(daemon_set, new[0])):
+            plan.delete.append(old[0])
+
+    def _replace_failed(
+        self, daemon_set: JsonObject, node: str, pod: JsonObject, plan: _Plan
+    ) -> None:
+        key = (uid_of(daemon_set), node)
+        now = self.clock.monotonic()
+        count, since = self._failed.get(key, (0, now))
+        rest_s = since + FAILED_POD_BACK_OFF.delay_s(count) - now if count else 0.0
+        if rest_s > 0:
+            plan.look_again_in(rest_s)
+            return
+        self._failed[key] = (count + 1, now)
+        message = f"Found failed daemon pod {key_of(pod)} on node {node}, will try to kill it"
+        self.events.warning(daemon_set, COMPONENT, "FailedDaemonPod", message)
+        plan.delete.append(pod)
+
+    # -- updating --------------------------------------------------------------------------------
+
+    def _plan_update(self, daemon_set: JsonObject, revision_hash: str) -> _Plan:
+        """Replace pods of older templates within maxUnavailable, or beside them within maxSurge."""
+        strategy = spec_of(daemon_set).get("updateStrategy") or {}
+        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+            return _Plan()
+        eligibility = Eligibility(daemon_set)
+        eligible = [name_of(node) for node in self._nodes if eligibility.of(node)[0]]
+        by_node = self._pods_by_node(daemon_set)
+        surge = _surge(daemon_set, len(eligible))
+        unavailable = _unavailable(daemon_set, len(eligible))
+        if surge == 0 and unavailable == 0:
+            unavailable = 1
+        pairs = [(node, *_new_and_old(by_node.get(node, []), revision_hash)) for node in eligible]
+        if surge == 0:
+            return self._plan_replacement(daemon_set, pairs, unavailable)
+        return self._plan_surge(daemon_set, pairs, surge)
+
+    def _plan_replacement(
+        self,
+        daemon_set: JsonObject,
+        pairs: list[tuple[str, JsonObject | None, JsonObject | None]],
+        max_unavailable: int,
+    ) -> _Plan:
+        plan = _Plan()
+        candidates: list[JsonObject] = []
+        unavailable = 0
+        for _, new, old in pairs:
+            serving = new if old is None else old
+            if serving is None or (new is not None and old is not None):
+                unavailable += 1
+            elif not self._is_available(daemon_set, serving):
+                unavailable += 1
+                if old is not None:
+                    plan.delete.append(old)  # it serves nobody: replacing it costs nothing
+            elif old is not None:
+                candidates.append(old)
+        plan.delete += candidates[: max(0, max_unavailable - unavailable)]
+        return plan
+
+    def _plan_surge(
+        self,
+        daemon_set: JsonObject,
+        pairs: list[tuple[str, JsonObject | None, JsonObject | None]],
+        max_surge: int,
+    ) -> _Plan:
+        plan = _Plan()
+        candidates: list[str] = []
+        surge = 0
+        for node, new, old in pairs:
+            if old is None:
+                continue
+            if new is not None:
+                if self._is_available(daemon_set, new):
+                    plan.delete.append(old)
+                else:
+                    surge += 1
+            elif self._is_available(daemon_set, old):
+                candidates.append(node)
+            else:
+                plan.create_on.append(node)
+        plan.create_on += candidates[: max(0, max_surge - surge)]
+        return plan
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _carry_out(self, daemon_set: JsonObject, plan: _Plan, revision_hash: str) -> None:
+        for node in plan.create_on[:BURST_REPLICAS]:
+            self._pod_control.create(self._build_pod(daemon_set, node, revision_hash), daemon_set)
+        for pod in plan.delete[:BURST_REPLICAS]:
+            self._pod_control.delete(pod, daemon_set)
+        if max(len(plan.create_on), len(plan.delete)) > BURST_REPLICAS:
+            plan.look_again_in(0.0)
+
+    @staticmethod
+    def _build_pod(daemon_set: JsonObject, node: str, revision_hash: str) -> JsonObject:
+        template = spec_of(daemon_set).get("template") or {}
+        pod = pod_from_template(
+            with_label(template, CONTROLLER_REVISION_HASH, revision_hash), daemon_set
+        )
+        pod["spec"]["affinity"] = pinned_to(pod["spec"].get("affinity"), node)
+        pod["spec"]["tolerations"] = tolerations_for(pod["spec"])
+        return pod
+
+    def _write_status(self, key: str, seen: JsonObject, revision_hash: str) -> None:
+        daemon_set = self._sets.get(key)
+        if daemon_set is None or uid_of(daemon_set) != uid_of(seen):
+            return
+        by_node = self._pods_by_node(daemon_set)
+        eligibility = Eligibility(seen)
+        desired = scheduled = misscheduled = ready = updated = available = 0
+        for node in self._nodes:
+            pods = sorted(by_node.get(name_of(node), ()), key=_age_and_phase)
+            if not eligibility.of(node)[0]:
+                misscheduled += bool(pods)
+                continue
+            desired += 1
+            if not pods:
+                continue
+            scheduled += 1
+            ready += is_ready(pods[0])
+            available += self._is_available(seen, pods[0])
+            updated += labels_of(pods[0]).get(CONTROLLER_REVISION_HASH) == revision_hash
+        status = {
+            "currentNumberScheduled": scheduled,
+            "numberMisscheduled": misscheduled,
+            "desiredNumberScheduled": desired,
+            "numberReady": ready,
+            "observedGeneration": seen["metadata"].get("generation", 0),
+            "updatedNumberScheduled": updated,
+            "numberAvailable": available,
+            "numberUnavailable": desired - available,
+            "collisionCount": status_of(daemon_set).get("collisionCount"),
+            "conditions": status_of(daemon_set).get("conditions"),
+        }
+        always = (
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+        )
+        write_status(self.api, RESOURCE, daemon_set, without_zeros(status, *always))
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _claim_pods(self, daemon_set: JsonObject) -> None:
+        claim(
+            self.api,
+            "pods",
+            daemon_set,
+            label_matcher(spec_of(daemon_set).get("selector")),
+            self._pods.find(PER_CONTROLLER, uid_of(daemon_set)),
+            self._pods.find(ORPHANS, namespace_of(daemon_set)),
+        )
+
+    def _pods_by_node(self, daemon_set: JsonObject) -> dict[str, list[JsonObject]]:
+        by_node: dict[str, list[JsonObject]] = {}
+        for pod in self._pods.find(PER_CONTROLLER, uid_of(daemon_set)):
+            by_node.setdefault(target_node(pod), []).append(pod)
+        return by_node
+
+    def _is_available(self, daemon_set: JsonObject, pod: JsonObject) -> bool:
+        return is_available(pod, min_ready_s(daemon_set), self.clock.now())
+
+    def _daemon_set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
+        self.queue.add(key_of(obj))
+        if kind == "DELETED":
+            for known in [each for each in self._failed if each[0] == uid_of(obj)]:
+                del self._failed[known]
+
+    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        for version in (old, pod):
+            owner = owner_key(version, "DaemonSet", "apps") if version is not None else None
+            if owner is not None:
+                self.queue.add(owner)
+        if controller_of(pod) is None and not is_deleting(pod):
+            for daemon_set in self._sets.find(BY_NAMESPACE, namespace_of(pod)):
+                if label_matcher(spec_of(daemon_set).get("selector"))(labels_of(pod)):
+                    self.queue.add(key_of(daemon_set))
+
+    def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
+        """Wake the DaemonSets whose verdict on this node changed; heartbeats change none."""
+        is_same_place = (
+            kind == "MODIFIED"
+            and old is not None
+            and spec_of(old) == spec_of(node)
+            and labels_of(old) == labels_of(node)
+        )
+        if is_same_place:
+            return
+        if kind == "DELETED":
+            for known in [each for each in self._failed if each[1] == name_of(node)]:
+                del self._failed[known]
+        for daemon_set in self._sets:
+            eligibility = Eligibility(daemon_set)
+            before = eligibility.of(old) if old is not None else (False, False)
+            after = eligibility.of(node) if kind != "DELETED" else (False, False)
+            if before != after:
+                self.queue.add(key_of(daemon_set))
+
+
+def min_ready_s(daemon_set: JsonObject) -> int:
+    return int(spec_of(daemon_set).get("minReadySeconds") or 0)
+
+
+def _rolling(daemon_set: JsonObject) -> JsonObject:
+    return (spec_of(daemon_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
+
+
+def _surge(daemon_set: JsonObject, desired: int) -> int:
+    return scaled_value(_rolling(daemon_set).get("maxSurge", 0), desired, round_up=True)
+
+
+def _unavailable(daemon_set: JsonObject, desired: int) -> int:
+    return scaled_value(_rolling(daemon_set).get("maxUnavailable", 1), desired, round_up=True)
+
+
+def _new_and_old(
+    pods: list[JsonObject], revision_hash: str
+) -> tuple[JsonObject | None, JsonObject | None]:
+    new = old = None
+    for pod in pods:
+        if is_deleting(pod):
+            continue
+        if labels_of(pod).get(CONTROLLER_REVISION_HASH) == revision_hash:
+            new = pod
+        else:
+            old = pod
+    return new, old
+
+
+def _age_and_phase(pod: JsonObject) -> tuple[bool, str, str]:
+    """Pods on a node before pods still on their way, then the oldest first."""
+    return not node_name_of(pod), pod["metadata"].get("creationTimestamp", ""), name_of(pod)

@@ -1,0 +1,224 @@
+"""The disruption controller: how many pods a PodDisruptionBudget can spare right now.
+
+Evictions read and charge the status this controller writes. A pod charged for an eviction counts as
+gone until it is, or until two minutes have passed without it going.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.int_or_percent import is_percent, scaled_value
+from kubesched.embedded.controllers.matching import label_matcher
+from kubesched.embedded.controllers.metadata import (
+    controller_of,
+    index_by_namespace,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from kubesched.embedded.controllers.pods import is_ready
+from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.objects import JsonObject, parse_timestamp
+from kubesched.errors import ApiError, NotFound
+
+RESOURCE = "poddisruptionbudgets.policy"
+COMPONENT = "controllermanager"
+BY_NAMESPACE = "by-namespace"
+DELETION_TIMEOUT_S = 120.0
+"""How long an evicted pod may stay before the budget gets its allowance back."""
+
+_SCALED_KINDS = {
+    ("apps", "ReplicaSet"): "replicasets.apps",
+    ("apps", "Deployment"): "deployments.apps",
+    ("apps", "StatefulSet"): "statefulsets.apps",
+    ("", "ReplicationController"): "replicationcontrollers",
+}
+
+
+class DisruptionController(Controller[str]):
+    """Keeps every budget's status."""
+
+    name: ClassVar[str] = "disruption"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._budgets = self.informers.informer(RESOURCE)
+        self._budgets.add_index(BY_NAMESPACE, index_by_namespace)
+        self._budgets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
+        self._pods = self.informers.informer("pods")
+        self._pods.add_index(BY_NAMESPACE, index_by_namespace)
+        self._pods.add_handler(self._pod_changed)
+        for resource in _SCALED_KINDS.values():
+            self.informers.informer(resource).add_handler(self._owner_changed)
+
+    def sync(self, key: str) -> float | None:
+        budget = self._budgets.get(key)
+        if budget is None:
+            return None
+        matches = label_matcher(spec_of(budget).get("selector"))
+        namespace_pods = self._pods.find(BY_NAMESPACE, namespace_of(budget))
+        pods = [pod for pod in namespace_pods if matches(labels_of(pod))]
+        if not pods:
+            self.events.normal(budget, COMPONENT, "NoPods", "No matching pods found")
+        try:
+            expected, desired = self._expectations(budget, pods)
+        except ApiError as error:
+            self.events.warning(
+                budget,
+                COMPONENT,
+                "CalculateExpectedPodCountFailed",
+                f"Failed to calculate the number of expected pods: {error}",
+            )
+            self._fail_safe(budget, error)
+            raise
+        disrupted, recheck_s = self._still_disrupted(budget, pods)
+        healthy = sum(
+            not is_deleting(pod) and name_of(pod) not in disrupted and is_ready(pod) for pod in pods
+        )
+        self._write(budget, expected, desired, healthy, disrupted)
+        return recheck_s
+
+    def _expectations(self, budget: JsonObject, pods: list[JsonObject]) -> tuple[int, int]:
+        """How many pods there should be, and how many of them healthy."""
+        spec = spec_of(budget)
+        if spec.get("maxUnavailable") is not None:
+            expected = self._expected_scale(budget, pods)
+            spared = scaled_value(spec["maxUnavailable"], expected, round_up=True)
+            return expected, max(0, expected - spared)
+        minimum = spec.get("minAvailable", 1)
+        if is_percent(minimum):
+            expected = self._expected_scale(budget, pods)
+            return expected, scaled_value(minimum, expected, round_up=True)
+        return len(pods), int(minimum)
+
+    def _expected_scale(self, budget: JsonObject, pods: list[JsonObject]) -> int:
+        """What the pods' owners want together. Upstream: pods without an owner do not count."""
+        scales: dict[str, int] = {}
+        unmanaged = []
+        for pod in pods:
+            reference = controller_of(pod)
+            if reference is None:
+                unmanaged.append(name_of(pod))
+            elif reference["uid"] not in scales:
+                owner = self._scaled_owner(namespace_of(pod), reference)
+                scales[reference["uid"]] = 0
+                scales[uid_of(owner)] = int(spec_of(owner).get("replicas", 1))
+        if unmanaged:
+            self.events.warning(
+                budget,
+                COMPONENT,
+                "UnmanagedPods",
+                f"Pods selected by this PodDisruptionBudget (selector: {spec_of(budget).get('selector')})"
+                " were found to be unmanaged. As a result, the status of the PDB cannot be calculated"
+                " correctly, which may result in undefined behavior. To account for these pods please"
+                ' set ".spec.minAvailable" field of the PDB to an integer value.',
+            )
+        return sum(scales.values())
+
+    def _scaled_owner(self, namespace: str, reference: JsonObject) -> JsonObject:
+        """The object whose replicas count: a ReplicaSet's Deployment rather than the ReplicaSet."""
+        group = reference.get("apiVersion", "").rpartition("/")[0]
+        resource = _SCALED_KINDS.get((group, reference.get("kind", "")))
+        if resource is None:
+            raise NotFound(
+                f'{reference.get("kind")} "{reference.get("name")}" does not implement the scale subresource'
+            )
+        owner = self.informers.informer(resource).get(f"{namespace}/{reference['name']}")
+        if owner is None or uid_of(owner) != reference["uid"]:
+            raise NotFound(f'{resource} "{namespace}/{reference["name"]}" not found')
+        above = controller_of(owner) if reference["kind"] == "ReplicaSet" else None
+        return self._scaled_owner(namespace, above) if above is not None else owner
+
+    def _still_disrupted(
+        self, budget: JsonObject, pods: list[JsonObject]
+    ) -> tuple[dict[str, str], float | None]:
+        """Evictions not carried out yet, and when the first of them is given up."""
+        evicted: dict[str, str] = status_of(budget).get("disruptedPods") or {}
+        present = {name_of(pod): pod for pod in pods}
+        kept: dict[str, str] = {}
+        recheck_s: float | None = None
+        for name, since in evicted.items():
+            pod = present.get(name)
+            if pod is None or is_deleting(pod):
+                continue
+            left_s = parse_timestamp(since) + DELETION_TIMEOUT_S - self.clock.now()
+            if left_s < 0:
+                message = f"Pod was expected by PDB {key_of(budget)} to be deleted but it wasn't"
+                self.events.warning(pod, COMPONENT, "NotDeleted", message)
+                continue
+            kept[name] = since
+            recheck_s = left_s if recheck_s is None else min(recheck_s, left_s)
+        # Whole-second timestamps: a moment later the deadline has surely passed.
+        return kept, None if recheck_s is None else recheck_s + 1.0
+
+    def _write(
+        self,
+        budget: JsonObject,
+        expected: int,
+        desired: int,
+        healthy: int,
+        disrupted: dict[str, str],
+    ) -> None:
+        allowed = max(0, healthy - desired) if expected > 0 else 0
+        generation = budget["metadata"].get("generation", 0)
+        status: JsonObject = {
+            "observedGeneration": generation,
+            "disruptionsAllowed": allowed,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "conditions": with_condition(
+                status_of(budget).get("conditions"),
+                "DisruptionAllowed",
+                "True" if allowed > 0 else "False",
+                self.clock.now(),
+                reason="SufficientPods" if allowed > 0 else "InsufficientPods",
+                extra={"observedGeneration": generation, "message": ""},
+            ),
+        }
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        write_status(self.api, RESOURCE, budget, status)
+
+    def _fail_safe(self, budget: JsonObject, error: ApiError) -> None:
+        """What cannot be calculated allows nothing."""
+        generation = budget["metadata"].get("generation", 0)
+        status = dict(status_of(budget))
+        status["disruptionsAllowed"] = 0
+        for field in ("currentHealthy", "desiredHealthy", "expectedPods"):
+            status.setdefault(field, 0)
+        status["conditions"] = with_condition(
+            status.get("conditions"),
+            "DisruptionAllowed",
+            "False",
+            self.clock.now(),
+            reason="SyncFailed",
+            message=str(error),
+            extra={"observedGeneration": generation},
+        )
+        write_status(self.api, RESOURCE, budget, status)
+
+    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        labels = [labels_of(version) for version in (old, pod) if version is not None]
+        for budget in self._budgets.find(BY_NAMESPACE, namespace_of(pod)):
+            matches = label_matcher(spec_of(budget).get("selector"))
+            if any(matches(each) for each in labels):
+                self.queue.add(key_of(budget))
+
+    def _owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
+        """A new size changes what its pods' budgets expect."""
+        if old is not None and spec_of(old).get("replicas") == spec_of(owner).get("replicas"):
+            return
+        template = spec_of(owner).get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        for budget in self._budgets.find(BY_NAMESPACE, namespace_of(owner)):
+            if label_matcher(spec_of(budget).get("selector"))(labels):
+                self.queue.add(key_of(budget))

@@ -1,0 +1,8 @@
+"""Jobs: pods that are to succeed a number of times.
+
+indexes     completion indexes as Kubernetes writes them ("0-2,5")
+tracking    counting finished pods exactly once, whatever happens in between
+controller  how many pods to run now, and when the Job is over
+"""
+
+from kubesched.embedded.controllers.job.controller import JobController as JobController

@@ -1,0 +1,454 @@
+"""The Job controller: run pods until enough have succeeded, too many have failed, or time is up.
+
+    running ── enough succeeded ──► SuccessCriteriaMet ── all pods ended ──► Complete
+       │ ───── too many failed, ──► FailureTarget ─────── all pods ended ──► Failed
+       │       deadline passed
+       └ ───── suspended ─────────► pods deleted, until resumed
+
+Not supported: per-index back-off limits, pod failure policies and success policies; their fields are
+stored and have no effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.job.indexes import (
+    format_indexes,
+    index_of,
+    parse_indexes,
+)
+from kubesched.embedded.controllers.job.planning import (
+    build_pod,
+    is_indexed,
+    is_satisfied,
+    removal_order,
+    replaces_terminating,
+    wanted_active,
+)
+from kubesched.embedded.controllers.job.tracking import (
+    Tally,
+    has_finalizer,
+    remove_finalizer,
+)
+from kubesched.embedded.controllers.matching import label_matcher
+from kubesched.embedded.controllers.metadata import (
+    find_condition,
+    index_by_controller,
+    index_orphans_by_namespace,
+    is_condition_true,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from kubesched.embedded.controllers.ownership import ORPHANS, PER_CONTROLLER, claim, owner_key
+from kubesched.embedded.controllers.pod_control import PodControl
+from kubesched.embedded.controllers.pods import (
+    SUCCEEDED,
+    is_active,
+    is_ready,
+    is_terminating,
+    phase_of,
+)
+from kubesched.embedded.controllers.status_writes import without_zeros, write_status
+from kubesched.embedded.controllers.workqueue import BackOff
+from kubesched.embedded.objects import JsonObject, parse_timestamp, timestamp
+from kubesched.errors import NotFound
+
+RESOURCE = "jobs.batch"
+COMPONENT = "job-controller"
+MAX_PODS_PER_LOOK = 500
+
+FAILURE_BACK_OFF = BackOff(initial_s=10.0, limit_s=600.0)
+"""Rest before a failed pod is replaced: ten seconds, doubling with each failure in a row."""
+
+Key = tuple[str, str]
+"""("job", key), or ("pod", key) for a pod whose Job has gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """That a Job is over, or about to be."""
+
+    condition: str
+    reason: str
+    message: str
+
+
+class JobController(Controller[Key]):
+    """Runs every Job to its end, then removes it when its time to live is over."""
+
+    name: ClassVar[str] = "job"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._jobs = self.informers.informer(RESOURCE)
+        self._jobs.add_handler(self._job_changed)
+        self._pods = self.informers.informer("pods")
+        self._pods.add_index(PER_CONTROLLER, index_by_controller)
+        self._pods.add_index(ORPHANS, index_orphans_by_namespace)
+        self._pods.add_handler(self._pod_changed)
+        self._pod_control = PodControl(context, COMPONENT)
+        self._failures: dict[
+            str, tuple[int, float]
+        ] = {}  # job uid: failures in a row, the last one
+
+    def sync(self, key: Key) -> float | None:
+        kind, name = key
+        if kind == "pod":
+            self._release_abandoned(name)
+            return None
+        job = self._jobs.get(name)
+        if job is None or spec_of(job).get("managedBy") not in (
+            None,
+            "",
+            "kubernetes.io/job-controller",
+        ):
+            return None
+        pods = self._claim_pods(job)
+        if is_finished(job):
+            for pod in pods:
+                if has_finalizer(pod):
+                    remove_finalizer(self.api, pod)
+            return self._expire(job)
+        job, tally = self._count(job, pods)
+        if is_deleting(job):
+            return None
+        return self._run(job, tally)
+
+    # -- counting --------------------------------------------------------------------------------
+
+    def _count(self, job: JsonObject, pods: list[JsonObject]) -> tuple[JsonObject, Tally]:
+        """Take finished pods into the counters; returns the Job as it is after the writes."""
+        tally = Tally.of(job)
+        before = (tally.succeeded, tally.failed)
+        tally.settle({uid_of(pod): pod for pod in pods})
+        if tally.note_finished(pods, replaces_terminating=replaces_terminating(job)):
+            job = self._write_counts(job, tally, pods)
+        ended = {*tally.uncounted_succeeded, *tally.uncounted_failed}
+        for pod in pods:
+            if uid_of(pod) in ended and has_finalizer(pod):
+                remove_finalizer(self.api, pod)
+        tally.settle({uid_of(pod): pod for pod in self._own_pods(job)})
+        job = self._write_counts(job, tally, pods)
+        self._remember_failures(job, before, tally)
+        return job, tally
+
+    def _write_counts(self, job: JsonObject, tally: Tally, pods: list[JsonObject]) -> JsonObject:
+        status = dict(status_of(job))
+        if is_indexed(job):
+            done = parse_indexes(status.get("completedIndexes", ""))
+            done |= {
+                index
+                for pod in pods
+                if phase_of(pod) == SUCCEEDED and (index := index_of(pod)) is not None
+            }
+            done &= set(range(int(spec_of(job).get("completions") or 0)))
+            status["completedIndexes"] = format_indexes(done)
+            tally.succeeded = len(done)
+        status.update(
+            succeeded=tally.succeeded,
+            failed=tally.failed,
+            uncountedTerminatedPods=tally.uncounted(),
+        )
+        return self._write(job, status)
+
+    def _remember_failures(self, job: JsonObject, before: tuple[int, int], tally: Tally) -> None:
+        succeeded, failed = tally.succeeded - before[0], tally.failed - before[1]
+        if failed > 0:
+            count = self._failures.get(uid_of(job), (0, 0.0))[0]
+            self._failures[uid_of(job)] = (count + failed, self.clock.monotonic())
+        elif succeeded > 0:
+            self._failures.pop(uid_of(job), None)
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def _run(self, job: JsonObject, tally: Tally) -> float | None:
+        pods = self._own_pods(job)
+        active = [pod for pod in pods if is_active(pod)]
+        verdict = self._verdict(job, tally, active)
+        again_s: float | None = None
+        if verdict is not None:
+            again_s = self._conclude(job, verdict, active)
+        elif spec_of(job).get("suspend"):
+            self._delete_all(job, active)
+        elif not self._is_suspension_pending(job):
+            again_s = self._scale(job, tally, active)
+        self._write_progress(key_of(job), verdict)
+        return _sooner(again_s, self._deadline_in_s(job))
+
+    def _verdict(self, job: JsonObject, tally: Tally, active: list[JsonObject]) -> _Verdict | None:
+        """Whether the Job's end is decided; a decision once written stands."""
+        for target, final in (("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")):
+            known = find_condition(status_of(job).get("conditions"), target)
+            if known is not None and known.get("status") == "True":
+                return _Verdict(final, known.get("reason", ""), known.get("message", ""))
+        limit = int(spec_of(job).get("backoffLimit", 6))
+        if tally.failed > limit or self._restarts_exceed(job, active, limit):
+            return _Verdict(
+                "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+            )
+        deadline_s = self._deadline_in_s(job)
+        if deadline_s is not None and deadline_s <= 0:
+            return _Verdict(
+                "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+            )
+        if is_satisfied(job, tally, active):
+            return _Verdict(
+                "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
+            )
+        return None
+
+    @staticmethod
+    def _restarts_exceed(job: JsonObject, active: list[JsonObject], limit: int) -> bool:
+        template_spec = (spec_of(job).get("template") or {}).get("spec") or {}
+        if template_spec.get("restartPolicy") != "OnFailure":
+            return False
+        restarts = sum(
+            int(each.get("restartCount", 0))
+            for pod in active
+            for field in ("initContainerStatuses", "containerStatuses")
+            for each in status_of(pod).get(field) or ()
+        )
+        return restarts > 0 if limit == 0 else restarts >= limit
+
+    def _conclude(
+        self, job: JsonObject, verdict: _Verdict, active: list[JsonObject]
+    ) -> float | None:
+        """Note the decision, end the pods that still run, and finish once all have ended."""
+        self._delete_all(job, active)
+        target = "SuccessCriteriaMet" if verdict.condition == "Complete" else "FailureTarget"
+        status = dict(status_of(job))
+        now = self.clock.now()
+        status["conditions"] = _with_job_condition(
+            status.get("conditions"), target, "True", now, verdict.reason, verdict.message
+        )
+        leftovers = [pod for pod in self._own_pods(job) if is_active(pod) or is_terminating(pod)]
+        if leftovers or Tally.of(job).uncounted():
+            self._write(job, status)
+            return None
+        status["conditions"] = _with_job_condition(
+            status["conditions"], verdict.condition, "True", now, verdict.reason, verdict.message
+        )
+        if verdict.condition == "Complete":
+            status["completionTime"] = timestamp(now)
+            self.events.normal(job, COMPONENT, "Completed", "Job completed")
+        else:
+            self.events.warning(job, COMPONENT, verdict.reason, verdict.message)
+        for field in ("active", "ready", "terminating"):
+            status[field] = 0
+        self._write(job, status)
+        self._failures.pop(uid_of(job), None)
+        return 0.0
+
+    # -- scaling ---------------------------------------------------------------------------------
+
+    def _scale(self, job: JsonObject, tally: Tally, active: list[JsonObject]) -> float | None:
+        wanted = wanted_active(job, tally, len(active))
+        if len(active) > wanted:
+            for pod in removal_order(active)[: len(active) - wanted]:
+                self._delete(job, pod)
+            return None
+        missing = wanted - len(active)
+        if not replaces_terminating(job):
+            missing -= sum(is_terminating(pod) for pod in self._own_pods(job))
+        if missing <= 0:
+            return None
+        rest_s = self._rest_after_failure_s(job)
+        if rest_s > 0:
+            return rest_s
+        indexes = self._free_indexes(job, active) if is_indexed(job) else [None] * missing
+        for index in indexes[: min(missing, MAX_PODS_PER_LOOK)]:
+            self._pod_control.create(build_pod(job, index), job)
+        return 0.0 if missing > MAX_PODS_PER_LOOK else None
+
+    def _rest_after_failure_s(self, job: JsonObject) -> float:
+        count, last = self._failures.get(uid_of(job), (0, 0.0))
+        if count == 0:
+            return 0.0
+        return last + FAILURE_BACK_OFF.delay_s(count) - self.clock.monotonic()
+
+    @staticmethod
+    def _free_indexes(job: JsonObject, active: list[JsonObject]) -> list[int | None]:
+        taken = parse_indexes(status_of(job).get("completedIndexes", ""))
+        taken |= {index for pod in active if (index := index_of(pod)) is not None}
+        return [
+            each for each in range(int(spec_of(job).get("completions") or 0)) if each not in taken
+        ]
+
+    def _delete_all(self, job: JsonObject, active: list[JsonObject]) -> None:
+        for pod in active:
+            self._delete(job, pod)
+
+    def _delete(self, job: JsonObject, pod: JsonObject) -> None:
+        """Delete a pod that shall not count as a failure: the finalizer goes first."""
+        if has_finalizer(pod):
+            remove_finalizer(self.api, pod)
+        self._pod_control.delete(pod, job)
+
+    # -- status ----------------------------------------------------------------------------------
+
+    def _write_progress(self, key: str, verdict: _Verdict | None) -> None:
+        job = self._jobs.get(key)
+        if job is None or is_finished(job):
+            return
+        pods = self._own_pods(job)
+        active = [pod for pod in pods if is_active(pod)]
+        status = dict(status_of(job))
+        suspended = bool(spec_of(job).get("suspend"))
+        if verdict is None:
+            status = self._with_suspension(job, status, suspended)
+        if not status.get("startTime") and not suspended:
+            status["startTime"] = timestamp(self.clock.now())
+        status.update(
+            active=len(active),
+            ready=sum(is_ready(pod) for pod in active),
+            terminating=sum(is_terminating(pod) for pod in pods),
+        )
+        self._write(job, status)
+
+    def _with_suspension(self, job: JsonObject, status: JsonObject, suspended: bool) -> JsonObject:
+        was_suspended = is_condition_true(job, "Suspended")
+        if suspended == was_suspended:
+            return status
+        reason, message = (
+            ("JobSuspended", "Job suspended") if suspended else ("JobResumed", "Job resumed")
+        )
+        status["conditions"] = _with_job_condition(
+            status.get("conditions"),
+            "Suspended",
+            "True" if suspended else "False",
+            self.clock.now(),
+            reason,
+            message,
+        )
+        self.events.normal(job, COMPONENT, "Suspended" if suspended else "Resumed", message)
+        if suspended:
+            status.pop("startTime", None)
+        else:
+            status["startTime"] = timestamp(self.clock.now())
+        return status
+
+    @staticmethod
+    def _is_suspension_pending(job: JsonObject) -> bool:
+        """Pods wait until the resumption is on record, so that startTime precedes them."""
+        return is_condition_true(job, "Suspended") and not spec_of(job).get("suspend")
+
+    def _write(self, job: JsonObject, status: JsonObject) -> JsonObject:
+        current = self._jobs.get(key_of(job))
+        if current is None:
+            raise NotFound(f"job {key_of(job)} is gone")
+        uncounted = status.get("uncountedTerminatedPods")
+        kept = without_zeros(status)
+        # Upstream writes these even when they are empty.
+        kept["ready"] = status.get("ready", 0)
+        kept["terminating"] = status.get("terminating", 0)
+        kept["uncountedTerminatedPods"] = uncounted or {}
+        return write_status(self.api, RESOURCE, current, kept)
+
+    def _deadline_in_s(self, job: JsonObject) -> float | None:
+        deadline_s = spec_of(job).get("activeDeadlineSeconds")
+        start = status_of(job).get("startTime")
+        if deadline_s is None or start is None or spec_of(job).get("suspend"):
+            return None
+        return parse_timestamp(start) + float(deadline_s) - self.clock.now()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _expire(self, job: JsonObject) -> float | None:
+        """Delete a finished Job when its time to live is over; returns how long that takes."""
+        ttl_s = spec_of(job).get("ttlSecondsAfterFinished")
+        if ttl_s is None or is_deleting(job):
+            return None
+        finished = next(
+            each
+            for each in status_of(job)["conditions"]
+            if each["type"] in ("Complete", "Failed") and each["status"] == "True"
+        )
+        left_s = parse_timestamp(finished["lastTransitionTime"]) + float(ttl_s) - self.clock.now()
+        if left_s > 0:
+            return left_s
+        self.api.delete(
+            RESOURCE, namespace_of(job), name_of(job), uid=uid_of(job), propagation="Foreground"
+        )
+        return None
+
+    def _release_abandoned(self, key: str) -> None:
+        """Let a pod go whose Job does not exist any more."""
+        pod = self._pods.get(key)
+        if pod is None or not has_finalizer(pod):
+            return
+        owner = owner_key(pod, "Job", "batch")
+        job = self._jobs.get(owner) if owner is not None else None
+        if job is None or uid_of(job) not in index_by_controller(pod):
+            remove_finalizer(self.api, pod)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _claim_pods(self, job: JsonObject) -> list[JsonObject]:
+        return claim(
+            self.api,
+            "pods",
+            job,
+            label_matcher(spec_of(job).get("selector")),
+            self._own_pods(job),
+            self._pods.find(ORPHANS, namespace_of(job)),
+        )
+
+    def _own_pods(self, job: JsonObject) -> list[JsonObject]:
+        return self._pods.find(PER_CONTROLLER, uid_of(job))
+
+    def _job_changed(self, kind: str, job: JsonObject, old: JsonObject | None) -> None:
+        self.queue.add(("job", key_of(job)))
+        if kind == "DELETED":
+            self._failures.pop(uid_of(job), None)
+            for pod in self._own_pods(job):
+                self.queue.add(("pod", key_of(pod)))
+
+    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        for version in (old, pod):
+            owner = owner_key(version, "Job", "batch") if version is not None else None
+            if owner is not None:
+                self.queue.add(("job", owner))
+        if kind != "DELETED" and has_finalizer(pod):
+            owner = owner_key(pod, "Job", "batch")
+            if owner is None or self._jobs.get(owner) is None:
+                self.queue.add(("pod", key_of(pod)))
+
+
+def is_finished(job: JsonObject) -> bool:
+    return is_condition_true(job, "Complete") or is_condition_true(job, "Failed")
+
+
+def _with_job_condition(
+    conditions: list[JsonObject] | None,
+    condition_type: str,
+    status: str,
+    now: float,
+    reason: str,
+    message: str,
+) -> list[JsonObject]:
+    known = find_condition(conditions, condition_type)
+    if known is not None and known.get("status") == status:
+        return list(conditions or ())
+    return with_condition(
+        conditions,
+        condition_type,
+        status,
+        now,
+        reason=reason,
+        message=message,
+        extra={"lastProbeTime": timestamp(now)},
+    )
+
+
+def _sooner(first: float | None, second: float | None) -> float | None:
+    known = [each for each in (first, second) if each is not None]
+    return max(0.0, min(known)) if known else None

@@ -1,0 +1,111 @@
+"""Pod garbage: pods whose node is gone, and finished pods beyond a limit.
+
+A sweep every twenty seconds. A node that is missing gets forty seconds to come back before its pods
+are deleted: re-registering a node deletes and creates it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.metadata import (
+    is_deleting,
+    name_of,
+    namespace_of,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from kubesched.embedded.controllers.pods import FAILED, index_by_node, is_finished
+from kubesched.embedded.objects import JsonObject
+from kubesched.errors import NotFound
+
+SWEEP_S = 20.0
+QUARANTINE_S = 40.0
+BY_NODE = "by-node"
+BY_END = "by-end"
+COMPONENT = "pod-garbage-collector"
+SWEEP = "sweep"
+
+
+class PodGcController(Controller[str]):
+    """Sweeps up pods nobody else will."""
+
+    name: ClassVar[str] = "podgc"
+
+    def __init__(self, context: ControllerContext, *, finished_limit: int = 12_500) -> None:
+        super().__init__(context)
+        self._finished_limit = finished_limit
+        self._missing_since: dict[str, float] = {}
+        self._nodes = self.informers.informer("nodes")
+        self._nodes.add_handler(self._node_changed)
+        self._pods = self.informers.informer("pods")
+        self._pods.add_index(BY_NODE, index_by_node)
+        self._pods.add_index(BY_END, lambda pod: ("finished",) if is_finished(pod) else ())
+        self.queue.add_after(SWEEP, SWEEP_S)
+
+    def sync(self, key: str) -> float | None:
+        self._collect_orphans()
+        self._collect_finished()
+        for pod in self._pods.find(BY_NODE, ""):
+            if is_deleting(pod):
+                self._delete(pod)
+        return SWEEP_S
+
+    def _collect_orphans(self) -> None:
+        now = self.clock.monotonic()
+        missing: dict[str, float] = {}
+        for node in self._pods.values(BY_NODE):
+            if node and self._nodes.get(node) is None:
+                since = missing[node] = self._missing_since.get(node, now)
+                if now - since >= QUARANTINE_S:
+                    for pod in self._pods.find(BY_NODE, node):
+                        self._fail(pod)
+                        self._delete(pod)
+        self._missing_since = missing
+
+    def _collect_finished(self) -> None:
+        surplus = self._pods.count(BY_END, "finished") - self._finished_limit
+        if self._finished_limit <= 0 or surplus <= 0:
+            return
+        oldest_first = sorted(
+            self._pods.find(BY_END, "finished"),
+            key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), name_of(pod)),
+        )
+        for pod in oldest_first[:surplus]:
+            self._delete(pod)
+
+    def _fail(self, pod: JsonObject) -> None:
+        """Say why it ends, for whoever watches."""
+        if is_finished(pod):
+            return
+        status = {
+            **status_of(pod),
+            "phase": FAILED,
+            "conditions": with_condition(
+                status_of(pod).get("conditions"),
+                "DisruptionTarget",
+                "True",
+                self.clock.now(),
+                reason="DeletionByPodGC",
+                message="PodGC: node no longer exists",
+            ),
+        }
+        self.api.patch(
+            "pods", namespace_of(pod), name_of(pod), {"status": status}, subresource="status"
+        )
+
+    def _delete(self, pod: JsonObject) -> None:
+        try:
+            self.api.delete(
+                "pods", namespace_of(pod), name_of(pod), grace_period_s=0, uid=uid_of(pod)
+            )
+        except NotFound:
+            return
+
+    def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
+        if kind == "DELETED":
+            self._missing_since.setdefault(name_of(node), self.clock.monotonic())
+        elif kind == "ADDED":
+            self._missing_since.pop(name_of(node), None)

@@ -1,0 +1,130 @@
+"""Taint-based eviction: pods leave nodes whose NoExecute taints they do not tolerate for ever.
+
+A toleration with `tolerationSeconds` buys that much time, counted from when the taint was first seen
+for the pod; the shortest of those that apply decides.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubesched.api.core_v1 import Taint, Toleration
+from kubesched.api.tolerations import NO_EXECUTE, tolerates
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.metadata import (
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from kubesched.embedded.controllers.placement import taints_of, tolerations_of
+from kubesched.embedded.controllers.pod_gc import BY_NODE
+from kubesched.embedded.controllers.pods import index_by_node, is_finished, node_name_of
+from kubesched.embedded.objects import JsonObject
+from kubesched.errors import NotFound
+
+COMPONENT = "taint-eviction-controller"
+
+
+class TaintEvictionController(Controller[str]):
+    """Deletes pods that may not stay where they are."""
+
+    name: ClassVar[str] = "tainteviction"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._tainted_since: dict[str, float] = {}  # pod uid: when its clock started
+        self._nodes = self.informers.informer("nodes")
+        self._nodes.add_handler(self._node_changed)
+        self._pods = self.informers.informer("pods")
+        self._pods.add_index(BY_NODE, index_by_node)
+        self._pods.add_handler(self._pod_changed)
+
+    def sync(self, key: str) -> float | None:
+        pod = self._pods.get(key)
+        if pod is None or is_deleting(pod) or is_finished(pod):
+            return None
+        node = self._nodes.get(node_name_of(pod))
+        taints = [each for each in taints_of(node) if each.effect == NO_EXECUTE] if node else []
+        stay_s = may_stay_s(taints, tolerations_of(spec_of(pod)))
+        if stay_s is None:
+            self._cancel(pod)
+            return None
+        since = self._tainted_since.setdefault(uid_of(pod), self.clock.monotonic())
+        left_s = since + stay_s - self.clock.monotonic()
+        if left_s > 0:
+            return left_s
+        self._evict(pod)
+        return None
+
+    def _cancel(self, pod: JsonObject) -> None:
+        if self._tainted_since.pop(uid_of(pod), None) is not None:
+            message = f"Cancelling deletion of Pod {key_of(pod)}"
+            self.events.normal(pod, COMPONENT, "TaintManagerEviction", message)
+
+    def _evict(self, pod: JsonObject) -> None:
+        message = f"Marking for deletion Pod {key_of(pod)}"
+        self.events.normal(pod, COMPONENT, "TaintManagerEviction", message)
+        conditions = with_condition(
+            status_of(pod).get("conditions"),
+            "DisruptionTarget",
+            "True",
+            self.clock.now(),
+            reason="DeletionByTaintManager",
+            message="Taint manager: deleting due to NoExecute taint",
+        )
+        namespace, name = namespace_of(pod), name_of(pod)
+        try:
+            self.api.patch(
+                "pods",
+                namespace,
+                name,
+                {"status": {"conditions": conditions}},
+                subresource="status",
+            )
+            self.api.delete("pods", namespace, name, uid=uid_of(pod))
+        except NotFound:
+            return
+
+    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        if kind == "DELETED":
+            self._tainted_since.pop(uid_of(pod), None)
+            return
+        is_news = (
+            old is None
+            or node_name_of(old) != node_name_of(pod)
+            or spec_of(old).get("tolerations") != spec_of(pod).get("tolerations")
+        )
+        if is_news and node_name_of(pod):
+            node = self._nodes.get(node_name_of(pod))
+            if node is not None and _has_no_execute(node):
+                self.queue.add(key_of(pod))
+
+    def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
+        if kind == "DELETED" or (old is not None and spec_of(old) == spec_of(node)):
+            return
+        if _has_no_execute(node) or (old is not None and _has_no_execute(old)):
+            for pod in self._pods.find(BY_NODE, name_of(node)):
+                self.queue.add(key_of(pod))
+
+
+def may_stay_s(taints: list[Taint], tolerations: list[Toleration]) -> float | None:
+    """Seconds a pod may stay beside these taints; None for ever."""
+    shortest: float | None = None
+    for taint in taints:
+        covering = [each for each in tolerations if tolerates(each, taint)]
+        if not covering:
+            return 0.0
+        for toleration in covering:
+            if toleration.toleration_seconds is not None:
+                allowed = max(0.0, float(toleration.toleration_seconds))
+                shortest = allowed if shortest is None else min(shortest, allowed)
+    return shortest
+
+
+def _has_no_execute(node: JsonObject) -> bool:
+    return any(each.get("effect") == NO_EXECUTE for each in spec_of(node).get("taints") or ())
