@@ -1,0 +1,198 @@
+"""Pods between the decision and the binding that can still be stopped.
+
+`WaitingPods` holds pods that Permit plugins asked to wait: each waits until every such plugin allows it, one of them (or
+preemption, or the pod's deletion) rejects it, or the first of the timeouts runs out. `PodsInPreBind` holds pods whose
+PreBind work is under way and may be called off. One of each is shared by all profiles.
+
+Neither knows an event loop: timers come from a `call_later` that is handed in, and the outcome goes to callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from kubesched.api.core_v1 import Pod
+from kubesched.config import durations
+from kubesched.framework.status import Code, Status, StatusError, error_status
+
+MAX_WAIT_S = 15 * 60.0
+"""No plugin can hold a pod for longer, whatever it asks for."""
+
+
+class Timer(Protocol):
+    """Something that was scheduled and can be called off."""
+
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+"""(seconds, function) -> Timer; the function runs once, later, on the caller's thread. An event loop's own fits."""
+
+_ALLOWED = Status(Code.SUCCESS)
+
+
+class WaitingPod:
+    """A pod held by Permit plugins. Only the first outcome counts."""
+
+    __slots__ = ("_callbacks", "_outcome", "_timers", "pod")
+
+    def __init__(self, pod: Pod, timeouts_s: Mapping[str, float], call_later: CallLater) -> None:
+        """`timeouts_s`: for every plugin that said Wait, how long it is willing to."""
+        self.pod = pod
+        self._outcome: Status | None = None
+        self._callbacks: list[Callable[[Status], None]] = []
+        self._timers: dict[str, Timer | None] = dict.fromkeys(timeouts_s)
+        for plugin, timeout_s in timeouts_s.items():
+            limit_s = min(timeout_s, MAX_WAIT_S)
+            if limit_s <= 0:
+                self._time_out(plugin, limit_s)
+                break
+            self._timers[plugin] = call_later(limit_s, _expiry(self, plugin, limit_s))
+
+    @property
+    def outcome(self) -> Status | None:
+        """How the wait ended; None while it lasts."""
+        return self._outcome
+
+    def pending_plugins(self) -> list[str]:
+        """The plugins that have not allowed the pod yet."""
+        return list(self._timers)
+
+    def allow(self, plugin: str) -> None:
+        """One plugin lets the pod go; the last one ends the wait. A plugin that did not ask to wait changes nothing."""
+        timer = self._timers.pop(plugin, None)
+        if timer is not None:
+            timer.cancel()
+        if not self._timers:
+            self._finish(_ALLOWED)
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """End the wait with a rejection; False if it had ended before."""
+        return self._finish(Status(Code.UNSCHEDULABLE, (message,), plugin=plugin))
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """End the wait because the pod's place is taken away; False if it had ended before."""
+        return self._finish(error_status(StatusError(message), plugin=plugin))
+
+    def add_done_callback(self, callback: Callable[[Status], None]) -> None:
+        """Call back with the outcome once there is one, which may be at once."""
+        if self._outcome is not None:
+            callback(self._outcome)
+        else:
+            self._callbacks.append(callback)
+
+    def _time_out(self, plugin: str, limit_s: float) -> None:
+        waited = durations.to_text(limit_s)
+        self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
+
+    def _finish(self, outcome: Status) -> bool:
+        if self._outcome is not None:
+            return False
+        self._outcome = outcome
+        for timer in self._timers.values():
+            if timer is not None:
+                timer.cancel()
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(outcome)
+        return True
+
+    def __repr__(self) -> str:
+        meta = self.pod.metadata
+        return f"<WaitingPod {meta.namespace}/{meta.name} for {', '.join(self._timers)}>"
+
+
+class WaitingPods:
+    """Every waiting pod, by UID."""
+
+    __slots__ = ("_by_uid", "_call_later")
+
+    def __init__(self, call_later: CallLater) -> None:
+        self._by_uid: dict[str, WaitingPod] = {}
+        self._call_later = call_later
+
+    def add(self, pod: Pod, timeouts_s: Mapping[str, float]) -> WaitingPod:
+        """Hold a pod; the timers start now."""
+        waiting = WaitingPod(pod, timeouts_s, self._call_later)
+        self._by_uid[pod.metadata.uid] = waiting
+        return waiting
+
+    def get(self, uid: str) -> WaitingPod | None:
+        return self._by_uid.get(uid)
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod whose wait is over; its binding cycle does this."""
+        self._by_uid.pop(uid, None)
+
+    def reject_waiting_pod(self, uid: str) -> bool:
+        """The pod was deleted: end its wait. False if it is not waiting."""
+        waiting = self._by_uid.get(uid)
+        if waiting is None:
+            return False
+        waiting.reject("", "removed")
+        return True
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        """Every waiting pod; the map may change while iterating."""
+        return iter(list(self._by_uid.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+
+class PodInPreBind:
+    """PreBind work under way for one pod: it can be called off until it is marked as finished."""
+
+    __slots__ = ("_cancel", "_cancel_reason", "_is_prebound")
+
+    def __init__(self, cancel: Callable[[str], None]) -> None:
+        """`cancel` stops the work; it is called at most once, with the reason."""
+        self._cancel = cancel
+        self._cancel_reason: str | None = None
+        self._is_prebound = False
+
+    def cancel(self, reason: str) -> bool:
+        """Call the work off; False if it is too late. The first reason stands."""
+        if self._is_prebound:
+            return False
+        if self._cancel_reason is None:
+            self._cancel_reason = reason
+            self._cancel(reason)
+        return True
+
+    def mark_prebound(self) -> str | None:
+        """The work is finished. Returns why it had been called off, or None: then it cannot be any more."""
+        if self._cancel_reason is None:
+            self._is_prebound = True
+        return self._cancel_reason
+
+    @property
+    def cancel_reason(self) -> str | None:
+        return self._cancel_reason
+
+
+class PodsInPreBind:
+    """Pods whose PreBind work is under way, by UID."""
+
+    __slots__ = ("_by_uid",)
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, PodInPreBind] = {}
+
+    def add(self, uid: str, cancel: Callable[[str], None]) -> PodInPreBind:
+        entry = self._by_uid[uid] = PodInPreBind(cancel)
+        return entry
+
+    def get(self, uid: str) -> PodInPreBind | None:
+        return self._by_uid.get(uid)
+
+    def remove(self, uid: str) -> None:
+        self._by_uid.pop(uid, None)
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+
+def _expiry(waiting: WaitingPod, plugin: str, limit_s: float) -> Callable[[], None]:
+    return lambda: waiting._time_out(plugin, limit_s)
