@@ -1,0 +1,93 @@
+"""From what the user wrote to what it means: missing fields filled in, plugin lists merged.
+
+Works on the internal types; `conversion` brings the file there first. The only thing the user's
+words are still needed for afterwards is position, which `schema.Decoder` remembers by path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubesched.config.default_plugins import default_plugins
+from kubesched.config.features import FeatureGates
+from kubesched.config.plugin_args import PluginArgs, default_args, with_defaults
+from kubesched.config.types import (
+    DEFAULT_SCHEDULER_NAME,
+    ExtensionPoint,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    Plugin,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+)
+
+ALL = "*"
+"""In a disabled list: every default plugin of that point."""
+
+
+def default_configuration(gates: FeatureGates) -> KubeSchedulerConfiguration:
+    """What runs when there is no file."""
+    profile = KubeSchedulerProfile(scheduler_name=DEFAULT_SCHEDULER_NAME)
+    return KubeSchedulerConfiguration(profiles=(default_profile(profile, gates),))
+
+
+def default_profile(profile: KubeSchedulerProfile, gates: FeatureGates) -> KubeSchedulerProfile:
+    """The profile with default plugins merged in and arguments for every plugin that takes some."""
+    plugins = merge_plugins(default_plugins(gates), profile.plugins)
+    given = tuple(_with_default_args(config, gates) for config in profile.plugin_config)
+    configured = {config.name for config in given}
+    added = []
+    for name in sorted(set(plugins.enabled_names()) - configured):
+        args = default_args(name, gates)
+        if args is not None:
+            added.append(PluginConfig(name, args))
+    return replace(profile, plugins=plugins, plugin_config=(*given, *added))
+
+
+def _with_default_args(config: PluginConfig, gates: FeatureGates) -> PluginConfig:
+    if config.args is None:
+        return replace(config, args=default_args(config.name, gates))
+    if isinstance(config.args, PluginArgs):
+        return replace(config, args=with_defaults(config.args, gates))
+    return config
+
+
+def merge_plugins(default: Plugins, custom: Plugins | None) -> Plugins:
+    """The user's lists laid over the default ones, point by point."""
+    if custom is None:
+        return default
+    merged = {
+        point.attribute: merge_plugin_set(default.at(point), custom.at(point))
+        for point in ExtensionPoint
+    }
+    return Plugins(multi_point=merge_plugin_set(default.multi_point, custom.multi_point), **merged)
+
+
+def merge_plugin_set(default: PluginSet, custom: PluginSet) -> PluginSet:
+    """One point: replaced in place, removed, appended.
+
+    A default plugin that the user enables too takes the user's weight, or loses its own, and keeps
+    its position; disabling it as well moves it to where the user wrote it. Of a name written twice
+    the last replaces and the others are appended, to be refused as duplicates later. Disabled names
+    are kept: MultiPoint expansion needs them.
+    """
+    disabled = (*custom.disabled, *default.disabled)
+    disabled_names = {plugin.name for plugin in disabled}
+    last_index = {plugin.name: index for index, plugin in enumerate(custom.enabled)}
+    enabled: list[Plugin] = []
+    replacing: set[int] = set()
+    if ALL not in disabled_names:
+        for plugin in default.enabled:
+            if plugin.name in disabled_names:
+                continue
+            index = last_index.get(plugin.name)
+            if index is None:
+                enabled.append(plugin)
+            else:
+                enabled.append(custom.enabled[index])
+                replacing.add(index)
+    enabled += [plugin for index, plugin in enumerate(custom.enabled) if index not in replacing]
+    return PluginSet(
+        enabled=tuple(enabled), disabled=tuple(Plugin(plugin.name) for plugin in disabled)
+    )

@@ -1,0 +1,267 @@
+"""Reading a configuration file: all steps in a row, all problems in one error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kubesched.config import legacy, v1
+from kubesched.config.conversion import Args, from_v1
+from kubesched.config.defaults import default_configuration, default_profile
+from kubesched.config.expansion import Implements, expand, profile_problems
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.plugin_args import ARGS_BY_PLUGIN
+from kubesched.config.schema import Decoder, RawArgs
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.validation import validate, validate_fit_args
+from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
+from kubesched.errors import ConfigError, FieldProblem
+
+Adjust = Callable[[KubeSchedulerConfiguration], KubeSchedulerConfiguration]
+
+_LONGEST_QUOTE = 1000  # of the file's text in "Object 'Kind' is missing in '…'"
+
+
+def load_file(
+    path: str | Path, gates: FeatureGates = DEFAULT_GATES, *, adjust: Adjust | None = None
+) -> KubeSchedulerConfiguration:
+    """The configuration in a file; see `load`.
+
+    Raises:
+        ConfigError: also when the file cannot be read.
+    """
+    return load(read_file(path), str(path), gates, adjust=adjust)
+
+
+def read_file(path: str | Path) -> bytes:
+    """The bytes of a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        problem = FieldProblem("", f"cannot read the configuration file: {reason}")
+        raise ConfigError([problem], source=str(path)) from error
+
+
+def load(
+    data: bytes,
+    source: str = "",
+    gates: FeatureGates = DEFAULT_GATES,
+    *,
+    adjust: Adjust | None = None,
+) -> KubeSchedulerConfiguration:
+    """The configuration in `data`: decoded, defaulted, validated.
+
+    `adjust` is applied before validation; that is where flags that win over the file go.
+
+    Raises:
+        ConfigError: with every problem, each with field path, line and column.
+    """
+    document = decode(data, source, gates)
+    config = document.config if adjust is None else adjust(document.config)
+    document.raise_for(document.problems_with(validate(config, gates)))
+    return config
+
+
+def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:
+    """What runs without a file."""
+    return default_configuration(gates)
+
+
+def check(
+    data: bytes,
+    source: str = "",
+    gates: FeatureGates = DEFAULT_GATES,
+    *,
+    implements: Implements,
+) -> KubeSchedulerConfiguration:
+    """Like `load`, and finds what would only fail when the scheduler is built.
+
+    That is: plugins that do not exist or do not fit their point, points with too many or too few
+    plugins, and the arguments of NodeResourcesFit.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    document = decode(data, source, gates)
+    config = document.config
+    found = [*validate(config, gates), *validate_fit_args(config, gates)]
+    complained = {problem.path for problem in found}
+    found += [
+        document.as_written(problem)
+        for problem in expansion_problems(config, implements)
+        if problem.path not in complained
+    ]
+    document.raise_for(document.problems_with(found))
+    return config
+
+
+def expansion_problems(
+    config: KubeSchedulerConfiguration, implements: Implements
+) -> Iterator[FieldProblem]:
+    """What building the profiles would complain about."""
+    expanded = []
+    for index, profile in enumerate(config.profiles):
+        try:
+            expanded.append(expand(profile, implements, f"profiles[{index}]"))
+        except ConfigError as error:
+            yield from error.problems
+    if len(expanded) == len(config.profiles):
+        yield from profile_problems(config.profiles, expanded)
+
+
+_MULTI_POINT_ENTRY = re.compile(
+    r"profiles\[(?P<profile>\d+)\]\.plugins\.multiPoint\.enabled\[(?P<entry>\d+)\]"
+)
+
+
+def _position(problem: FieldProblem) -> tuple[int, int]:
+    return problem.line or 0, problem.column or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A decoded file: what it says, what was wrong so far, and where everything stands."""
+
+    config: KubeSchedulerConfiguration
+    file: v1.KubeSchedulerConfiguration
+    decoder: Decoder
+    source: str
+
+    def problems_with(self, found: list[FieldProblem]) -> list[FieldProblem]:
+        """Decoding problems and `found`, with positions, in the order of the file.
+
+        A field that could not be decoded has its default, about which there is nothing to say.
+        """
+        undecoded = {problem.path for problem in self.decoder.problems}
+        rest = [self.decoder.located(each) for each in found if each.path not in undecoded]
+        return sorted([*self.decoder.problems, *rest], key=_position)
+
+    def as_written(self, problem: FieldProblem) -> FieldProblem:
+        """A complaint about MultiPoint's merged list, turned to the entry the user wrote."""
+        match = _MULTI_POINT_ENTRY.fullmatch(problem.path)
+        if match is None:
+            return problem
+        profile = int(match["profile"])
+        plugins, written = (
+            self.config.profiles[profile].plugins,
+            self.file.profiles[profile].plugins,
+        )
+        if plugins is None or written is None:
+            return problem
+        name = plugins.multi_point.enabled[int(match["entry"])].name
+        entries = written.multi_point.enabled
+        index = max((i for i, entry in enumerate(entries) if entry.name == name), default=None)
+        if index is None:
+            return problem
+        where = f"profiles[{profile}].plugins.multiPoint.enabled[{index}]"
+        return replace(problem, path=where)
+
+    def raise_for(self, problems: list[FieldProblem]) -> None:
+        if problems:
+            raise ConfigError(problems, source=self.source)
+
+
+def decode(data: bytes, source: str = "", gates: FeatureGates = DEFAULT_GATES) -> Document:
+    """The file as internal types with defaults, and the problems met on the way.
+
+    Raises:
+        ConfigError: it is not YAML, or not a `KubeSchedulerConfiguration` of version v1; then
+            nothing sensible can be said about its fields.
+    """
+    root = parse(data, source)
+    _require_kind(root, data, source)
+    decoder = Decoder(json=is_json(data))
+    file = decoder.read(root, v1.KubeSchedulerConfiguration, "")
+    config = from_v1(file, _ArgsReader(decoder))
+    profiles = tuple(default_profile(profile, gates) for profile in config.profiles)
+    return Document(replace(config, profiles=profiles), file, decoder, source)
+
+
+def _require_kind(root: Node, data: bytes, source: str) -> None:
+    entries = root.entries if isinstance(root, Mapping) else []
+    texts = {
+        key.text: value.value
+        for key, value in entries
+        if isinstance(value, Scalar) and isinstance(value.value, str)
+    }
+    api_version, kind = texts.get("apiVersion", ""), texts.get("kind", "")
+    problems: list[FieldProblem] = []
+    if not (isinstance(root, Mapping) or (isinstance(root, Scalar) and root.value is None)):
+        problems.append(
+            FieldProblem("", "the document is not a map of fields", root.line, root.column)
+        )
+    elif not (api_version and kind):
+        quoted = data[:_LONGEST_QUOTE].decode("utf-8", "replace")
+        quoted += "…" if len(data) > _LONGEST_QUOTE else ""
+        missing = [
+            name for name, given in (("Kind", kind), ("apiVersion", api_version)) if not given
+        ]
+        problems += [
+            FieldProblem("", f"Object '{name}' is missing in '{quoted}'") for name in missing
+        ]
+    elif (api_version, kind) != (v1.API_VERSION, v1.KIND):
+        assert isinstance(root, Mapping)
+        problems += legacy.unsupported_kind(root, api_version, kind)
+    if problems:
+        raise ConfigError(problems, source=source)
+
+
+class _ArgsReader:
+    """Gives the arguments of in-tree plugins their type and leaves others raw."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    def __call__(self, path: str, plugin: str, raw: RawArgs | None) -> Args:
+        args_type = ARGS_BY_PLUGIN.get(plugin)
+        if raw is None or raw.node is None or args_type is None:
+            return raw
+        where = f"{path}.args"
+        if not isinstance(raw.node, Mapping):
+            self._decoder.wrong_type(where, raw.node, "a map")
+            return args_type()
+        if not self._kind_fits(path, plugin, raw.node):
+            return args_type()
+        fields = [
+            (key, value)
+            for key, value in raw.node.entries
+            if key.text not in ("apiVersion", "kind")
+        ]
+        node = Mapping(raw.node.line, raw.node.column, entries=fields)
+        return self._decoder.read(node, args_type, where)
+
+    def _kind_fits(self, path: str, plugin: str, args: Mapping) -> bool:
+        given = {
+            key.text: value
+            for key, value in args.entries
+            if key.text in ("apiVersion", "kind") and isinstance(value, Scalar)
+        }
+        kind = _text(given.get("kind")) or f"{plugin}Args"
+        version = _text(given.get("apiVersion")) or v1.API_VERSION
+        prefix = f"decoding .{path}: "
+        known = {f"{name}Args" for name in ARGS_BY_PLUGIN} | {v1.KIND}
+        if version != v1.API_VERSION or kind not in known:
+            message = (
+                f"decoding args for plugin {plugin}: "
+                f'no kind "{kind}" is registered for version "{version}"'
+            )
+        elif kind != f"{plugin}Args":
+            message = (
+                f"args for plugin {plugin} were not of type {plugin}Args.{v1.GROUP}, "
+                f"got {kind}.{v1.GROUP}"
+            )
+        else:
+            return True
+        self._decoder.report(f"{path}.args", prefix + message, args)
+        return False
+
+
+def _text(node: Scalar | None) -> str:
+    return node.value if node is not None and isinstance(node.value, str) else ""

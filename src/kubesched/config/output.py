@@ -1,0 +1,45 @@
+"""Plain data as YAML or JSON text, the way Kubernetes tools print it.
+
+YAML is written so that go-yaml and `yaml_nodes` read back exactly the same values: text that would
+resolve to something else (`yes`, `1e3`, `~`) is quoted.
+"""
+
+from __future__ import annotations
+
+import json
+
+import yaml
+
+from kubesched.config.yaml_nodes import Plain, resolve_plain
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        return True  # a value that occurs twice is written twice
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    is_itself = text not in ("", "<<") and resolve_plain(text) is text
+    style = None if is_itself else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(data: Plain) -> str:
+    """Block style, keys sorted, lists not indented: what `kubectl get -o yaml` looks like."""
+    text: str = yaml.dump(
+        data,
+        Dumper=_Dumper,
+        sort_keys=True,
+        allow_unicode=True,
+        width=4096,
+        default_flow_style=False,
+    )
+    return text
+
+
+def to_json(data: Plain) -> str:
+    """Indented, keys sorted, ending in a newline."""
+    return json.dumps(data, indent=4, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"

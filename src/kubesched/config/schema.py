@@ -1,0 +1,428 @@
+"""Strict reading of nodes into records, and writing of records, driven by their annotations.
+
+Reading never raises: every problem is collected with field path, line and column, and the field
+concerned keeps its default, so that one run finds everything. As with upstream's decoder
+
+- field names are exact, unknown ones are problems, and so are duplicates;
+- null means absent;
+- a number is an integer if it has no fraction (`1e3`, `5.0`), text is never a number, and a
+  number or boolean is never text.
+
+Writing follows the Go tags: absent (None) and empty lists are left out, a field marked `OMIT_EMPTY`
+also when it has its zero value.
+
+Supported annotations: str, bool, int, float, bytes (base64), `Seconds`, `Int32`, `Int64`, records,
+list, tuple[X, ...], dict[str, X], `RawArgs`, each optionally `| None`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from kubesched.config import durations
+from kubesched.config.field_problems import invalid, shown
+from kubesched.config.yaml_nodes import (
+    Mapping,
+    Node,
+    Plain,
+    Scalar,
+    Sequence,
+    child,
+    fields,
+    to_plain,
+)
+from kubesched.errors import ConfigError, FieldProblem
+
+
+class _Mark:
+    """A named note inside an annotation."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+OMIT_EMPTY = _Mark("OMIT_EMPTY")
+_DURATION = _Mark("DURATION")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The range of an integer type."""
+
+    bits: int
+
+    def __contains__(self, value: int) -> bool:
+        limit: int = 1 << (self.bits - 1)
+        return -limit <= value < limit
+
+
+Int32 = Annotated[int, Bounds(32)]
+Int64 = Annotated[int, Bounds(64)]
+Seconds = Annotated[float, _DURATION]
+"""A duration: text such as `15s` in files, seconds in the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawArgs:
+    """Arguments of a plugin this package does not know: plain data, for its author to interpret.
+
+    `node` remembers where the file says it, for later complaints.
+    """
+
+    value: Plain = None
+    node: Node | None = field(default=None, compare=False, repr=False)
+    json: bool = field(default=False, compare=False, repr=False)
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Decoder:
+    """Collects problems and the position of every field while reading one document."""
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json
+        self.problems: list[FieldProblem] = []
+        self._seen: set[FieldProblem] = set()
+        self._positions: dict[str, tuple[int, int]] = {}
+
+    def read(self, node: Node, record: type[R], path: str) -> R:
+        """The record at `node`; whatever could not be read keeps its default."""
+        if _is_null(node):
+            return record()
+        value = _reader(record)(self, node, path)
+        return value if isinstance(value, record) else record()
+
+    def report(self, path: str, message: str, node: Node) -> None:
+        problem = FieldProblem(path, message, node.line, node.column)
+        if problem not in self._seen:  # arguments are read twice: raw, then typed
+            self._seen.add(problem)
+            self.problems.append(problem)
+
+    def located(self, problem: FieldProblem) -> FieldProblem:
+        """The problem with the position of its field, or of the nearest one around it."""
+        path = problem.path
+        while path:
+            if path in self._positions:
+                line, column = self._positions[path]
+                return replace(problem, line=line, column=column)
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return problem
+
+    def entries(self, mapping: Mapping, path: str) -> dict[str, tuple[Scalar, Node]]:
+        found = fields(mapping, path, self.report, json=self.json)
+        for name, (key, value) in found.items():
+            self.locate(child(path, name), value if isinstance(value, Scalar) else key)
+        return found
+
+    def locate(self, path: str, node: Node) -> None:
+        self._positions[path] = (node.line, node.column)
+
+    def wrong_type(self, path: str, node: Node, expected: str) -> object:
+        """Reports the mismatch and stands for the missing value."""
+        if isinstance(node, Scalar):
+            hint = (
+                f"; quote it to make it text: {shown(node.text)}"
+                if _wants_quotes(node, expected)
+                else ""
+            )
+            message = f"Invalid value: {_shown_scalar(node)}: expected {expected}, found {_kind(node)}{hint}"
+        else:
+            message = f"Invalid value: expected {expected}, found {_kind(node)}"
+        self.report(path, message, node)
+        return _NOTHING
+
+
+def decode_args(raw: RawArgs | None, record: type[R], path: str = "args") -> R:
+    """A plugin's own arguments as its record, read as strictly as everything else.
+
+    Raises:
+        ConfigError: with every problem; positions are those of the configuration file.
+    """
+    if raw is None or raw.node is None:
+        return record()
+    decoder = Decoder(json=raw.json)
+    args = decoder.read(raw.node, record, path)
+    if decoder.problems:
+        raise ConfigError(decoder.problems)
+    return args
+
+
+def encode(record: msgspec.Struct) -> dict[str, Plain]:
+    """The record as plain data under its JSON names."""
+    out: dict[str, Plain] = {}
+    for spec in _field_specs(type(record)).values():
+        value = getattr(record, spec.attribute)
+        if value is None or (isinstance(value, (list, tuple, dict, bytes)) and not value):
+            continue
+        if spec.omit_empty and not value:
+            continue
+        out[spec.name] = spec.write(value)
+    return out
+
+
+# -- fields of a record ---------------------------------------------------------------------------
+
+Reader = Callable[[Decoder, Node, str], object]
+Writer = Callable[[Any], Plain]
+_NOTHING = _Mark("NOTHING")
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldSpec:
+    attribute: str
+    name: str
+    read: Reader
+    write: Writer
+    omit_empty: bool
+
+
+@cache
+def _field_specs(record: type[msgspec.Struct]) -> dict[str, _FieldSpec]:
+    hints = typing.get_type_hints(record, include_extras=True)
+    return {
+        name: _FieldSpec(
+            attribute,
+            name,
+            _reader(hints[attribute]),
+            _writer(hints[attribute]),
+            OMIT_EMPTY in getattr(_without_none(hints[attribute]), "__metadata__", ()),
+        )
+        for attribute, name in zip(
+            record.__struct_fields__, record.__struct_encode_fields__, strict=True
+        )
+    }
+
+
+def _without_none(annotation: object) -> object:
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        members = [each for each in typing.get_args(annotation) if each is not type(None)]
+        if len(members) == 1:
+            return members[0]
+    return annotation
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+@cache
+def _reader(annotation: object) -> Reader:
+    annotation = _without_none(annotation)
+    if typing.get_origin(annotation) is Annotated:
+        base, *marks = typing.get_args(annotation)
+        if _DURATION in marks:
+            return _read_seconds
+        bounds = next((mark for mark in marks if isinstance(mark, Bounds)), None)
+        return _integer_reader(bounds) if bounds else _reader(base)
+    origin = typing.get_origin(annotation)
+    if origin is list or origin is tuple:
+        return _list_reader(origin, typing.get_args(annotation)[0])
+    if origin is dict:
+        return _map_reader(typing.get_args(annotation)[1])
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return _record_reader(annotation)
+    if annotation in _LEAVES:
+        return _LEAVES[annotation]
+    raise TypeError(f"no reader for {annotation!r}")
+
+
+def _record_reader(record: type[msgspec.Struct]) -> Reader:
+    def read(decoder: Decoder, node: Node, path: str) -> object:
+        if not isinstance(node, Mapping):
+            return decoder.wrong_type(path, node, "a map")
+        specs = _field_specs(record)
+        values = {}
+        for name, (key, value) in decoder.entries(node, path).items():
+            spec = specs.get(name)
+            if spec is None:
+                decoder.report(child(path, name), _unknown(name, specs), key)
+            elif not _is_null(value):
+                read_value = spec.read(decoder, value, child(path, name))
+                if read_value is not _NOTHING:
+                    values[spec.attribute] = read_value
+        return record(**values)
+
+    return read
+
+
+def _unknown(name: str, known: typing.Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    by_lower = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
+    hint = f'; did you mean "{by_lower[close[0]]}"?' if close else ""
+    return f'strict decoding error: unknown field "{name}"{hint}'
+
+
+def _list_reader(build: Callable[[list[object]], object], item: object) -> Reader:
+    empty_record = item if isinstance(item, type) and issubclass(item, msgspec.Struct) else None
+
+    def read(decoder: Decoder, node: Node, path: str) -> object:
+        if not isinstance(node, Sequence):
+            return decoder.wrong_type(path, node, "a list")
+        read_item = _reader(item)
+        values: list[object] = []
+        for index, each in enumerate(node.items):
+            where = f"{path}[{index}]"
+            decoder.locate(where, each)
+            is_empty = empty_record is not None and _is_null(each)
+            value = _NOTHING if is_empty else read_item(decoder, each, where)
+            if value is not _NOTHING:
+                values.append(value)
+            elif empty_record is not None:
+                values.append(empty_record())  # the items behind it keep their indexes
+        return build(values)
+
+    return read
+
+
+def _map_reader(value_type: object) -> Reader:
+    def read(decoder: Decoder, node: Node, path: str) -> object:
+        if not isinstance(node, Mapping):
+            return decoder.wrong_type(path, node, "a map")
+        read_value = _reader(value_type)
+        values = {}
+        for name, (_, each) in fields(node, path, decoder.report, json=decoder.json).items():
+            value = read_value(decoder, each, f"{path}[{name}]")
+            if value is not _NOTHING:
+                values[name] = value
+        return values
+
+    return read
+
+
+def _read_text(decoder: Decoder, node: Node, path: str) -> object:
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        return node.value
+    return decoder.wrong_type(path, node, "a string")
+
+
+def _read_boolean(decoder: Decoder, node: Node, path: str) -> object:
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        return node.value
+    return decoder.wrong_type(path, node, "a boolean")
+
+
+def _number(node: Node) -> int | float | None:
+    if not isinstance(node, Scalar) or isinstance(node.value, bool):
+        return None
+    return node.value if isinstance(node.value, (int, float)) else None
+
+
+def _integer_reader(bounds: Bounds) -> Reader:
+    def read(decoder: Decoder, node: Node, path: str) -> object:
+        value = _number(node)
+        if value is None or not math.isfinite(value) or value != int(value):
+            return decoder.wrong_type(path, node, "an integer")
+        if int(value) not in bounds:
+            problem = invalid(path, int(value), f"does not fit into {bounds.bits} bits")
+            decoder.report(path, problem.message, node)
+            return _NOTHING
+        return int(value)
+
+    return read
+
+
+def _read_number(decoder: Decoder, node: Node, path: str) -> object:
+    value = _number(node)
+    if value is None or not math.isfinite(value):
+        return decoder.wrong_type(path, node, "a number")
+    return float(value)
+
+
+def _read_seconds(decoder: Decoder, node: Node, path: str) -> object:
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return decoder.wrong_type(path, node, 'a duration such as "15s"')
+    try:
+        return durations.parse(node.value)
+    except ValueError as error:
+        decoder.report(path, f"Invalid value: {shown(node.value)}: {error}", node)
+        return _NOTHING
+
+
+def _read_bytes(decoder: Decoder, node: Node, path: str) -> object:
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return decoder.wrong_type(path, node, "base64 text")
+    try:
+        return base64.b64decode(node.value.replace("\n", "").replace("\r", ""), validate=True)
+    except (binascii.Error, ValueError) as error:
+        # The value may be a key: it is not repeated.
+        decoder.report(path, f"Invalid value: not base64: {error}", node)
+        return _NOTHING
+
+
+def _read_raw(decoder: Decoder, node: Node, path: str) -> RawArgs:
+    return RawArgs(to_plain(node, path, decoder.report, json=decoder.json), node, decoder.json)
+
+
+_LEAVES: dict[Any, Reader] = {
+    str: _read_text,
+    bool: _read_boolean,
+    int: _integer_reader(Bounds(64)),
+    float: _read_number,
+    bytes: _read_bytes,
+    RawArgs: _read_raw,
+}
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
+
+
+def _wants_quotes(node: Scalar, expected: str) -> bool:
+    return node.plain and expected == "a string" and node.value is not None
+
+
+def _shown_scalar(node: Scalar) -> str:
+    value = node.value
+    return node.text if isinstance(value, float) else shown(value)
+
+
+def _kind(node: Node) -> str:
+    if isinstance(node, Mapping):
+        return "a map"
+    if isinstance(node, Sequence):
+        return "a list"
+    assert isinstance(node, Scalar)
+    kinds = {bool: "a boolean", int: "an integer", float: "a number", str: "a string"}
+    return kinds.get(type(node.value), "null")
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+@cache
+def _writer(annotation: object) -> Writer:
+    annotation = _without_none(annotation)
+    if typing.get_origin(annotation) is Annotated:
+        base, *marks = typing.get_args(annotation)
+        return durations.to_text if _DURATION in marks else _writer(base)
+    origin = typing.get_origin(annotation)
+    if origin in (list, tuple):
+        write_item = _writer(typing.get_args(annotation)[0])
+        return lambda values: [write_item(value) for value in values]
+    if origin is dict:
+        write_value = _writer(typing.get_args(annotation)[1])
+        return lambda values: {name: write_value(value) for name, value in values.items()}
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return encode
+    if annotation is bytes:
+        return lambda value: base64.b64encode(value).decode()
+    if annotation is RawArgs:
+        return lambda raw: raw.value
+    if annotation is float:
+        return lambda value: int(value) if value == int(value) else value
+    return lambda value: value
