@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec import structs
 
 from kubesched.cache.cache import Cache, CacheError
 from kubesched.snapshot.node_table import NodeTable
@@ -22,11 +23,11 @@ from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE
 
-NODE_NAMES = ["n0", "n1", "n2", "n3", "n4"]
+NODE_NAMES = ["n0", "n1", "n2"]
 ZONES = ["a", "b", ""]
 APPS = ["web", "db"]
 NAMESPACES = ["default", "other"]
-POD_NUMBERS = st.integers(0, 7)
+POD_NUMBERS = st.integers(0, 4)
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,11 @@ def pods(draw):
 
 
 class CacheMachine(RuleBasedStateMachine):
-    @initialize()
-    def start(self):
-        self.cache = Cache(NodeTable(capacity=2))
+    @initialize(first=nodes(), second=nodes())
+    def start(self, first, second):
+        self.cache = Cache(NodeTable(capacity=1))
+        self.cache.add_node(first)
+        self.cache.add_node(second)
         self.model: dict[str, tuple[str, str]] = {}  # uid -> (state, node name)
 
     def index(self):
