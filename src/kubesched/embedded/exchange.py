@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from kubesched.embedded.objects import JsonObject, decode, encode
+from kubesched.embedded.objects import Json, JsonObject, decode, encode
 from kubesched.errors import BadRequest, NotAcceptable, RequestEntityTooLarge, UnsupportedMediaType
 
 MAX_BODY_BYTES = 3 * 1024 * 1024  # upstream's limit for a request body
@@ -33,6 +33,14 @@ class ApiRequest:
     headers: Mapping[str, str]
     body: bytes
     user: str = "kubernetes-admin"
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def is_yaml(self) -> bool:
+        return self.media_type == YAML
 
 
 @dataclass(slots=True)
@@ -115,16 +123,16 @@ class Query:
             raise BadRequest(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
 
 
-def decode_body(request: ApiRequest) -> Any:  # noqa: ANN401 (JSON value)
+def decode_body(request: ApiRequest) -> Json:
     """The request's body as a JSON value, from JSON or YAML."""
     if len(request.body) > MAX_BODY_BYTES:
         raise RequestEntityTooLarge(
             f"Request entity too large: limit is {MAX_BODY_BYTES}",
         )
-    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+    media_type = request.media_type
     if media_type in _JSON_TYPES:
         return decode_json(request.body)
-    if media_type in (YAML, "application/x-yaml", "text/yaml"):
+    if media_type == YAML:
         return decode_yaml(request.body)
     raise UnsupportedMediaType(
         "the body of the request was in an unknown format - accepted media types include:"
@@ -132,12 +140,12 @@ def decode_body(request: ApiRequest) -> Any:  # noqa: ANN401 (JSON value)
     )
 
 
-def decode_json(body: bytes) -> Any:  # noqa: ANN401 (JSON value)
+def decode_json(body: bytes) -> Json:
     value = decode_raw_json(body)
     return strip_nulls(value) if b"null" in body else value
 
 
-def decode_raw_json(body: bytes) -> Any:  # noqa: ANN401 (JSON value)
+def decode_raw_json(body: bytes) -> Json:
     """JSON with its nulls, which in a patch mean removal."""
     if len(body) > MAX_BODY_BYTES:
         raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
@@ -149,7 +157,7 @@ def decode_raw_json(body: bytes) -> Any:  # noqa: ANN401 (JSON value)
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
 
 
-def decode_yaml(body: bytes) -> Any:  # noqa: ANN401 (JSON value)
+def decode_yaml(body: bytes) -> Json:
     import yaml
 
     from kubesched.embedded.yaml_bodies import load
@@ -160,7 +168,7 @@ def decode_yaml(body: bytes) -> Any:  # noqa: ANN401 (JSON value)
         raise BadRequest(f"yaml: {error}") from None
 
 
-def strip_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON value)
+def strip_nulls(value: Json) -> Json:
     """The value without null fields: to a typed server, null and absent are the same."""
     if isinstance(value, dict):
         return {key: strip_nulls(item) for key, item in value.items() if item is not None}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kubesched.embedded.objects import Json
 
-def selector_matches(selector: Any, labels: Mapping[str, str]) -> bool:  # noqa: ANN401 (JSON from a spec)
+
+def selector_matches(selector: Json, labels: Mapping[str, str]) -> bool:
     """Whether the labels satisfy the selector: none selects nothing, an empty one everything."""
     if not isinstance(selector, dict):
         return False

@@ -15,9 +15,11 @@ from typing import Literal, TypeAlias
 
 from kubesched.clock import Clock
 from kubesched.embedded import binding, eviction
+from kubesched.embedded.bodies import check_types, to_stored
 from kubesched.embedded.bootstrap import bootstrap
+from kubesched.embedded.exchange import decode_json
 from kubesched.embedded.kinds import KINDS
-from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.patching import PatchKind, patch_object
 from kubesched.embedded.registry import DeleteOptions, Registry, WriteOptions
 from kubesched.embedded.resources import ResourceCatalog, ResourceInfo
@@ -98,7 +100,7 @@ class LocalApi:
     ) -> JsonObject:
         """Patch an object, its status or its scale."""
         info = self._resource(resource)
-        return patch_object(
+        entry, _warnings = patch_object(
             self.registry,
             info,
             namespace or "",
@@ -107,7 +109,8 @@ class LocalApi:
             kind,
             self._options,
             subresource=subresource,
-        ).obj
+        )
+        return entry.obj
 
     def delete(
         self,
@@ -220,6 +223,8 @@ class LocalApi:
         return self.registry.catalog.get(resource)
 
     def _own(self, info: ResourceInfo, obj: JsonObject) -> JsonObject:
-        mine: JsonObject = {"apiVersion": info.api_version, "kind": info.kind, **copy_json(obj)}
-        mine.setdefault("metadata", {})
-        return mine
+        """A copy for the store, checked as a request's body would be."""
+        body = encode({"apiVersion": info.api_version, "kind": info.kind, "metadata": {}, **obj})
+        check_types(info, body)
+        mine: JsonObject = decode_json(body)
+        return to_stored(info, mine)

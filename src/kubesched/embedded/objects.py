@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 JsonObject: TypeAlias = dict[str, Any]
+Json: TypeAlias = Any
+"""Any JSON value: what a client sent may be anything."""
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
@@ -20,7 +22,7 @@ encode = _ENCODER.encode
 decode = _DECODER.decode
 
 
-def copy_json(value: Any) -> Any:  # noqa: ANN401 (any JSON value)
+def copy_json(value: Json) -> Json:
     """An independent copy of a JSON value; proves on the way that it is one."""
     kind = type(value)
     if kind is dict:

@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kubesched.api.field_errors import FieldError
 from kubesched.clock import Clock
 from kubesched.embedded.failures import (
-    Cause,
     already_exists,
     bad_request,
     conflict,
@@ -234,7 +234,7 @@ class Registry:
         if subresource == "status":
             obj = self._status_replacement(strategy, old.obj, obj)
             causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
-            causes += validate_metadata(resource, obj, strategy.name_is_valid)
+            causes += validate_metadata(resource, obj, strategy.name_rule)
         else:
             causes = self._prepare_replacement(resource, strategy, old.obj, obj)
         causes += validate_metadata_update(obj, old.obj)
@@ -279,7 +279,7 @@ class Registry:
 
     def _prepare_replacement(
         self, resource: ResourceInfo, strategy: Strategy, old: JsonObject, obj: JsonObject
-    ) -> list[Cause]:
+    ) -> list[FieldError]:
         if "status" in resource.subresources:
             if "status" in old:
                 obj["status"] = old["status"]
@@ -291,7 +291,7 @@ class Registry:
             strategy.prepare_update(self, obj, old)
         if strategy.tracks_generation and _desired_state(obj) != _desired_state(old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        causes = validate_metadata(resource, obj, strategy.name_is_valid)
+        causes = validate_metadata(resource, obj, strategy.name_rule)
         if strategy.validate is not None:
             causes += strategy.validate(obj)
         if strategy.validate_update is not None:
@@ -414,7 +414,7 @@ class Registry:
         return "".join(self._rng.choices(_SUFFIX_ALPHABET, k=5))
 
     def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
-        causes = validate_metadata(resource, obj, strategy.name_is_valid)
+        causes = validate_metadata(resource, obj, strategy.name_rule)
         if strategy.validate is not None:
             causes += strategy.validate(obj)
         if causes:

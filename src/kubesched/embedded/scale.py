@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kubesched.embedded.failures import invalid, invalid_value, stale
-from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.api import field_errors
+from kubesched.embedded.failures import invalid, stale
+from kubesched.embedded.objects import Json, JsonObject, copy_json
 from kubesched.embedded.registry import NO_OPTIONS, Registry, WriteOptions
 from kubesched.embedded.resources import ResourceInfo
 from kubesched.embedded.store import Entry
@@ -34,7 +33,7 @@ def update(
     resource: ResourceInfo,
     namespace: str,
     name: str,
-    scale: Any,  # noqa: ANN401 (whatever the client sent)
+    scale: Json,
     options: WriteOptions = NO_OPTIONS,
 ) -> Entry:
     """Set a workload's replica count; the entry returned is the workload's."""
@@ -49,14 +48,14 @@ def update(
         raise invalid(
             resource,
             name,
-            [invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")],
+            [field_errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")],
         )
     obj = copy_json(old.obj)
     obj["spec"]["replicas"] = replicas
     return registry.replace(resource, old, obj, options)
 
 
-def selector_text(selector: Any) -> str:  # noqa: ANN401 (a map or a LabelSelector)
+def selector_text(selector: Json) -> str:
     """A LabelSelector (or an old-style label map) in query-string form."""
     if not isinstance(selector, dict):
         return ""

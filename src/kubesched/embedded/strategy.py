@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from kubesched.embedded.failures import Cause
+from kubesched.api.field_errors import FieldError
+from kubesched.embedded.metadata import SUBDOMAIN, NameRule
 from kubesched.embedded.objects import JsonObject
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 Defaulter: TypeAlias = Callable[[JsonObject], None]
 Admission: TypeAlias = "Callable[[Registry, JsonObject], None]"
 UpdateAdmission: TypeAlias = "Callable[[Registry, JsonObject, JsonObject], None]"
-Validator: TypeAlias = Callable[[JsonObject], list[Cause]]
-UpdateValidator: TypeAlias = Callable[[JsonObject, JsonObject], list[Cause]]
+Validator: TypeAlias = Callable[[JsonObject], list[FieldError]]
+UpdateValidator: TypeAlias = Callable[[JsonObject, JsonObject], list[FieldError]]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 
@@ -44,8 +45,7 @@ class Strategy:
     validate: Validator | None = None
     validate_update: UpdateValidator | None = None
     validate_status: Validator | None = None
-    name_is_valid: Callable[[str], str] | None = None
-    """What is wrong with a name, or an empty string; None means the usual DNS subdomain rule."""
+    name_rule: NameRule = SUBDOMAIN
 
 
 GENERIC = Strategy()

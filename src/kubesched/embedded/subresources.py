@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kubesched.api.field_errors import not_supported, required
 from kubesched.embedded import binding, eviction
 from kubesched.embedded.exchange import ApiRequest, ApiResponse, Query, decode_body
-from kubesched.embedded.failures import bad_request, invalid, required, unsupported
+from kubesched.embedded.failures import bad_request, invalid
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry import Registry
 from kubesched.embedded.routes import Target
@@ -54,7 +55,7 @@ def _bind(registry: Registry, request: ApiRequest, target: Target, query: Query)
     causes = []
     kind, node_name = goal.get("kind", ""), goal.get("name", "")
     if kind not in ("", "Node", "Minion"):
-        causes.append(unsupported("target.kind", kind, ("Node", "<empty>")))
+        causes.append(not_supported("target.kind", kind, ("Node", "<empty>")))
     if not node_name or not isinstance(node_name, str):
         causes.append(required("target.name"))
     if not name:

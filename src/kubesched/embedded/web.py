@@ -13,7 +13,10 @@ import ssl
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.web_protocol import RequestHandler
 
 from kubesched.embedded.exchange import MAX_BODY_BYTES, ApiRequest, ApiResponse
 from kubesched.embedded.server import ApiServer, failure
@@ -122,16 +125,16 @@ class WebServer:
         return answer
 
 
-def _request_factory(*arguments: Any) -> web.BaseRequest:  # noqa: ANN401 (aiohttp's own argument list)
-    message, payload, protocol, writer, task = arguments
+def _request_factory(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
     return web.BaseRequest(
-        message,
-        payload,
-        protocol,
-        writer,
-        task,
-        asyncio.get_running_loop(),
-        client_max_size=MAX_BODY_BYTES,
+        message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from kubesched.embedded import scale
-from kubesched.embedded.conversion import event_from_events_v1
+from kubesched.embedded.bodies import decode_object, field_validation
 from kubesched.embedded.exchange import (
     Accepted,
     ApiRequest,
@@ -20,7 +20,6 @@ from kubesched.embedded.patching import PatchKind, patch_object
 from kubesched.embedded.reading import Page, entry_response, list_page
 from kubesched.embedded.registry import DeleteOptions, Registry, WriteOptions
 from kubesched.embedded.representation import encode_list, encoder_for
-from kubesched.embedded.resources import ResourceInfo
 from kubesched.embedded.routes import Target
 from kubesched.embedded.strategy import Propagation
 from kubesched.errors import BadRequest, Conflict, NotFound, UnsupportedMediaType
@@ -51,46 +50,23 @@ def _manager_from_agent(request: ApiRequest) -> str:
     return agent.partition("/")[0][:_MAX_MANAGER_LENGTH] or "unknown"
 
 
-def decode_object(request: ApiRequest, resource: ResourceInfo) -> JsonObject:
-    """The object in the body, in its stored form; refused when it is of another kind than the path says."""
-    return check_object(decode_body(request), resource)
-
-
-def check_object(obj: Any, resource: ResourceInfo) -> JsonObject:  # noqa: ANN401 (whatever the client sent)
-    if not isinstance(obj, dict):
-        raise BadRequest(f"the body must be a {resource.kind} object")
-    kind, api_version = obj.get("kind"), obj.get("apiVersion")
-    if kind is None:
-        kind = obj["kind"] = resource.kind
-    if api_version is None:
-        api_version = obj["apiVersion"] = resource.api_version
-    if kind != resource.kind:
-        raise BadRequest(
-            f"{kind} in version {encode(api_version).decode()} cannot be handled as a {resource.kind}"
-        )
-    if api_version != resource.api_version:
-        raise BadRequest(
-            f"the API version in the data ({api_version}) does not match the expected API version"
-            f" ({resource.api_version})"
-        )
-    if not isinstance(obj.get("metadata", {}), dict):
-        raise BadRequest(
-            f'{kind} in version "{api_version}" cannot be handled: metadata must be an object'
-        )
-    if resource.key == "events.events.k8s.io":
-        return event_from_events_v1(obj)
-    return obj
+def with_warnings(response: ApiResponse, warnings: list[str]) -> ApiResponse:
+    """The answer, telling the client what it may want to know (kubectl prints it)."""
+    if warnings:
+        quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in warnings)
+        response.headers = {"Warning": ", ".join(f'299 - "{text}"' for text in quoted)}
+    return response
 
 
 def create(
     registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
-    obj = decode_object(request, target.resource)
+    obj, warnings = decode_object(request, target.resource, query)
     namespace = target.namespace or ""
     if target.resource.namespaced and not namespace:
         raise BadRequest("an empty namespace may not be set during creation")
     entry = registry.create(target.resource, namespace, obj, write_options(request, query))
-    return entry_response(registry, target, entry, query, accepted, 201)
+    return with_warnings(entry_response(registry, target, entry, query, accepted, 201), warnings)
 
 
 def update(
@@ -106,17 +82,17 @@ def update(
             registry, resource, namespace, target.name, decode_body(request), options
         )
         return ApiResponse(200, encode(scale.scale_of(resource, entry.obj)))
-    obj = decode_object(request, resource)
+    obj, warnings = decode_object(request, resource, query)
     entry = registry.update(
         resource, namespace, target.name, obj, options, subresource=target.subresource
     )
-    return entry_response(registry, target, entry, query, accepted)
+    return with_warnings(entry_response(registry, target, entry, query, accepted), warnings)
 
 
 def patch(
     registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
-    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+    media_type = request.media_type
     kind = _PATCH_KINDS.get(media_type)
     if kind is None:
         raise UnsupportedMediaType(
@@ -125,7 +101,7 @@ def patch(
     options = write_options(request, query)
     # Nulls mean removal here, so the body is decoded as it stands.
     body = decode_raw_json(request.body)
-    entry = patch_object(
+    entry, warnings = patch_object(
         registry,
         target.resource,
         target.namespace or "",
@@ -134,10 +110,11 @@ def patch(
         kind,
         options,
         subresource=target.subresource,
+        validation=field_validation(query),
     )
     if target.subresource == "scale":
         return ApiResponse(200, encode(scale.scale_of(target.resource, entry.obj)))
-    return entry_response(registry, target, entry, query, accepted)
+    return with_warnings(entry_response(registry, target, entry, query, accepted), warnings)
 
 
 def delete(

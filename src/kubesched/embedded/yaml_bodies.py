@@ -7,7 +7,9 @@ from typing import Any
 
 import yaml
 
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from kubesched.embedded.objects import Json
+
+_Base: Json = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]  # the C loader exists only where libyaml does
@@ -37,7 +39,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _construct_mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:  # noqa: ANN401 (an untyped library's loader)
+def _construct_mapping(loader: Json, node: yaml.MappingNode) -> dict[str, Any]:
     loader.flatten_mapping(node)
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
@@ -53,7 +55,7 @@ def _construct_mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:  
     return result
 
 
-def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:  # noqa: ANN401 (an untyped library's loader)
+def _construct_int(loader: Json, node: yaml.ScalarNode) -> int:
     text = loader.construct_scalar(node).replace("_", "")
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-")
@@ -68,6 +70,6 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
-def load(text: bytes) -> Any:  # noqa: ANN401 (JSON value)
+def load(text: bytes) -> Json:
     """The first document of the text; anything that JSON could not say is refused."""
     return yaml.load(text, Loader=_Loader)

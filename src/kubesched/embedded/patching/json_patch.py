@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.objects import Json, JsonObject
 from kubesched.errors import BadRequest, Invalid
 
 MAX_OPERATIONS = 10_000  # upstream's limit per patch
 
 
-def apply_json_patch(document: JsonObject, operations: Any) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def apply_json_patch(document: JsonObject, operations: Json) -> Json:
     """The document after all operations; a failing `test` or path refuses the whole patch."""
     if not isinstance(operations, list):
         raise BadRequest("error decoding patch: a JSON patch must be a list of operations")
@@ -18,7 +16,7 @@ def apply_json_patch(document: JsonObject, operations: Any) -> Any:  # noqa: ANN
         raise BadRequest(
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
         )
-    result: Any = document
+    result: Json = document
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise BadRequest("error decoding patch: every operation needs an op and a path")
@@ -26,7 +24,7 @@ def apply_json_patch(document: JsonObject, operations: Any) -> Any:  # noqa: ANN
     return result
 
 
-def _apply_one(document: Any, operation: JsonObject) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def _apply_one(document: Json, operation: JsonObject) -> Json:
     op = operation.get("op")
     path = _parse_pointer(operation["path"])
     if op in ("add", "replace", "test"):
@@ -80,7 +78,7 @@ def _index(part: str, length: int) -> int:
 _REFUSE = object()
 
 
-def _lookup(document: Any, path: list[str], missing: Any = _REFUSE) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def _lookup(document: Json, path: list[str], missing: Json = _REFUSE) -> Json:
     for part in path:
         if isinstance(document, list):
             document = document[_index(part, len(document))]
@@ -97,7 +95,7 @@ def _missing(path: list[str]) -> Invalid:
     return _rejected(f"the path /{'/'.join(path)} does not exist")
 
 
-def _with(document: Any, path: list[str], value: Any, *, replace: bool) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def _with(document: Json, path: list[str], value: Json, *, replace: bool) -> Json:
     if not path:
         return value
     part, rest = path[0], path[1:]
@@ -122,7 +120,7 @@ def _with(document: Any, path: list[str], value: Any, *, replace: bool) -> Any: 
     raise _missing(path)
 
 
-def _without(document: Any, path: list[str]) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def _without(document: Json, path: list[str]) -> Json:
     if not path:
         raise _rejected("the whole object cannot be removed")
     part, rest = path[0], path[1:]

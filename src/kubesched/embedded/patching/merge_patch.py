@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from kubesched.embedded.objects import Json
 
 
-def apply_merge_patch(document: Any, patch: Any) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def apply_merge_patch(document: Json, patch: Json) -> Json:
     """`patch` laid over `document`: null removes, objects merge, anything else replaces."""
     if not isinstance(patch, dict):
         return patch

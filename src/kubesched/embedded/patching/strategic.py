@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.patching.schema import Field, fields_of_kind, fields_of_type
+from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.schema.table import Field, ObjectType, TypeRef, types
 from kubesched.errors import BadRequest
 
 PATCH = "$patch"
@@ -22,9 +22,9 @@ DELETE_FROM = "$deleteFromPrimitiveList/"
 SET_ORDER = "$setElementOrder/"
 
 
-def apply_strategic_patch(kind: str, document: JsonObject, patch: JsonObject) -> JsonObject:
+def apply_strategic_patch(kind: ObjectType, document: JsonObject, patch: JsonObject) -> JsonObject:
     """The document with the patch laid over it by the merge rules of its kind."""
-    return _merge_object(document, patch, fields_of_kind(kind))
+    return _merge_object(document, patch, kind.fields)
 
 
 def _merge_object(document: JsonObject, patch: JsonObject, fields: dict[str, Field]) -> JsonObject:
@@ -70,26 +70,35 @@ def _retained(document: JsonObject, patch: JsonObject) -> JsonObject:
     return {key: value for key, value in document.items() if key in keep}
 
 
-def _merge_value(key: str, old: Any, new: Any, patch: JsonObject, fields: dict[str, Field]) -> Any:  # noqa: ANN401 (JSON values)
+def _merge_value(
+    key: str, old: Json, new: Json, patch: JsonObject, fields: dict[str, Field]
+) -> Json:
     field = fields.get(key, _PLAIN)
     if isinstance(new, dict):
         base = old if isinstance(old, dict) else {}
-        return _merge_object(base, new, fields_of_type(field.type))
+        return _merge_object(base, new, _fields_below(field.type))
     if isinstance(new, list):
         if field.patch_key:
             return _merge_list(old if isinstance(old, list) else [], new, field)
-        if field.merges_primitives:
+        if field.merge == "set":
             present = list(old) if isinstance(old, list) else []
             return present + [each for each in new if each not in present]
     return new
 
 
-_PLAIN = Field()
+_PLAIN = Field(name="", type=TypeRef("scalar", "any"))
+
+
+def _fields_below(ref: TypeRef) -> dict[str, Field]:
+    if ref.shape == "list":
+        assert ref.item is not None
+        ref = ref.item
+    return types()[ref.name].fields if ref.shape == "object" else {}
 
 
 def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
     key = field.patch_key
-    fields = fields_of_type(field.type)
+    fields = _fields_below(field.type)
     if any(isinstance(item, dict) and item.get(PATCH) == "replace" for item in patch):
         return [_without_directives(item) for item in patch if item.get(PATCH) != "replace"]
     result = list(old)
@@ -113,14 +122,14 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
     return result
 
 
-def _position(items: list[Any], key: str, value: Any) -> int | None:  # noqa: ANN401 (JSON value)
+def _position(items: list[Any], key: str, value: Json) -> int | None:
     for index, item in enumerate(items):
         if isinstance(item, dict) and item.get(key) == value:
             return index
     return None
 
 
-def _delete_primitives(result: JsonObject, field: str, values: Any) -> None:  # noqa: ANN401 (whatever the client sent)
+def _delete_primitives(result: JsonObject, field: str, values: Json) -> None:
     if not isinstance(values, list):
         raise BadRequest(f"{DELETE_FROM}{field} must be a list")
     present = result.get(field)
@@ -131,7 +140,7 @@ def _delete_primitives(result: JsonObject, field: str, values: Any) -> None:  # 
 def _order_list(
     result: JsonObject,
     field_name: str,
-    order: Any,  # noqa: ANN401 (whatever the client sent)
+    order: Json,
     patch: JsonObject,
     fields: dict[str, Field],
 ) -> None:
@@ -143,7 +152,7 @@ def _order_list(
         return
     key = fields.get(field_name, _PLAIN).patch_key
 
-    def identity(item: Any) -> Any:  # noqa: ANN401 (JSON value)
+    def identity(item: Json) -> Json:
         return item.get(key) if key and isinstance(item, dict) else item
 
     ranks = [identity(each) for each in order]
@@ -162,7 +171,7 @@ def _order_list(
     result[field_name] = merged
 
 
-def _without_directives(value: Any) -> Any:  # noqa: ANN401 (JSON value)
+def _without_directives(value: Json) -> Json:
     if isinstance(value, dict):
         return {
             key: _without_directives(item)

@@ -5,16 +5,20 @@ There is no retry loop as in a server with remote storage: nothing can come betw
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from kubesched.embedded import scale
+from kubesched.embedded.bodies import FieldValidation, check_fields, check_kind, to_stored
+from kubesched.embedded.exchange import strip_nulls
 from kubesched.embedded.failures import conflict, stale
-from kubesched.embedded.objects import JsonObject, copy_json
+from kubesched.embedded.objects import Json, JsonObject, decode, encode
 from kubesched.embedded.patching.json_patch import apply_json_patch
 from kubesched.embedded.patching.merge_patch import apply_merge_patch
 from kubesched.embedded.patching.strategic import apply_strategic_patch
 from kubesched.embedded.registry import NO_OPTIONS, Registry, WriteOptions
+from kubesched.embedded.representation import encoder_for
 from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.schema.table import type_of_kind
 from kubesched.embedded.store import Entry
 from kubesched.errors import BadRequest, UnsupportedMediaType
 
@@ -26,37 +30,47 @@ def patch_object(
     resource: ResourceInfo,
     namespace: str,
     name: str,
-    patch: Any,  # noqa: ANN401 (whatever the client sent)
+    patch: Json,
     kind: PatchKind,
     options: WriteOptions = NO_OPTIONS,
     *,
     subresource: str = "",
-) -> Entry:
-    """Apply a patch to an object or one of its subresources."""
+    validation: FieldValidation = "Ignore",
+) -> tuple[Entry, list[str]]:
+    """Apply a patch to an object or one of its subresources; returns the result and warnings for the client."""
     old = registry.get(resource, namespace, name)
     if subresource == "scale":
         patched = apply_patch(resource, scale.scale_of(resource, old.obj), patch, kind)
-        return scale.update(registry, resource, namespace, name, patched, options)
-    patched = apply_patch(resource, old.with_managed_fields(), patch, kind)
+        return scale.update(registry, resource, namespace, name, patched, options), []
+    # The object as this client sees it, decoded afresh: what the patch leaves alone may be changed in place later.
+    document = decode(encoder_for(resource)(old))
+    patched = apply_patch(resource, document, patch, kind)
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
         raise BadRequest("the patched object has no metadata")
-    metadata = patched["metadata"]
-    if metadata.get("name") != name or metadata.get("namespace", "") != namespace:
+    body = encode(patched)
+    if b"null" in body:
+        patched = strip_nulls(patched)
+    warnings = check_fields(resource, check_kind(patched, resource), body, validation)
+    _check_identity(resource, old, patched["metadata"])
+    return registry.replace(
+        resource, old, to_stored(resource, patched), options, subresource=subresource
+    ), warnings
+
+
+def _check_identity(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
+    """A patch may state which version it was made for, but not turn an object into another."""
+    known = old.obj["metadata"]
+    name = known["name"]
+    if metadata.get("name") != name or metadata.get("namespace", "") != known.get("namespace", ""):
         raise BadRequest("the name and namespace of an object cannot be changed by a patch")
-    if str(metadata.get("resourceVersion", "")) not in ("", str(old.revision)):
+    if metadata.get("resourceVersion", "") not in ("", str(old.revision)):
         raise stale(resource, name)
-    if metadata.get("uid", "") not in ("", old.obj["metadata"]["uid"]):
-        uid = old.obj["metadata"]["uid"]
-        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {uid}"
+    if metadata.get("uid", "") not in ("", known["uid"]):
+        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {known['uid']}"
         raise conflict(resource, name, why)
-    # The patched object shares parts with the stored one, and defaulting works in place.
-    mine = (
-        {**patched, "metadata": dict(metadata)} if subresource == "status" else copy_json(patched)
-    )
-    return registry.replace(resource, old, mine, options, subresource=subresource)
 
 
-def apply_patch(resource: ResourceInfo, document: JsonObject, patch: Any, kind: PatchKind) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def apply_patch(resource: ResourceInfo, document: JsonObject, patch: Json, kind: PatchKind) -> Json:
     """The pure part: a document after a patch of the given kind."""
     if kind == "json":
         return apply_json_patch(document, patch)
@@ -64,9 +78,10 @@ def apply_patch(resource: ResourceInfo, document: JsonObject, patch: Any, kind: 
         raise BadRequest("error decoding patch: the patch must be an object")
     if kind == "merge":
         return apply_merge_patch(document, patch)
-    if resource.custom:
+    object_type = type_of_kind(resource.group, resource.kind)
+    if object_type is None:
         raise UnsupportedMediaType(
             "the body of the request was in an unknown format - accepted media types include:"
             " application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
         )
-    return apply_strategic_patch(resource.kind, document, patch)
+    return apply_strategic_patch(object_type, document, patch)

@@ -1,0 +1,105 @@
+"""Objects from request bodies: of the right kind, of the right shape, in the form that is stored."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, cast, get_args
+
+from kubesched.embedded.conversion import event_from_events_v1
+from kubesched.embedded.exchange import ApiRequest, Query, decode_body
+from kubesched.embedded.objects import Json, JsonObject, encode
+from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.schema.decoding import (
+    ShapeError,
+    check_shape,
+    fits_strictly,
+    unknown_fields,
+)
+from kubesched.errors import BadRequest
+
+FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
+
+
+def field_validation(query: Query) -> FieldValidation:
+    """What to do about fields the kind does not have; they are kept either way unless refused."""
+    mode = query.get("fieldValidation", "Warn")
+    if mode not in get_args(FieldValidation):
+        choices = ", ".join(f'"{each}"' for each in get_args(FieldValidation))
+        raise BadRequest(
+            f'fieldValidation: Unsupported value: "{mode}": supported values: {choices}'
+        )
+    return cast("FieldValidation", mode)
+
+
+def decode_object(
+    request: ApiRequest, resource: ResourceInfo, query: Query
+) -> tuple[JsonObject, list[str]]:
+    """The object in the body, in its stored form, and warnings for the client."""
+    obj = check_kind(decode_body(request), resource)
+    warnings = check_fields(
+        resource, obj, request.body, field_validation(query), decoded_from_yaml=request.is_yaml
+    )
+    return to_stored(resource, obj), warnings
+
+
+def check_kind(obj: Json, resource: ResourceInfo) -> JsonObject:
+    """Refuse what is not an object of the resource's kind; fill in kind and version when they are missing."""
+    if not isinstance(obj, dict):
+        raise BadRequest(f"the body of the request must be a {resource.kind} object")
+    kind = obj.setdefault("kind", resource.kind)
+    api_version = obj.setdefault("apiVersion", resource.api_version)
+    if kind != resource.kind:
+        version = encode(api_version).decode()
+        raise BadRequest(f"{kind} in version {version} cannot be handled as a {resource.kind}")
+    if api_version != resource.api_version:
+        raise BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version"
+            f" ({resource.api_version})"
+        )
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise BadRequest(
+            _unreadable(resource, "json: cannot unmarshal metadata: it must be an object")
+        )
+    return obj
+
+
+def check_fields(
+    resource: ResourceInfo,
+    obj: JsonObject,
+    body: bytes,
+    mode: FieldValidation,
+    *,
+    decoded_from_yaml: bool = False,
+) -> list[str]:
+    """Refuse values of the wrong type, and deal with unknown fields as the client wishes; returns warnings."""
+    if decoded_from_yaml:
+        body = encode(obj)
+    if fits_strictly(resource.group, resource.kind, body):
+        return []
+    check_types(resource, body)
+    if mode == "Ignore":
+        return []
+    problems = [
+        f'unknown field "{path}"' for path in unknown_fields(resource.group, resource.kind, obj)
+    ]
+    if problems and mode == "Strict":
+        raise BadRequest(_unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
+    return problems
+
+
+def check_types(resource: ResourceInfo, body: bytes) -> None:
+    """Refuse a body in which some known field has a value of the wrong type."""
+    try:
+        check_shape(resource.group, resource.kind, body)
+    except ShapeError as error:
+        raise BadRequest(_unreadable(resource, str(error))) from None
+
+
+def to_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
+    return event_from_events_v1(obj) if resource.key == "events.events.k8s.io" else obj
+
+
+def _unreadable(resource: ResourceInfo, detail: str) -> str:
+    version = resource.api_version
+    return (
+        f'{resource.kind} in version "{version}" cannot be handled as a {resource.kind}: {detail}'
+    )
