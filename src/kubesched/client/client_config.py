@@ -165,6 +165,7 @@ class _Chosen:
     origin: str
     cluster_name: str = ""
     user_name: str = ""
+    user_file: str = ""
     namespace: str = ""
 
 
@@ -196,6 +197,7 @@ def _choose(config: Kubeconfig, *, context: str, server: str) -> _Chosen:
         origin=origin,
         cluster_name=cluster_name,
         user_name=user_name,
+        user_file=config.user_files.get(user_name, ""),
         namespace=namespace,
     )
 
@@ -271,6 +273,7 @@ class _Assembly:
         self._cluster = chosen.cluster
         self._user = chosen.user
         self._user_name = chosen.user_name
+        self._user_file = chosen.user_file
         self._environment = environment
         self._clock = clock
         self._cluster_origin = f'{chosen.origin}: cluster "{chosen.cluster_name}"'
@@ -288,7 +291,7 @@ class _Assembly:
         tls, identity = None, None
         if scheme == "https":
             tls, identity = self._tls(), self._identity()
-        elif user != User(file=user.file):
+        elif user != User():
             # Upstream: who we are is not told to a server that anybody could pretend to be.
             log.warning("%s: server is not https, so no credentials are sent", self._user_origin)
         return ConnectionConfig(
@@ -372,7 +375,7 @@ class _Assembly:
             )
         from kubesched.client.oidc import OidcProvider  # rarely needed, and slow to import
 
-        keep = functools.partial(kubeconfig.store_auth_provider, self._user.file, self._user_name)
+        keep = functools.partial(kubeconfig.store_auth_provider, self._user_file, self._user_name)
         return OidcProvider(provider.config, origin=self._user_origin, clock=self._clock, keep=keep)
 
     def _exec_plugin(self, plugin: ExecConfig) -> Identity:

@@ -121,38 +121,40 @@ class ExecPlugin(RenewedIdentity):
 
     async def _run(self) -> bytes:
         command = self._resolve()
+        loop = asyncio.get_running_loop()
+        capture = _Capture(loop)
         try:
-            process = await asyncio.create_subprocess_exec(
+            process, _ = await loop.subprocess_exec(
+                lambda: capture,
                 command,
                 *self._config.args,
                 env=self._environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # so that a deadline ends its children too
+                start_new_session=True,  # so that ending it ends its children too
             )
         except OSError as error:
             raise self._error(f"cannot run {command}: {error.strerror}") from error
         try:
             async with asyncio.timeout(self._deadline_s):
-                output, complaint, code = await _communicate(process)
+                await asyncio.wait([capture.enough])
         except TimeoutError:
             raise self._error(
                 f"executable {command} did not finish within {self._deadline_s:g} s"
             ) from None
-        except _TooMuchOutputError:
-            raise self._error(
-                f"executable {command} printed more than {MAX_OUTPUT_BYTES} bytes"
-            ) from None
         finally:
-            await _end(process)
-        if code != 0:
+            _end(process)
+            await asyncio.wait([capture.ended])
+        if len(capture.output) > MAX_OUTPUT_BYTES:
+            raise self._error(f"executable {command} printed more than {MAX_OUTPUT_BYTES} bytes")
+        if code := process.get_returncode():
             raise self._error(
-                f"executable {command} failed with exit code {code}{self._shown(complaint)}"
+                f"executable {command} failed with exit code {code}{self._shown(capture.complaint)}"
             )
-        if complaint:
-            log.info("exec plugin %s said%s", command, self._shown(complaint))
-        return output
+        if capture.complaint:
+            log.info("exec plugin %s said%s", command, self._shown(capture.complaint))
+        return bytes(capture.output)
 
     def _resolve(self) -> str:
         command = self._config.command
@@ -221,43 +223,36 @@ class ExecPlugin(RenewedIdentity):
         return CredentialsError(f"{self._origin}: exec plugin: {message}")
 
 
-class _TooMuchOutputError(Exception):
-    pass
+class _Capture(asyncio.SubprocessProtocol):
+    """Collects standard output up to its limit and the end of standard error."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.output = bytearray()
+        self.complaint = b""
+        self.enough: asyncio.Future[None] = loop.create_future()
+        """Done when the process has ended and its pipes are closed, or when it printed too much."""
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.complaint = (self.complaint + data)[-SHOWN_ERROR_BYTES:]
+        elif len(self.output) <= MAX_OUTPUT_BYTES:
+            self.output += data
+            if len(self.output) > MAX_OUTPUT_BYTES:
+                self.enough.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.enough.done():
+            self.enough.set_result(None)
+        self.ended.set_result(None)
 
 
-async def _communicate(process: asyncio.subprocess.Process) -> tuple[bytes, bytes, int]:
-    """Everything on standard output, the end of standard error, the exit code."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    async with asyncio.TaskGroup() as readers:
-        complaint = readers.create_task(_read_end(process.stderr))
-        output = bytearray()
-        too_much = False
-        while chunk := await process.stdout.read(65536):
-            too_much = too_much or len(output) + len(chunk) > MAX_OUTPUT_BYTES
-            if too_much:
-                break
-            output += chunk
-        if too_much:
-            complaint.cancel()
-    if too_much:
-        raise _TooMuchOutputError
-    return bytes(output), complaint.result(), await process.wait()
-
-
-async def _read_end(stream: asyncio.StreamReader) -> bytes:
-    kept = b""
-    while chunk := await stream.read(65536):
-        kept = (kept + chunk)[-SHOWN_ERROR_BYTES:]
-    return kept
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Make sure that nothing of the plugin stays behind, and that it is reaped."""
-    if process.returncode is None:
+def _end(process: asyncio.SubprocessTransport) -> None:
+    """Make sure that nothing of the plugin stays behind."""
+    if process.get_returncode() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+            os.killpg(process.get_pid(), signal.SIGKILL)
+    process.close()
 
 
 _SECRET = re.compile(

@@ -54,9 +54,6 @@ class Cluster(_Section):
     proxy_url: str = ""
     disable_compression: bool = False
     extensions: list[NamedExtension] = []
-    file: str = msgspec.field(
-        default="", name="\0file"
-    )  # not a field of the file: where it came from
 
 
 class ExecEnvVar(_Section):
@@ -104,7 +101,6 @@ class User(_Section):
     password: str = ""
     auth_provider: AuthProviderConfig | None = None
     exec: ExecConfig | None = None
-    file: str = msgspec.field(default="", name="\0file")
 
 
 class Context(_Section):
@@ -123,6 +119,8 @@ class Kubeconfig(_Section):
     contexts: dict[str, Context] = {}
     current_context: str = ""
     files: tuple[str, ...] = ()
+    user_files: dict[str, str] = {}
+    """Which file a user came from, for storing rotated tokens."""
 
     def is_empty(self) -> bool:
         return not (self.clusters or self.users or self.contexts or self.current_context)
@@ -172,6 +170,7 @@ def load_files(paths: Iterable[str]) -> Kubeconfig:
             contexts={**loaded.contexts, **merged.contexts},
             current_context=merged.current_context or loaded.current_context,
             files=(*merged.files, path),
+            user_files={**loaded.user_files, **merged.user_files},
         )
     return merged
 
@@ -189,18 +188,16 @@ def load_file(path: str) -> Kubeconfig:
         raise CredentialsError(f"kubeconfig {path}: larger than {MAX_FILE_BYTES} bytes")
     decoded = _decode(path, text)
     base = os.path.dirname(os.path.abspath(path))
+    clusters = ((entry.name, _rooted_cluster(entry.cluster, base)) for entry in decoded.clusters)
+    users = ((entry.name, _rooted_user(entry.user, base)) for entry in decoded.users)
+    contexts = ((entry.name, entry.context) for entry in decoded.contexts)
     return Kubeconfig(
-        clusters=_by_name(
-            path,
-            "clusters",
-            ((c.name, _rooted_cluster(c.cluster, base, path)) for c in decoded.clusters),
-        ),
-        users=_by_name(
-            path, "users", ((u.name, _rooted_user(u.user, base, path)) for u in decoded.users)
-        ),
-        contexts=_by_name(path, "contexts", ((c.name, c.context) for c in decoded.contexts)),
+        clusters=_by_name(path, "clusters", clusters),
+        users=_by_name(path, "users", users),
+        contexts=_by_name(path, "contexts", contexts),
         current_context=decoded.current_context,
         files=(path,),
+        user_files={entry.name: path for entry in decoded.users},
     )
 
 
@@ -261,7 +258,7 @@ def _decode(path: str, text: bytes) -> _File:
 def _parse(path: str, text: bytes) -> object:
     try:
         return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
         # The full text of the error shows a piece of the file; even its summary can quote one.
@@ -312,13 +309,12 @@ def _by_name(path: str, section: str, entries: Iterable[tuple[str, Named]]) -> d
     return named
 
 
-def _rooted_cluster(cluster: Cluster, base: str, path: str) -> Cluster:
-    return msgspec.structs.replace(
-        cluster, certificate_authority=_rooted(cluster.certificate_authority, base), file=path
-    )
+def _rooted_cluster(cluster: Cluster, base: str) -> Cluster:
+    authority = _rooted(cluster.certificate_authority, base)
+    return msgspec.structs.replace(cluster, certificate_authority=authority)
 
 
-def _rooted_user(user: User, base: str, path: str) -> User:
+def _rooted_user(user: User, base: str) -> User:
     plugin = user.exec
     if plugin is not None and os.sep in plugin.command:  # otherwise it is looked up in PATH
         plugin = msgspec.structs.replace(plugin, command=_rooted(plugin.command, base))
@@ -328,7 +324,6 @@ def _rooted_user(user: User, base: str, path: str) -> User:
         client_key=_rooted(user.client_key, base),
         token_file=_rooted(user.token_file, base),
         exec=plugin,
-        file=path,
     )
 
 

@@ -136,7 +136,7 @@ def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
         if not pem.strip():
             raise CredentialsError(f"{settings.ca} is empty")
         # Bundles may carry comments in any encoding; only the base64 between the markers matters.
-        context.load_verify_locations(cadata=pem.decode("ascii", "replace"))
+        context.load_verify_locations(cadata=pem.decode("ascii", "ignore"))
     except OSError as error:  # ssl.SSLError is one
         raise CredentialsError(
             f"{settings.ca} cannot be used: {_cause(error, 'no valid certificate in it')}"
