@@ -91,9 +91,13 @@ class PostFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class PreBindPreFlightResult:
-    """May this plugin's PreBind run beside its neighbours'?"""
+    """May this plugin's PreBind run beside its neighbours', and will it do anything at all?
+
+    A plain SKIP status says neither; a result that skips but allows company does not split its neighbours.
+    """
 
     allow_parallel: bool = False
+    skip: bool = False
 
 
 class Plugin(ABC):

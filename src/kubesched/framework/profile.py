@@ -1,0 +1,110 @@
+"""From configured profiles to frameworks: instantiate each plugin once and put it where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kubesched.config.expansion import ExpandedPlugins, expand, profile_problems
+from kubesched.config.features import FeatureGates
+from kubesched.config.plugin_args import default_args
+from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile
+from kubesched.errors import ConfigError, FieldProblem
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import EXTENSION_POINTS, Plugin
+from kubesched.framework.registry import Registry, RegistryError, as_config_error
+from kubesched.framework.runtime import Framework
+
+MakeHandle = Callable[[str], Handle]
+"""Scheduler name -> the handle its plugins share."""
+
+
+def build_frameworks(
+    profiles: Sequence[KubeSchedulerProfile],
+    registry: Registry,
+    make_handle: MakeHandle,
+    gates: FeatureGates,
+) -> dict[str, Framework]:
+    """A framework per scheduler name.
+
+    Raises:
+        ConfigError: with everything wrong in any profile.
+    """
+    if not profiles:
+        raise ConfigError([FieldProblem("profiles", "at least one profile is required")])
+    expanded: list[ExpandedPlugins] = []
+    problems: list[FieldProblem] = []
+    for index, profile in enumerate(profiles):
+        try:
+            expanded.append(expand(profile, _implements(registry), f"profiles[{index}]"))
+        except ConfigError as error:
+            problems.extend(error.problems)
+        except RegistryError as error:
+            problems.extend(as_config_error(error).problems)
+    if not problems:
+        problems.extend(profile_problems(profiles, expanded))
+    if problems:
+        raise ConfigError(problems)
+    return {
+        profile.scheduler_name: _build(
+            profile, plugins, registry, make_handle(profile.scheduler_name), gates, index
+        )
+        for index, (profile, plugins) in enumerate(zip(profiles, expanded, strict=True))
+    }
+
+
+def _implements(registry: Registry) -> Callable[[str, ExtensionPoint], bool | None]:
+    return lambda name, point: registry.implements(name, point.value)
+
+
+def _build(
+    profile: KubeSchedulerProfile,
+    expanded: ExpandedPlugins,
+    registry: Registry,
+    handle: Handle,
+    gates: FeatureGates,
+    index: int,
+) -> Framework:
+    args = {entry.name: entry.args for entry in profile.plugin_config}
+    instances: dict[str, Plugin] = {}
+    problems: list[FieldProblem] = []
+    names = dict.fromkeys(name for point in ExtensionPoint for name in expanded.at(point))
+    for name in names:
+        found = registry.get(name)
+        assert found is not None, f"expansion accepted the unknown plugin {name}"
+        try:
+            instances[name] = found(_typed_args(found, name, args.get(name), gates), handle)
+        except (
+            Exception
+        ) as error:  # a constructor may raise anything; the start must end with its name
+            problems.append(
+                FieldProblem(f"profiles[{index}]", f'initializing plugin "{name}": {error}')
+            )
+    if problems:
+        raise ConfigError(problems)
+    points: Mapping[str, list[Plugin]] = {
+        point.value: [instances[name] for name in expanded.at(point)]
+        for point in ExtensionPoint
+        if point.value in EXTENSION_POINTS
+    }
+    return Framework(
+        handle,
+        points,
+        expanded.score_weights,
+        percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
+    )
+
+
+def _typed_args(plugin: type[Plugin], name: str, given: Any, gates: FeatureGates) -> Any:  # noqa: ANN401  # each plugin has its own type
+    """In-tree arguments are typed already; a third party's are decoded into what it declares."""
+    if given is None:
+        given = default_args(name, gates)
+    wanted = plugin.args_type
+    if wanted is None or isinstance(given, wanted):
+        return given
+    try:
+        return msgspec.convert({} if given is None else given, wanted, strict=True)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"args: {error}") from error

@@ -1,0 +1,107 @@
+"""Which plugins there are, by name.
+
+In-tree plugins come from a table, third-party ones from installed packages (entry-point group `kubesched.plugins`)
+or, named `module:Class` in the configuration, from anywhere importable. A class is imported when first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+
+from kubesched.errors import ConfigError, FieldProblem, KubeschedError
+from kubesched.framework.interfaces import EXTENSION_POINTS, Plugin
+
+ENTRY_POINT_GROUP = "kubesched.plugins"
+
+PluginLoader = Callable[[], type[Plugin]]
+
+
+class RegistryError(KubeschedError):
+    """A name is taken, unknown, or leads to something that is no plugin."""
+
+
+class Registry:
+    """Name -> plugin class, loaded on demand."""
+
+    def __init__(self, plugins: Mapping[str, PluginLoader] | None = None) -> None:
+        self._loaders: dict[str, PluginLoader] = dict(plugins or {})
+        self._classes: dict[str, type[Plugin]] = {}
+
+    def register(self, name: str, loader: PluginLoader) -> None:
+        if name in self._loaders:
+            raise RegistryError(f"a plugin named {name} already exists")
+        self._loaders[name] = loader
+
+    def unregister(self, name: str) -> None:
+        if name not in self._loaders:
+            raise RegistryError(f"no plugin named {name} exists")
+        del self._loaders[name]
+        self._classes.pop(name, None)
+
+    def merge(self, other: Mapping[str, PluginLoader]) -> None:
+        for name, loader in other.items():
+            self.register(name, loader)
+
+    def add_installed(self) -> None:
+        """Register every plugin that an installed package declares."""
+        for entry in entry_points(group=ENTRY_POINT_GROUP):
+            self.register(entry.name, entry.load)
+
+    def names(self) -> list[str]:
+        return sorted(self._loaders)
+
+    def get(self, name: str) -> type[Plugin] | None:
+        """The class; None when there is none of that name. A plugin that cannot be imported is an error."""
+        known = self._classes.get(name)
+        if known is not None:
+            return known
+        loader = self._loaders.get(name)
+        if loader is None:
+            if ":" not in name:
+                return None
+            loader = lambda: load_by_path(name)  # noqa: E731  # shortest way to one calling convention
+        try:
+            loaded = loader()
+        except RegistryError:
+            raise
+        except Exception as error:  # importing a third party's module may raise anything
+            raise RegistryError(
+                f'plugin "{name}" cannot be imported: {type(error).__name__}: {error}'
+            ) from error
+        self._classes[name] = _checked(name, loaded)
+        return loaded
+
+    def implements(self, name: str, point: str) -> bool | None:
+        """Does the plugin serve the extension point (a configuration key)? None when there is no such plugin."""
+        found = self.get(name)
+        kind = EXTENSION_POINTS.get(point)
+        if found is None:
+            return None
+        return kind is not None and issubclass(found, kind)
+
+
+def load_by_path(path: str) -> type[Plugin]:
+    """The class behind `module:Class`."""
+    module_name, _, attribute = path.partition(":")
+    loaded = getattr(importlib.import_module(module_name), attribute, None)
+    if loaded is None:
+        raise RegistryError(f'plugin "{path}": module {module_name} has no {attribute}')
+    return _checked(path, loaded)
+
+
+def _checked(name: str, loaded: object) -> type[Plugin]:
+    if not inspect.isclass(loaded) or not issubclass(loaded, Plugin):
+        raise RegistryError(
+            f'plugin "{name}" is not a class derived from kubesched.framework.interfaces.Plugin'
+        )
+    if inspect.isabstract(loaded):
+        missing = ", ".join(sorted(loaded.__abstractmethods__))
+        raise RegistryError(f'plugin "{name}" does not implement {missing}')
+    return loaded
+
+
+def as_config_error(error: RegistryError) -> ConfigError:
+    return ConfigError([FieldProblem("", str(error))])

@@ -1,0 +1,165 @@
+"""The binding side: PreBindPreFlight, PreBind, Bind and PostBind. These points may do I/O and be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Iterator
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import PreBindPlugin, PreBindPreFlightResult
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.status import SKIP, Code, Status, error_status
+
+logger = logging.getLogger(__name__)
+
+
+def run_pre_bind_pre_flight(
+    framework: Framework, state: CycleState, pod: Pod, node_name: str
+) -> Status | None:
+    """Ask which PreBind plugins will act, and which may run side by side.
+
+    SKIP when none will, an error when one failed or answered with a code that has no meaning here.
+    """
+    skipped: set[str] = set()
+    parallel: set[str] = set()
+    state.skip_pre_bind_plugins, state.parallel_pre_bind_plugins = skipped, parallel
+    for plugin in framework.pre_bind:
+        try:
+            answer = plugin.pre_bind_pre_flight(state, pod, node_name)
+            if isinstance(answer, PreBindPreFlightResult):
+                if answer.allow_parallel:
+                    parallel.add(plugin.name)
+                if answer.skip:
+                    skipped.add(plugin.name)
+                continue
+            status = as_status(plugin, answer)
+        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+            return raised(f'running PreBindPreFlight "{plugin.name}": ', error, plugin=plugin.name)
+        if status is None or status.is_success:
+            continue
+        if status.code is Code.SKIP:
+            skipped.add(plugin.name)
+        elif status.code is Code.ERROR:
+            return failure(
+                f'running PreBindPreFlight "{plugin.name}": ', status, plugin=plugin.name
+            )
+        else:
+            return error_status(
+                f'PreBindPreFlight {plugin.name} returned "{status.code.upstream_name}", which is unsupported. '
+                "It is supposed to return Success, Skip, or Error status",
+                plugin=plugin.name,
+            )
+    return SKIP if len(skipped) == len(framework.pre_bind) else None
+
+
+async def run_pre_bind(
+    framework: Framework, state: CycleState, pod: Pod, node_name: str
+) -> Status | None:
+    """Run the PreBind plugins group by group; the first failure ends it."""
+    for group in pre_bind_groups(framework, state):
+        if len(group) == 1:
+            status = await _pre_bind(group[0], state, pod, node_name)
+        else:
+            status = await _side_by_side(group, state, pod, node_name)
+        if status is not None:
+            return status
+    return None
+
+
+def pre_bind_groups(framework: Framework, state: CycleState) -> Iterator[list[PreBindPlugin]]:
+    """Consecutive plugins that allow it run together; one that does not stands alone, and splits even when skipped."""
+    group: list[PreBindPlugin] = []
+    for plugin in framework.pre_bind:
+        is_skipped = plugin.name in state.skip_pre_bind_plugins
+        if plugin.name in state.parallel_pre_bind_plugins:
+            if not is_skipped:
+                group.append(plugin)
+            continue
+        if group:
+            yield group
+            group = []
+        if not is_skipped:
+            yield [plugin]
+    if group:
+        yield group
+
+
+async def _side_by_side(
+    plugins: list[PreBindPlugin], state: CycleState, pod: Pod, node_name: str
+) -> Status | None:
+    """Run a group concurrently; the first failure calls the others off."""
+    tasks = [asyncio.ensure_future(_pre_bind(plugin, state, pod, node_name)) for plugin in plugins]
+    try:
+        for finished in asyncio.as_completed(tasks):
+            status = await finished
+            if status is not None:
+                return status
+        return None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pre_bind(
+    plugin: PreBindPlugin, state: CycleState, pod: Pod, node_name: str
+) -> Status | None:
+    prefix = f'running PreBind plugin "{plugin.name}": '
+    try:
+        status = as_status(plugin, await _settled(plugin.pre_bind(state, pod, node_name)))
+    except Exception as error:  # as above
+        return raised(prefix, error, plugin=plugin.name)
+    if status is None or status.is_success:
+        return None
+    return (
+        status.with_plugin(plugin.name)
+        if status.is_rejected
+        else failure(prefix, status, plugin=plugin.name)
+    )
+
+
+async def run_bind(
+    framework: Framework, state: CycleState, pod: Pod, node_name: str
+) -> Status | None:
+    """The first Bind plugin that does not skip decides. All skipping gives the last Skip."""
+    last: Status | None = SKIP
+    for plugin in framework.bind:
+        prefix = f'running Bind plugin "{plugin.name}": '
+        try:
+            status = as_status(plugin, await _settled(plugin.bind(state, pod, node_name)))
+        except Exception as error:  # as above
+            return raised(prefix, error, plugin=plugin.name)
+        if status is None or status.is_success:
+            return None
+        if status.code is Code.SKIP:
+            last = status
+            continue
+        return (
+            status.with_plugin(plugin.name)
+            if status.is_rejected
+            else failure(prefix, status, plugin=plugin.name)
+        )
+    return last
+
+
+async def run_post_bind(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:
+    """Tell the plugins; what they do about it cannot fail the binding any more."""
+    for plugin in framework.post_bind:
+        try:
+            await _settled(plugin.post_bind(state, pod, node_name))
+        except Exception:  # the pod is bound, whatever a plugin makes of it
+            meta = pod.metadata
+            logger.exception(
+                'PostBind of plugin "%s" failed for pod %s/%s',
+                plugin.name,
+                meta.namespace,
+                meta.name,
+            )
+
+
+async def _settled(answer: Awaitable[object] | object) -> object:
+    return await answer if inspect.isawaitable(answer) else answer

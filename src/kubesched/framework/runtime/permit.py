@@ -1,0 +1,47 @@
+"""Permit: yes, no, or not yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import MAX_PERMIT_TIMEOUT_S, Wait
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.status import Code, Status
+
+ASKED_TO_WAIT = "one or more plugins asked to wait and no plugin rejected pod"
+
+
+@dataclass(slots=True)
+class PermitOutcome:
+    """`status` None: go on. With code Wait, `timeouts_s` says which plugins wait and for how long at most."""
+
+    status: Status | None = None
+    timeouts_s: dict[str, float] = field(default_factory=dict)
+
+
+def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> PermitOutcome:
+    """Ask every Permit plugin; the first rejection or error ends it, waits are collected."""
+    outcome = PermitOutcome()
+    last_reasons: tuple[str, ...] = ()
+    for plugin in framework.permit:
+        prefix = f'running Permit plugin "{plugin.name}": '
+        try:
+            answer = plugin.permit(state, pod, node_name)
+            if isinstance(answer, Wait):
+                outcome.timeouts_s[plugin.name] = min(float(answer.timeout_s), MAX_PERMIT_TIMEOUT_S)
+                last_reasons = (answer.reason,) if answer.reason else ()
+                continue
+            status = as_status(plugin, answer)
+        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+            return PermitOutcome(raised(prefix, error, plugin=plugin.name))
+        if status is None or status.is_success:
+            continue
+        if status.is_rejected:
+            return PermitOutcome(status.with_plugin(plugin.name))
+        return PermitOutcome(failure(prefix, status, plugin=plugin.name))
+    if outcome.timeouts_s:
+        outcome.status = Status(Code.WAIT, (*last_reasons, ASKED_TO_WAIT))
+    return outcome

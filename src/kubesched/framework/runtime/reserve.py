@@ -1,0 +1,42 @@
+"""Reserve and Unreserve: plugins book what they manage themselves once a node is chosen."""
+
+from __future__ import annotations
+
+import logging
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.status import Status
+
+logger = logging.getLogger(__name__)
+
+
+def run_reserve(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+    """The first refusal or error, if any. The caller runs `run_unreserve` then."""
+    for plugin in framework.reserve:
+        prefix = f'running Reserve plugin "{plugin.name}": '
+        try:
+            status = as_status(plugin, plugin.reserve(state, pod, node_name))
+        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+            return raised(prefix, error)
+        if status is None or status.is_success:
+            continue
+        return status.with_plugin(plugin.name) if status.is_rejected else failure(prefix, status)
+    return None
+
+
+def run_unreserve(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:
+    """Undo in reverse order, for every Reserve plugin, whether its `reserve` ran or not."""
+    for plugin in reversed(framework.reserve):
+        try:
+            plugin.unreserve(state, pod, node_name)
+        except Exception:  # the others still have to be undone
+            meta = pod.metadata
+            logger.exception(
+                'Unreserve of plugin "%s" failed for pod %s/%s',
+                plugin.name,
+                meta.namespace,
+                meta.name,
+            )
