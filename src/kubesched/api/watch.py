@@ -1,0 +1,70 @@
+"""Watch events: one JSON object per line, decoded in one pass into event and record."""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from kubesched.api import codec
+from kubesched.api.codec import DECODE_ERRORS, MalformedObject, Preserved
+from kubesched.api.meta import Record
+from kubesched.api.status import Status, error_of
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""Annotation of the bookmark that closes the initial events of a streamed list."""
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """What happened to an object; of a bookmark's object only the resource version is set."""
+
+    type: EventType
+    object: T
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw()
+
+
+_envelope_decoder = msgspec.json.Decoder(_Envelope)
+
+
+class WatchDecoder(Generic[R]):
+    """Decodes the events of one kind. An ERROR event is raised as the exception it stands for."""
+
+    def __init__(self, type_: type[R]) -> None:
+        self._type = type_
+        event = WatchEvent[type_]  # type: ignore[valid-type]  # the parameter is a run-time value
+        self._decoder: msgspec.json.Decoder[WatchEvent[R]] = msgspec.json.Decoder(event)
+
+    def decode(self, line: bytes) -> WatchEvent[R]:
+        """One event; raises ApiError for ERROR events and MalformedObject for nonsense."""
+        try:
+            return self._decoder.decode(line)
+        except DECODE_ERRORS:
+            event_type, raw = self._open(line)
+            return WatchEvent(event_type, codec.decode(raw, self._type))
+
+    def decode_preserved(self, line: bytes) -> WatchEvent[Preserved[R]]:
+        """One event whose object is kept whole."""
+        event_type, raw = self._open(line)
+        return WatchEvent(event_type, codec.decode_preserved(raw, self._type))
+
+    def _open(self, line: bytes) -> tuple[EventType, bytes]:
+        what = f"watch event of {self._type.__name__}"
+        try:
+            envelope = _envelope_decoder.decode(line)
+        except DECODE_ERRORS as error:
+            raise MalformedObject(what, "", str(error)) from None
+        if envelope.type == "ERROR":
+            raise error_of(codec.decode(bytes(envelope.object), Status))
+        match envelope.type:
+            case "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" as event_type:
+                return event_type, bytes(envelope.object)
+        raise MalformedObject(what, "type", f'unknown event type "{envelope.type}"')
