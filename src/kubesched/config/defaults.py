@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from kubesched.config.default_plugins import default_plugins
 from kubesched.config.features import FeatureGates
-from kubesched.config.plugin_args import PluginArgs, default_args, with_defaults
+from kubesched.config.plugin_args import (
+    NodeResourcesFitArgs,
+    PluginArgs,
+    default_args,
+    with_defaults,
+)
 from kubesched.config.types import (
     DEFAULT_SCHEDULER_NAME,
+    Extender,
     ExtensionPoint,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
@@ -51,6 +59,38 @@ def _with_default_args(config: PluginConfig, gates: FeatureGates) -> PluginConfi
     if isinstance(config.args, PluginArgs):
         return replace(config, args=with_defaults(config.args, gates))
     return config
+
+
+def ignored_by_extenders(extenders: tuple[Extender, ...]) -> tuple[str, ...]:
+    """The resources that extenders look after and filtering must not count."""
+    return tuple(
+        resource.name
+        for extender in extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    )
+
+
+def with_extender_resources(config: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
+    """The configuration as plugins see it: what extenders ignore, NodeResourcesFit ignores.
+
+    Upstream: these names replace `ignoredResources`, they are not added to it.
+    """
+    ignored = ignored_by_extenders(config.extenders)
+    if not ignored:
+        return config
+
+    def ignoring(entry: PluginConfig) -> PluginConfig:
+        if isinstance(entry.args, NodeResourcesFitArgs):
+            args = msgspec.structs.replace(entry.args, ignored_resources=ignored)
+            return replace(entry, args=args)
+        return entry
+
+    profiles = tuple(
+        replace(profile, plugin_config=tuple(ignoring(entry) for entry in profile.plugin_config))
+        for profile in config.profiles
+    )
+    return replace(config, profiles=profiles)
 
 
 def merge_plugins(default: Plugins, custom: Plugins | None) -> Plugins:

@@ -17,14 +17,17 @@ from dataclasses import dataclass
 
 from kubesched.config.defaults import ALL
 from kubesched.config.legacy import plugin_hint
-from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile, Plugin, Plugins, PluginSet
+from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile, Plugin, Plugins
 from kubesched.errors import ConfigError, FieldProblem
 
 MAX_NODE_SCORE = 100
 MAX_TOTAL_SCORE = 2**63 - 1
 
 Implements = Callable[[str, ExtensionPoint], bool | None]
-"""Whether the named plugin implements a point; None if there is no such plugin."""
+"""Whether the named plugin implements a point; None if there is no such plugin.
+
+May raise `ConfigError` if there is one that cannot be loaded.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,9 @@ class _Expansion:
         self.path = path
         self.problems: list[FieldProblem] = []
         self._plugins = plugins
-        self._implements = implements
+        self._capabilities = {
+            name: _capabilities(name, implements) for name in set(plugins.enabled_names())
+        }
 
     def run(self) -> ExpandedPlugins:
         explicit = {point: self._explicit(point) for point in ExtensionPoint}
@@ -147,10 +152,9 @@ class _Expansion:
         names: list[str] = []
         for index, plugin in enumerate(self._plugins.at(point).enabled):
             where = f"{self.path}.{point.value}.enabled[{index}]"
-            able = self._implements(plugin.name, point)
-            if able is None:
-                self._report(where, _missing(plugin.name, point))
-            elif not able:
+            if not self._exists(plugin.name, point, where):
+                continue
+            if not self._can(plugin.name, point):
                 self._report(
                     where, f'plugin "{plugin.name}" does not extend {point.plugin_type} plugin'
                 )
@@ -162,22 +166,15 @@ class _Expansion:
 
     def _multi_point(self) -> tuple[tuple[int, str], ...]:
         """MultiPoint's list, with the index of each, without names that do not exist."""
-        known = []
-        for index, plugin in enumerate(self._plugins.multi_point.enabled):
-            if self._implements(plugin.name, ExtensionPoint.PRE_FILTER) is None:
-                # Upstream: the complaint names the first point that is expanded.
-                point = next((p for p in ExtensionPoint if not self._closed(p)), None)
-                if point is not None:
-                    self._report(
-                        f"{self.path}.multiPoint.enabled[{index}]",
-                        _missing(plugin.name, point),
-                    )
-            else:
-                known.append((index, plugin.name))
-        return tuple(known)
-
-    def _closed(self, point: ExtensionPoint) -> bool:
-        return any(plugin.name == ALL for plugin in self._plugins.at(point).disabled)
+        # Upstream: the complaint names the first point that is expanded.
+        point = next((each for each in ExtensionPoint if not self._closed(each)), None)
+        if point is None:
+            return ()
+        return tuple(
+            (index, plugin.name)
+            for index, plugin in enumerate(self._plugins.multi_point.enabled)
+            if self._exists(plugin.name, point, f"{self.path}.multiPoint.enabled[{index}]")
+        )
 
     def _combined(
         self,
@@ -191,7 +188,7 @@ class _Expansion:
         overrides: set[str] = set()
         added: list[str] = []
         for index, name in multi_point:
-            if not self._implements(name, point) or name in disabled:
+            if not self._can(name, point) or name in disabled:
                 continue
             if name in explicit:
                 overrides.add(name)
@@ -213,9 +210,8 @@ class _Expansion:
         """
         weights: dict[str, int] = {}
         total = 0
-        multi_point: PluginSet = self._plugins.multi_point
-        for plugin in (*self._plugins.at(point).enabled, *multi_point.enabled):
-            if plugin.name in weights or not self._implements(plugin.name, point):
+        for plugin in (*self._plugins.at(point).enabled, *self._plugins.multi_point.enabled):
+            if plugin.name in weights or not self._can(plugin.name, point):
                 continue
             weight = weights[plugin.name] = plugin.weight or 1
             if weight * MAX_NODE_SCORE > MAX_TOTAL_SCORE - total:
@@ -227,11 +223,38 @@ class _Expansion:
             total += weight * MAX_NODE_SCORE
         return weights
 
+    def _closed(self, point: ExtensionPoint) -> bool:
+        return any(plugin.name == ALL for plugin in self._plugins.at(point).disabled)
+
+    def _exists(self, name: str, point: ExtensionPoint, where: str) -> bool:
+        found = self._capabilities[name]
+        if found is None:
+            self._report(where, _missing(name, point))
+        elif isinstance(found, ConfigError):
+            self._report(where, "; ".join(problem.message for problem in found.problems))
+        return isinstance(found, frozenset)
+
+    def _can(self, name: str, point: ExtensionPoint) -> bool:
+        found = self._capabilities[name]
+        return isinstance(found, frozenset) and point in found
+
     def _report(self, path: str, message: str) -> None:
-        problem = FieldProblem(path, message)
         # A name repeated in MultiPoint is repeated at every point it implements: one is enough.
         if not any(known.path == path for known in self.problems):
-            self.problems.append(problem)
+            self.problems.append(FieldProblem(path, message))
+
+
+def _capabilities(
+    name: str, implements: Implements
+) -> frozenset[ExtensionPoint] | ConfigError | None:
+    """The points a plugin implements, None if it does not exist, or why it cannot be loaded."""
+    try:
+        answers = {point: implements(name, point) for point in ExtensionPoint}
+    except ConfigError as error:
+        return error
+    if None in answers.values():
+        return None
+    return frozenset(point for point, able in answers.items() if able)
 
 
 def _missing(name: str, point: ExtensionPoint) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubesched.config import legacy, v1
 from kubesched.config.conversion import Args, from_v1
 from kubesched.config.defaults import default_configuration, default_profile
-from kubesched.config.expansion import Implements, expand, profile_problems
+from kubesched.config.expansion import ExpandedPlugins, Implements, expand, profile_problems
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.lint import warnings
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN
 from kubesched.config.schema import Decoder, RawArgs
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.config.validation import validate, validate_fit_args
+from kubesched.config.validation import validate, validate_start
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
 from kubesched.errors import ConfigError, FieldProblem
 
@@ -74,46 +75,61 @@ def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfigur
     return default_configuration(gates)
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A configuration that will start, what it comes to, and what in it has no effect."""
+
+    config: KubeSchedulerConfiguration
+    expanded: tuple[ExpandedPlugins, ...]
+    warnings: tuple[FieldProblem, ...]
+
+
 def check(
     data: bytes,
     source: str = "",
     gates: FeatureGates = DEFAULT_GATES,
     *,
     implements: Implements,
-) -> KubeSchedulerConfiguration:
+) -> Checked:
     """Like `load`, and finds what would only fail when the scheduler is built.
 
     That is: plugins that do not exist or do not fit their point, points with too many or too few
-    plugins, and the arguments of NodeResourcesFit.
+    plugins, the arguments of NodeResourcesFit, timings no leader elector accepts.
 
     Raises:
         ConfigError: with every problem.
     """
     document = decode(data, source, gates)
     config = document.config
-    found = [*validate(config, gates), *validate_fit_args(config, gates)]
+    found = [*validate(config, gates), *validate_start(config, gates)]
     complained = {problem.path for problem in found}
+    expanded, problems = expand_profiles(config, implements)
     found += [
-        document.as_written(problem)
-        for problem in expansion_problems(config, implements)
-        if problem.path not in complained
+        document.as_written(problem) for problem in problems if problem.path not in complained
     ]
     document.raise_for(document.problems_with(found))
-    return config
+    noted = [
+        document.decoder.located(warning)
+        for index, profile in enumerate(config.profiles)
+        for warning in warnings(profile, expanded[index], f"profiles[{index}]", gates)
+    ]
+    return Checked(config, expanded, tuple(sorted(noted, key=_position)))
 
 
-def expansion_problems(
+def expand_profiles(
     config: KubeSchedulerConfiguration, implements: Implements
-) -> Iterator[FieldProblem]:
-    """What building the profiles would complain about."""
-    expanded = []
+) -> tuple[tuple[ExpandedPlugins, ...], list[FieldProblem]]:
+    """The plugins of every profile, and what building them would complain about."""
+    expanded: list[ExpandedPlugins] = []
+    problems: list[FieldProblem] = []
     for index, profile in enumerate(config.profiles):
         try:
             expanded.append(expand(profile, implements, f"profiles[{index}]"))
         except ConfigError as error:
-            yield from error.problems
-    if len(expanded) == len(config.profiles):
-        yield from profile_problems(config.profiles, expanded)
+            problems += error.problems
+    if not problems:
+        problems += profile_problems(config.profiles, expanded)
+    return tuple(expanded), problems
 
 
 _MULTI_POINT_ENTRY = re.compile(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import math
 import types
 import typing
@@ -29,6 +30,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from kubesched.api.meta import json_name
 from kubesched.config import durations
 from kubesched.config.field_problems import invalid, shown
 from kubesched.config.yaml_nodes import (
@@ -39,6 +41,7 @@ from kubesched.config.yaml_nodes import (
     Sequence,
     child,
     fields,
+    from_plain,
     to_plain,
 )
 from kubesched.errors import ConfigError, FieldProblem
@@ -87,7 +90,7 @@ class RawArgs:
     json: bool = field(default=False, compare=False, repr=False)
 
 
-R = TypeVar("R", bound=msgspec.Struct)
+R = TypeVar("R")
 
 
 class Decoder:
@@ -100,14 +103,15 @@ class Decoder:
         self._positions: dict[str, tuple[int, int]] = {}
 
     def read(self, node: Node, record: type[R], path: str) -> R:
-        """The record at `node`; whatever could not be read keeps its default."""
+        """The record (struct or dataclass) at `node`; what could not be read keeps its default."""
         if _is_null(node):
             return record()
-        value = _reader(record)(self, node, path)
+        annotation: object = record
+        value = _reader(annotation)(self, node, path)
         return value if isinstance(value, record) else record()
 
     def report(self, path: str, message: str, node: Node) -> None:
-        problem = FieldProblem(path, message, node.line, node.column)
+        problem = FieldProblem(path, message, node.line or None, node.column or None)
         if problem not in self._seen:  # arguments are read twice: raw, then typed
             self._seen.add(problem)
             self.problems.append(problem)
@@ -149,13 +153,15 @@ class Decoder:
 def decode_args(raw: RawArgs | None, record: type[R], path: str = "args") -> R:
     """A plugin's own arguments as its record, read as strictly as everything else.
 
+    The record is a msgspec struct or a dataclass whose fields all have defaults.
+
     Raises:
         ConfigError: with every problem; positions are those of the configuration file.
     """
-    if raw is None or raw.node is None:
+    if raw is None:
         return record()
     decoder = Decoder(json=raw.json)
-    args = decoder.read(raw.node, record, path)
+    args = decoder.read(raw.node or from_plain(raw.value), record, path)
     if decoder.problems:
         raise ConfigError(decoder.problems)
     return args
@@ -191,8 +197,13 @@ class _FieldSpec:
 
 
 @cache
-def _field_specs(record: type[msgspec.Struct]) -> dict[str, _FieldSpec]:
+def _field_specs(record: type[Any]) -> dict[str, _FieldSpec]:
     hints = typing.get_type_hints(record, include_extras=True)
+    if issubclass(record, msgspec.Struct):
+        names = zip(record.__struct_fields__, record.__struct_encode_fields__, strict=True)
+    else:
+        attributes = [each.name for each in dataclasses.fields(record) if each.init]
+        names = zip(attributes, map(json_name, attributes), strict=True)
     return {
         name: _FieldSpec(
             attribute,
@@ -201,10 +212,14 @@ def _field_specs(record: type[msgspec.Struct]) -> dict[str, _FieldSpec]:
             _writer(hints[attribute]),
             OMIT_EMPTY in getattr(_without_none(hints[attribute]), "__metadata__", ()),
         )
-        for attribute, name in zip(
-            record.__struct_fields__, record.__struct_encode_fields__, strict=True
-        )
+        for attribute, name in names
     }
+
+
+def _is_record(annotation: object) -> typing.TypeGuard[type]:
+    return isinstance(annotation, type) and (
+        issubclass(annotation, msgspec.Struct) or dataclasses.is_dataclass(annotation)
+    )
 
 
 def _without_none(annotation: object) -> object:
@@ -232,14 +247,14 @@ def _reader(annotation: object) -> Reader:
         return _list_reader(origin, typing.get_args(annotation)[0])
     if origin is dict:
         return _map_reader(typing.get_args(annotation)[1])
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return _record_reader(annotation)
     if annotation in _LEAVES:
         return _LEAVES[annotation]
+    if _is_record(annotation):
+        return _record_reader(annotation)
     raise TypeError(f"no reader for {annotation!r}")
 
 
-def _record_reader(record: type[msgspec.Struct]) -> Reader:
+def _record_reader(record: type) -> Reader:
     def read(decoder: Decoder, node: Node, path: str) -> object:
         if not isinstance(node, Mapping):
             return decoder.wrong_type(path, node, "a map")
@@ -268,7 +283,7 @@ def _unknown(name: str, known: typing.Iterable[str]) -> str:
 
 
 def _list_reader(build: Callable[[list[object]], object], item: object) -> Reader:
-    empty_record = item if isinstance(item, type) and issubclass(item, msgspec.Struct) else None
+    empty_record = item if _is_record(item) and item is not RawArgs else None
 
     def read(decoder: Decoder, node: Node, path: str) -> object:
         if not isinstance(node, Sequence):

@@ -5,8 +5,8 @@ exactly one sorts the queue) is checked by `expansion`.
 
 Upstream: the validator of NodeResourcesFit is registered under a name no plugin has, so its
 arguments are first looked at when the plugin is built, and the same message then starts with
-`initializing plugin "NodeResourcesFit"`. `validate` leaves them out as well;
-`validate_fit_args` is what `config validate` adds.
+`initializing plugin "NodeResourcesFit"`. `validate` leaves them out as well; they are among what
+`validate_start` finds, which `config validate` reports too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubesched.config import durations
+from kubesched.config.defaults import ignored_by_extenders
 from kubesched.config.features import FeatureGates
 from kubesched.config.field_problems import duplicate, invalid, required
 from kubesched.config.legacy import plugin_hint
@@ -38,6 +39,9 @@ from kubesched.errors import FieldProblem
 REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 """Plugins that version v1 of the API once had."""
 
+ELECTION_JITTER = 1.2
+"""Renewing may take this many retry periods at least, or a leader could not keep its lease."""
+
 _FIT = "NodeResourcesFit"
 Problems = Iterator[FieldProblem]
 
@@ -47,9 +51,34 @@ def validate(config: KubeSchedulerConfiguration, gates: FeatureGates) -> list[Fi
     return list(_problems(config, gates))
 
 
-def validate_fit_args(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problems:
-    """What NodeResourcesFit will say about its arguments when it is built."""
+def validate_start(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problems:
+    """What passes as a configuration but would keep the scheduler from starting."""
+    election = config.leader_election
+    if (
+        election.leader_elect
+        and election.renew_deadline_s <= ELECTION_JITTER * election.retry_period_s
+    ):
+        yield invalid(
+            "leaderElection.renewDeadline",
+            durations.to_text(election.renew_deadline_s),
+            "renewDeadline must be greater than retryPeriod*JitterFactor "
+            f"({durations.to_text(election.retry_period_s)} * {ELECTION_JITTER})",
+        )
+    for index, extender in enumerate(config.extenders):
+        tls = extender.tls_config
+        if tls is not None and tls.insecure and (tls.ca_file or tls.ca_data):
+            yield invalid(
+                f"extenders[{index}].tlsConfig.insecure",
+                True,
+                "specifying a root certificates file with the insecure flag is not allowed",
+            )
+    ignored = ignored_by_extenders(config.extenders)
     for index, profile in enumerate(config.profiles):
+        if ignored and not any(entry.name == _FIT for entry in profile.plugin_config):
+            yield FieldProblem(
+                f"profiles[{index}].pluginConfig",
+                "can't find NodeResourcesFitArgs in plugin config",
+            )
         for position, entry in enumerate(profile.plugin_config):
             if entry.name == _FIT and isinstance(entry.args, NodeResourcesFitArgs):
                 path = f"profiles[{index}].pluginConfig[{position}].args"

@@ -148,6 +148,19 @@ def to_plain(node: Node, path: str, report: Report, *, json: bool) -> Plain:
     return node.value
 
 
+def from_plain(value: Plain) -> Node:
+    """Nodes for data that comes from no file; their positions are 0."""
+    if isinstance(value, dict):
+        entries = [
+            (Scalar(0, 0, value=name, text=name, plain=False), from_plain(each))
+            for name, each in value.items()
+        ]
+        return Mapping(0, 0, entries=entries)
+    if isinstance(value, list):
+        return Sequence(0, 0, items=[from_plain(each) for each in value])
+    return Scalar(0, 0, value=value, text=str(value), plain=False)
+
+
 def child(path: str, name: str) -> str:
     """The path of a field inside the object at `path`."""
     return f"{path}.{name}" if path else name

@@ -1,0 +1,10 @@
+"""`python -m kubesched`."""
+
+from __future__ import annotations
+
+import sys
+
+from kubesched.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

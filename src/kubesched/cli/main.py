@@ -1,0 +1,194 @@
+"""The entry point: finds the command, loads its module, and is the last to see every error.
+
+`kubesched --help` must stay quick, so this module imports argparse and nothing else of weight, and
+knows of each command only its name, group and summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from kubesched.cli.parsing import Parser, Subparsers
+from kubesched.errors import ConfigError, KubeschedError
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_BUG = 70  # EX_SOFTWARE
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A line of the command table; the module is `kubesched.cli.<name>`."""
+
+    name: str
+    group: str
+    summary: str
+
+    @property
+    def module(self) -> str:
+        return f"kubesched.cli.{self.name}"
+
+
+_RUN = "Schedule"
+_INSPECT = "Understand"
+_PROVE = "Measure and prove"
+_OTHER = "Other"
+
+COMMANDS = (
+    Command("run", _RUN, "run the scheduler against a cluster; takes kube-scheduler's flags"),
+    Command("up", _RUN, "start a playground: API server, nodes and scheduler in one process"),
+    Command("config", _INSPECT, "show and check scheduler configurations"),
+    Command("explain", _INSPECT, "say why a pod is pending, or why it is where it is"),
+    Command("simulate", _INSPECT, "schedule a cluster dump or a trace in virtual time"),
+    Command("conformance", _PROVE, "compare decisions with those of kube-scheduler"),
+    Command("bench", _PROVE, "measure throughput and latency"),
+    Command("version", _OTHER, "print versions"),
+    Command("completion", _OTHER, "print a completion script for bash, zsh or fish"),
+)
+
+_OVERVIEW = """\
+usage: kubesched [--debug] COMMAND ...
+
+A Kubernetes scheduler: kube-scheduler's decisions, your own plugins, and a playground cluster.
+
+{commands}
+Options:
+  -h, --help     show this help; after a command, show that command's
+  --version      print versions
+  --debug        show where in the program an error arose
+
+'kubesched COMMAND --help' tells more about a command.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns the exit code; no exception escapes."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words[: _command_position(words)]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names can hold what the locale cannot
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+    except SystemExit as stop:  # argparse: help was printed, or the usage was wrong
+        return stop.code if isinstance(stop.code, int) else EXIT_USAGE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:
+        return _report(error, debug=debug)
+    return code
+
+
+def _dispatch(words: list[str]) -> int:
+    position = _command_position(words)
+    options, rest = words[:position], words[position:]
+    for option in options:
+        if option not in ("--debug", "--version", "-h", "--help"):
+            return usage_error(f"unknown option {option}")
+    if "--version" in options:
+        rest = ["version"]
+    if not rest or rest == ["help"] or {"-h", "--help"} & set(options):
+        sys.stdout.write(overview())
+        return 0
+    if rest[0] == "help":
+        rest = [*rest[1:], "--help"]
+    command = next((each for each in available() if each.name == rest[0]), None)
+    if command is None:
+        return usage_error(_unknown(rest[0]))
+    module = importlib.import_module(command.module)
+    parser, subparsers = new_parser()
+    module.add_parser(subparsers)
+    code: int = module.main(parser.parse_args(rest))
+    return code
+
+
+def _command_position(words: Sequence[str]) -> int:
+    """Index of the first word that is not an option of `kubesched` itself."""
+    return next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+
+
+def available() -> tuple[Command, ...]:
+    """The commands whose modules are installed."""
+    return tuple(each for each in COMMANDS if importlib.util.find_spec(each.module) is not None)
+
+
+def new_parser() -> tuple[Parser, Subparsers]:
+    """An empty top-level parser and the place where commands add theirs."""
+    parser = Parser(prog="kubesched", add_help=False)
+    return parser, parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+
+def full_parser() -> argparse.ArgumentParser:
+    """The parser of every command: slow to build, for completion scripts and documentation."""
+    parser, subparsers = new_parser()
+    for command in available():
+        module: ModuleType = importlib.import_module(command.module)
+        module.add_parser(subparsers)
+    return parser
+
+
+def overview() -> str:
+    """The text of `kubesched --help`."""
+    lines: list[str] = []
+    for group in (_RUN, _INSPECT, _PROVE, _OTHER):
+        members = [command for command in available() if command.group == group]
+        if members:
+            lines += [f"{group}:", *(f"  {each.name:<13}{each.summary}" for each in members), ""]
+    return _OVERVIEW.format(commands="\n".join(lines))
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, [command.name for command in available()], n=1)
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    return f'unknown command "{name}"{hint}'
+
+
+def usage_error(message: str) -> int:
+    """Says what was wrong with the call."""
+    sys.stderr.write(f"error: {message}\nsee 'kubesched --help'\n")
+    return EXIT_USAGE
+
+
+def _report(error: Exception, *, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, ConfigError) and len(error.problems) > 1:
+        from kubesched.cli.terminal import problem_line
+
+        lines = "\n".join(f"  {problem_line(each, error.source)}" for each in error.problems)
+        sys.stderr.write(f"error: {len(error.problems)} problems\n{lines}\n")
+        return EXIT_FAILURE
+    if isinstance(error, KubeschedError):
+        sys.stderr.write(f"error: {error}\n")
+        return EXIT_FAILURE
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"error: {where}{error.strerror or error}\n")
+        return EXIT_FAILURE
+    hint = "" if debug else "; 'kubesched --debug ...' shows where"
+    sys.stderr.write(f"error: internal error: {type(error).__name__}: {error}{hint}\n")
+    return EXIT_BUG
+
+
+def _reader_left() -> int:
+    # What is still buffered cannot be written either; without this the interpreter complains about
+    # it when it shuts down.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_BROKEN_PIPE

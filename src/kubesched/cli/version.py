@@ -1,0 +1,41 @@
+"""`kubesched version`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kubesched.cli.parsing import Subparsers, add_output
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "version",
+        help="print versions",
+        description="Print the version of kubesched and of the kube-scheduler it takes the place of.",
+    )
+    add_output(parser, "text", "json", "yaml")
+
+
+def main(args: argparse.Namespace) -> int:
+    import platform
+
+    from kubesched import KUBERNETES_VERSION, __version__
+
+    versions = {
+        "version": __version__,
+        "kubernetesVersion": f"v{KUBERNETES_VERSION}",
+        "pythonVersion": platform.python_version(),
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }
+    if args.output == "text":
+        print(
+            f"kubesched {__version__} (kube-scheduler {versions['kubernetesVersion']}, "
+            f"Python {versions['pythonVersion']}, {versions['platform']})"
+        )
+        return 0
+    from kubesched.config.output import to_json, to_yaml
+
+    write = to_json if args.output == "json" else to_yaml
+    sys.stdout.write(write(dict(versions)))
+    return 0
