@@ -60,6 +60,17 @@ class HostPortIndex:
                 rows.update(by_ip.get(ANY_IP, ()), by_ip.get(port.ip, ()))
         return rows
 
+    def any_taken(self, row: int, wanted: Iterable[HostPort]) -> bool:
+        """Is at least one wanted port taken on this row?"""
+        for port in wanted:
+            by_ip = self._rows.get((port.protocol, port.port))
+            if by_ip is None:
+                continue
+            ips = by_ip if port.ip == ANY_IP else (ANY_IP, port.ip)
+            if any(row in by_ip.get(ip, ()) for ip in ips):
+                return True
+        return False
+
     def ports_of(self, row: int) -> set[HostPort]:
         """Everything taken on one row; walks the whole index, for what-ifs and humans."""
         return {

@@ -1,0 +1,27 @@
+"""Plugin arguments as a plugin's constructor receives them."""
+
+from __future__ import annotations
+
+from typing import TypeVar, cast
+
+from kubesched.config.plugin_args import PluginArgs, with_defaults
+from kubesched.config.plugin_args_validation import validate_args
+from kubesched.errors import ConfigError
+from kubesched.framework.handle import Handle
+from kubesched.plugins.feature_gates import gates_of
+
+A = TypeVar("A", bound=PluginArgs)
+
+
+def checked_args(args: A | None, args_type: type[A], handle: Handle) -> A:
+    """The arguments, complete and checked; the defaults when there are none.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    gates = gates_of(handle)
+    complete = cast("A", with_defaults(args_type() if args is None else args, gates))
+    problems = list(validate_args("args", complete, gates))
+    if problems:
+        raise ConfigError(problems)
+    return complete

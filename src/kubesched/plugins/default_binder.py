@@ -1,0 +1,24 @@
+"""DefaultBinder: binds the pod by telling the API server."""
+
+from __future__ import annotations
+
+from kubesched.api.core_v1 import Pod
+from kubesched.errors import KubeschedError
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import BindPlugin
+from kubesched.framework.status import Status, error_status
+
+
+class DefaultBinder(BindPlugin):
+    """Posts a Binding; whatever goes wrong becomes an Error status that keeps its cause."""
+
+    name = "DefaultBinder"
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        client = self.handle.client
+        assert client is not None, "DefaultBinder needs a client"
+        try:
+            await client.bind_pod(pod, node_name)
+        except KubeschedError as error:
+            return error_status(error)
+        return None

@@ -1,0 +1,262 @@
+"""NodeAffinity: nodes by label and name, as the pod requires or prefers, plus what the profile adds to every pod."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kubesched.api.core_v1 import (
+    Node,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PreferredSchedulingTerm,
+)
+from kubesched.api.core_v1 import NodeAffinity as NodeAffinitySpec
+from kubesched.api.node_selectors import (
+    NODE_NAME_FIELD,
+    ParsedNodeSelector,
+    PreferredNodeTerms,
+    RequiredNodeAffinity,
+)
+from kubesched.api.selectors import SelectorError
+from kubesched.config.plugin_args import NodeAffinityArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    Scope,
+    ScorePlugin,
+    SignPlugin,
+    default_normalize,
+)
+from kubesched.framework.status import SKIP, Status, error_status, unresolvable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.args import checked_args
+from kubesched.plugins.node_selector_columns import (
+    admitted_by_affinity,
+    admitted_by_terms,
+    matched,
+)
+from kubesched.plugins.value_tables import remember
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.views import NodeColumns
+
+NOT_ADMITTED_BY_POD = unresolvable("node(s) didn't match Pod's node affinity/selector")
+NOT_ADMITTED_BY_PROFILE = unresolvable("node(s) didn't match scheduler-enforced node affinity")
+TERMS_CONFLICT = unresolvable("pod affinity terms conflict")
+
+PRE_FILTER_STATE = "PreFilterNodeAffinity"
+PRE_SCORE_STATE = "PreScoreNodeAffinity"
+
+_NO_TERMS = PreferredNodeTerms(None)
+
+
+class NodeAffinity(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin
+):
+    """Filters on nodeSelector and required node affinity, scores by the weights of preferred terms that match."""
+
+    name = "NodeAffinity"
+    args_type = NodeAffinityArgs
+    filter_scope = Scope.NODE
+    score_scope = Scope.NODE
+    normalizes = True
+    uniform_when_zero = True
+
+    def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
+        args = checked_args(args, NodeAffinityArgs, handle)
+        super().__init__(args, handle)
+        added = args.added_affinity or NodeAffinitySpec()
+        required = added.required_during_scheduling_ignored_during_execution
+        self._added_required = None if required is None else ParsedNodeSelector(required)
+        self._added_preferred = PreferredNodeTerms(
+            added.preferred_during_scheduling_ignored_during_execution
+        )
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> PreFilterResult | Status | None:
+        terms = _required_terms(pod)
+        if terms is None and self._added_required is None and pod.spec.node_selector is None:
+            return SKIP
+        state.write(PRE_FILTER_STATE, self._required(state, pod))
+        names = remember(state, (self.name, "names"), lambda: _only_nodes(terms or ()))
+        if names is None:
+            return None
+        return PreFilterResult(names) if names else TERMS_CONFLICT
+
+    def _required(self, state: CycleState, pod: Pod) -> RequiredNodeAffinity:
+        return remember(state, (self.name, "required"), lambda: RequiredNodeAffinity(pod))
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
+        required = state.get(PRE_FILTER_STATE) or self._required(state, pod)
+        if self._added_required is None:
+            if required.is_unrestricted:
+                return None
+            return Verdicts.reject(~admitted_by_affinity(nodes, required), NOT_ADMITTED_BY_POD)
+        by_profile = admitted_by_terms(nodes, self._added_required)
+        by_pod = admitted_by_affinity(nodes, required)
+        codes = np.where(by_profile, (~by_pod).view(np.uint8) * np.uint8(2), np.uint8(1))
+        return Verdicts(
+            codes, lambda code: NOT_ADMITTED_BY_PROFILE if code == 1 else NOT_ADMITTED_BY_POD
+        )
+
+    # -- score -----------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        if _preferred_terms(pod) is None and not self._added_preferred.terms:
+            return SKIP
+        try:
+            state.write(PRE_SCORE_STATE, self._preferred(state, pod))
+        except SelectorError as error:
+            return error_status(error)
+        return None
+
+    def _preferred(self, state: CycleState, pod: Pod) -> PreferredNodeTerms:
+        terms = _preferred_terms(pod)
+        if terms is None:
+            return _NO_TERMS
+        return remember(state, (self.name, "preferred"), lambda: PreferredNodeTerms(terms))
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+        preferred: PreferredNodeTerms | None = state.get(PRE_SCORE_STATE)
+        if preferred is None:
+            try:
+                preferred = self._preferred(state, pod)
+            except SelectorError as error:
+                return error_status(error)
+        scores = np.zeros(len(nodes), dtype=np.int64)
+        for weight, term in (*self._added_preferred.terms, *preferred.terms):
+            scores += matched(nodes, term) * np.int64(weight)
+        return scores
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
+    ) -> Ints:
+        return default_normalize(scores)
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+                self.after_node_change,
+            ),
+        )
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
+        """A node that newly satisfies the pod's own affinity.
+
+        # Upstream: the profile's affinity is checked against the new node only, so a node that changed from failing
+        # just that one to satisfying it does not bring the pod back.
+        """
+        if self._added_required is not None and not self._added_required.matches_node(new):
+            return Hint.SKIP
+        required = RequiredNodeAffinity(pod)
+        if not _matches_or_raises(required, new):
+            return Hint.SKIP
+        return Hint.SKIP if old is not None and _matches_or_raises(required, old) else Hint.QUEUE
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        return {
+            "v1.Pod.Spec.Affinity.NodeAffinity": _affinity_fragment(pod),
+            "v1.Pod.Spec.Affinity.NodeSelector": pod.spec.node_selector,
+        }
+
+
+def _node_affinity(pod: Pod) -> NodeAffinitySpec | None:
+    return None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
+
+
+def _required_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
+    """The terms of the required node affinity; None when there is none, which is not the same as no terms."""
+    affinity = _node_affinity(pod)
+    required = (
+        None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
+    )
+    return None if required is None else required.node_selector_terms or ()
+
+
+def _preferred_terms(pod: Pod) -> Sequence[PreferredSchedulingTerm] | None:
+    affinity = _node_affinity(pod)
+    return (
+        None if affinity is None else affinity.preferred_during_scheduling_ignored_during_execution
+    )
+
+
+def _only_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
+    """The nodes all terms together name; None as soon as one term names none, so that any node may match.
+
+    # Upstream: every listed value counts here, although a requirement with several makes its term match no node.
+    """
+    if not terms:
+        return None
+    union: set[str] = set()
+    for term in terms:
+        names: set[str] | None = None
+        for requirement in term.match_fields or ():
+            if requirement.key == NODE_NAME_FIELD and requirement.operator == "In":
+                values = set(requirement.values or ())
+                names = values if names is None else names & values
+        if names is None:
+            return None
+        union |= names
+    return frozenset(union)
+
+
+def _matches_or_raises(required: RequiredNodeAffinity, node: Node) -> bool:
+    """Does the node match? Malformed terms are an error only where no other term matches."""
+    if required.selector is not None and not required.selector.matches(node.metadata.labels):
+        return False
+    if required.affinity is None or required.affinity.matches_node(node):
+        return True
+    if required.affinity.error is not None:
+        raise required.affinity.error
+    return False
+
+
+# -- signature: every order that does not matter is made canonical -----------------------------------------------------
+
+
+def _affinity_fragment(pod: Pod) -> dict[str, list[str]] | None:
+    affinity = _node_affinity(pod)
+    if affinity is None:
+        return None
+    return {
+        "Required": sorted(_dump(_term_fragment(term)) for term in _required_terms(pod) or ()),
+        "Preferred": sorted(
+            _dump({"Weight": each.weight, "Preference": _term_fragment(each.preference)})
+            for each in _preferred_terms(pod) or ()
+        ),
+    }
+
+
+def _term_fragment(term: NodeSelectorTerm) -> dict[str, list[str]]:
+    return {
+        "MatchExpressions": _requirements_fragment(term.match_expressions),
+        "MatchFields": _requirements_fragment(term.match_fields),
+    }
+
+
+def _requirements_fragment(requirements: Sequence[NodeSelectorRequirement] | None) -> list[str]:
+    return sorted(
+        _dump({**msgspec.to_builtins(each), "values": sorted(each.values or ())})
+        for each in requirements or ()
+    )
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,148 @@
+"""NodeDeclaredFeatures: a pod that needs a kubelet feature goes only where the node declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    Scope,
+    SignPlugin,
+)
+from kubesched.framework.status import SKIP, Status, error_status, unresolvable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.feature_gates import gates_of
+from kubesched.plugins.value_tables import ValueTable, remember
+from kubesched.snapshot.columns import InternedColumn
+from kubesched.snapshot.views import NodeColumns
+
+FEATURES_MISSING = unresolvable("node(s) didn't match Pod's required features")
+PRE_FILTER_STATE = "PreFilterNodeDeclaredFeatures"
+
+Features = int
+"""A set of features: one bit each, in the order of `FEATURE_NAMES`."""
+
+
+def _never(pod: Pod) -> bool:
+    """The feature matters when a running pod is changed, not when one is placed."""
+    del pod
+    return False
+
+
+def _restarts_all_containers(pod: Pod) -> bool:
+    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+    return any(
+        rule.action == "RestartAllContainers"
+        for each in containers
+        for rule in each.restart_policy_rules or ()
+    )
+
+
+def _user_namespace_on_host_network(pod: Pod) -> bool:
+    return pod.spec.host_network and pod.spec.host_users is False
+
+
+_REQUIRED_BY: dict[str, Callable[[Pod], bool]] = {
+    "ExtendWebSocketsToKubelet": _never,
+    "InPlacePodLevelResourcesVerticalScaling": _never,
+    "InPlacePodVerticalScalingInitContainers": _never,
+    "RestartAllContainersOnContainerExits": _restarts_all_containers,
+    "UserNamespacesHostNetworkSupport": _user_namespace_on_host_network,
+}
+FEATURE_NAMES = tuple(sorted(_REQUIRED_BY))
+
+
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+    """Infers the features a pod needs from its spec and compares them with `status.declaredFeatures`."""
+
+    name = "NodeDeclaredFeatures"
+    filter_scope = Scope.NODE
+
+    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
+        super().__init__(args, handle)
+        self._enabled = gates_of(handle).NodeDeclaredFeatures
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        needed = required_features(pod) if self._enabled else 0
+        if not needed:
+            return SKIP
+        state.write(PRE_FILTER_STATE, needed)
+        return None
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        if not self._enabled:
+            return None
+        needed: Features | None = state.get(PRE_FILTER_STATE)
+        if needed is None:
+            return error_status(f'error reading "{PRE_FILTER_STATE}" from cycle-state: not found')
+        column: InternedColumn[Features] = nodes.interned(self.name, declared_features)
+        lacking = remember(
+            state,
+            (self.name, needed),
+            lambda: ValueTable(column, lambda declared: needed & ~declared != 0, absent=True),
+        )
+        return Verdicts.reject(lacking.over(nodes), FEATURES_MISSING)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        if not self._enabled:
+            return ()
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE),
+                self.after_node_change,
+            ),
+            ClusterEventWithHint(ClusterEvent(Resource.POD, Action.UPDATE), self.after_pod_update),
+        )
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
+        del pod
+        if old is not None and (old.status.declared_features or []) == (
+            new.status.declared_features or []
+        ):
+            return Hint.SKIP
+        return Hint.QUEUE
+
+    def after_pod_update(self, pod: Pod, old: Pod, new: Pod) -> Hint:
+        if pod.metadata.uid != new.metadata.uid:
+            return Hint.SKIP
+        changed = required_features(old) != required_features(new)
+        return Hint.QUEUE if changed else Hint.SKIP
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        needed = required_features(pod)
+        bits = "".join("1" if needed >> at & 1 else "0" for at in range(len(FEATURE_NAMES)))
+        return {"v1.Pod.Spec.RequiredFeatures()": bits}
+
+
+def required_features(pod: Pod) -> Features:
+    needed = 0
+    for at, name in enumerate(FEATURE_NAMES):
+        if _REQUIRED_BY[name](pod):
+            needed |= 1 << at
+    return needed
+
+
+def declared_features(node: Node) -> Features | None:
+    """The known features among those a node declares; None for none at all.
+
+    # Upstream: both lists are walked side by side, which misses entries of a list that is not sorted.
+    """
+    found = at = 0
+    for name in node.status.declared_features or ():
+        while at < len(FEATURE_NAMES) and FEATURE_NAMES[at] < name:
+            at += 1
+        if at == len(FEATURE_NAMES):
+            break
+        if FEATURE_NAMES[at] == name:
+            found |= 1 << at
+            at += 1
+    return found or None

@@ -1,0 +1,35 @@
+"""NodeName: a pod that names its node goes there or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Scope, SignPlugin
+from kubesched.framework.status import unresolvable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.node_selector_columns import named
+from kubesched.snapshot.views import NodeColumns
+
+WRONG_NODE = unresolvable("node(s) didn't match the requested node name")
+
+
+class NodeName(FilterPlugin, EnqueueExtensions, SignPlugin):
+    """Rejects every node but the one in `spec.nodeName`."""
+
+    name = "NodeName"
+    filter_scope = Scope.NODE
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
+        if not pod.spec.node_name:
+            return None
+        return Verdicts.reject(~named(nodes, pod.spec.node_name), WRONG_NODE)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),)
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        return {"v1.Pod.Spec.NodeName": pod.spec.node_name}

@@ -1,0 +1,78 @@
+"""NodePorts: a host port can be given away once per node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.host_ports import HostPort, any_conflict, pod_host_ports
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    PreFilterPlugin,
+    RowFilterPlugin,
+    SignPlugin,
+)
+from kubesched.framework.status import SKIP, Status, error_status, unschedulable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.value_tables import remember
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.views import NodeColumns
+
+PORTS_TAKEN = unschedulable("node(s) didn't have free ports for the requested pod ports")
+PRE_FILTER_STATE = "PreFilterNodePorts"
+
+
+class NodePorts(PreFilterPlugin, RowFilterPlugin, EnqueueExtensions, SignPlugin):
+    """Rejects nodes where a port the pod wants is in use.
+
+    Pods added or removed in thought show in the view's own ports, so there is nothing to do for them here.
+    """
+
+    name = "NodePorts"
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        wanted = remember(state, self.name, lambda: pod_host_ports(pod))
+        if not wanted:
+            return SKIP
+        state.write(PRE_FILTER_STATE, wanted)
+        return None
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | Status:
+        wanted: tuple[HostPort, ...] | None = state.get(PRE_FILTER_STATE)
+        if wanted is None:
+            return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
+        return Verdicts.reject(nodes.port_conflicts(wanted), PORTS_TAKEN)
+
+    def row_passes(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> bool:
+        return not table.ports.any_taken(row, state.read(PRE_FILTER_STATE))
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        # A pod's ports never change, so an update of another pod cannot help.
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.POD, Action.DELETE), self.after_pod_deletion
+            ),
+            ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
+        )
+
+    def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
+        del new
+        if not old.spec.node_name and not old.status.nominated_node_name:
+            return Hint.SKIP
+        freed = any_conflict(pod_host_ports(pod), pod_host_ports(old))
+        return Hint.QUEUE if freed else Hint.SKIP
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        """Port numbers only.
+
+        # Upstream: addresses and protocols are left out, while ordinary init containers, whose ports are never
+        # checked, are not.
+        """
+        containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+        ports = {
+            port.host_port for each in containers for port in each.ports or () if port.host_port
+        }
+        return {"v1.Pod.Spec.HostPorts()": sorted(ports)}

@@ -1,0 +1,109 @@
+"""What a pod needs of a node, resource by resource, and the check against a node without pods."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any, NamedTuple
+
+from kubesched.api.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    NodeAllocatable,
+    PodRequests,
+    is_extended,
+)
+
+
+class Need(NamedTuple):
+    """An amount of one resource; scalar resources may be served by devices instead of by the node itself."""
+
+    name: str
+    amount: int
+    is_scalar: bool
+
+    @property
+    def reason(self) -> str:
+        return f"Insufficient {self.name}"
+
+
+def needs_of(
+    requests: PodRequests,
+    ignored_resources: Container[str] = (),
+    ignored_groups: Container[str] = (),
+) -> tuple[Need, ...]:
+    """Everything asked for in a positive amount, in the order in which shortages are reported.
+
+    Only extended resources can be ignored. Upstream reports scalar resources in random order; here it is the pod's.
+    """
+    native = (
+        Need(CPU, requests.milli_cpu, False),
+        Need(MEMORY, requests.memory, False),
+        Need(EPHEMERAL_STORAGE, requests.ephemeral_storage, False),
+    )
+    scalars = (
+        Need(name, amount, True)
+        for name, amount in requests.scalars.items()
+        if not (
+            is_extended(name)
+            and (name in ignored_resources or name.partition("/")[0] in ignored_groups)
+        )
+    )
+    return tuple(need for need in (*native, *scalars) if need.amount > 0)
+
+
+def offered(allocatable: NodeAllocatable, need: Need) -> int:
+    if need.name == CPU:
+        return allocatable.milli_cpu
+    if need.name == MEMORY:
+        return allocatable.memory
+    if need.name == EPHEMERAL_STORAGE:
+        return allocatable.ephemeral_storage
+    return allocatable.scalars.get(need.name, 0)
+
+
+def is_left_to_devices(
+    need: Need, allocatable: NodeAllocatable, device_backed: Container[str]
+) -> bool:
+    """True if the node has none of the resource itself and a device class stands behind it."""
+    return need.is_scalar and offered(allocatable, need) <= 0 and need.name in device_backed
+
+
+def fits_empty_node(
+    needs: tuple[Need, ...], allocatable: NodeAllocatable, device_backed: Container[str]
+) -> bool:
+    if allocatable.allowed_pods < 1:
+        return False
+    return all(
+        need.amount <= offered(allocatable, need)
+        or is_left_to_devices(need, allocatable, device_backed)
+        for need in needs
+    )
+
+
+def has_grown(
+    needs: tuple[Need, ...],
+    old: NodeAllocatable,
+    new: NodeAllocatable,
+    device_backed: Container[str],
+) -> bool:
+    """True if a node offers more of anything the pod needs, room for pods included."""
+    if new.allowed_pods > old.allowed_pods:
+        return True
+    return any(
+        offered(new, need) > offered(old, need) or is_left_to_devices(need, new, device_backed)
+        for need in needs
+    )
+
+
+def requests_fragment(requests: PodRequests) -> dict[str, Any]:
+    """The signature fragment: the request vector in upstream's spelling."""
+    return {
+        "v1.Pod.Spec.ContainerRequestsAndOverheads()": {
+            "MilliCPU": requests.milli_cpu,
+            "Memory": requests.memory,
+            "EphemeralStorage": requests.ephemeral_storage,
+            "AllowedPodNumber": 0,
+            "ScalarResources": requests.scalars or None,
+        }
+    }

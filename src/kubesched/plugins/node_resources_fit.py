@@ -1,0 +1,266 @@
+"""NodeResourcesFit: the node must have what the pod requests, and how full it would get decides its score."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.resource_v1 import DeviceClass
+from kubesched.api.resources import (
+    SCORED,
+    PodRequests,
+    RequestOptions,
+    filter_requests,
+    node_allocatable,
+    pod_requests,
+    request_amounts,
+)
+from kubesched.config.plugin_args import NodeResourcesFitArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    RowFilterPlugin,
+    RowScorePlugin,
+    SignPlugin,
+)
+from kubesched.framework.status import Code, Status, error_status, unschedulable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.args import checked_args
+from kubesched.plugins.feature_gates import gates_of
+from kubesched.plugins.node_resources.extended_resources import (
+    IMPLICIT_PREFIX,
+    DeviceBackedResources,
+)
+from kubesched.plugins.node_resources.needs import (
+    Need,
+    fits_empty_node,
+    has_grown,
+    needs_of,
+    requests_fragment,
+)
+from kubesched.plugins.node_resources.scored_resources import (
+    RESOURCES_NOT_FOUND,
+    ScoredResource,
+    ScoredResources,
+)
+from kubesched.plugins.node_resources.strategies import make_strategy
+from kubesched.plugins.packed_verdicts import packed_verdicts
+from kubesched.plugins.value_tables import remember
+from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.views import NodeColumns
+
+TOO_MANY_PODS = "Too many pods"
+PRE_FILTER_STATE = "PreFilterNodeResourcesFit"
+PRE_SCORE_STATE = "PreScoreNodeResourcesFit"
+
+SIGNATURE_REFUSED = unschedulable(
+    "signature disabled when dra extended resources are used in the cluster"
+)
+
+
+class Shortage(NamedTuple):
+    """Where a resource does not suffice, and where not even an empty node would have enough."""
+
+    short: Mask
+    hopeless: Mask | None
+
+
+class NodeResourcesFit(
+    PreFilterPlugin, RowFilterPlugin, PreScorePlugin, RowScorePlugin, EnqueueExtensions, SignPlugin
+):
+    """Filters on real requests, scores on requests with defaults for containers that name none.
+
+    Pods added or removed in thought show in the view's own sums, so there is nothing to do for them here.
+    """
+
+    name = "NodeResourcesFit"
+    args_type = NodeResourcesFitArgs
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        args = checked_args(args, NodeResourcesFitArgs, handle)
+        super().__init__(args, handle)
+        gates = self._gates = gates_of(handle)
+        self._filtered = RequestOptions(skip_pod_level=not gates.PodLevelResources)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._device_backed = DeviceBackedResources(handle)
+        self._scored = ScoredResources(args.scoring_strategy.resources)
+        self._strategy = make_strategy(args.scoring_strategy)
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
+        state.write(PRE_FILTER_STATE, remember(state, self.name, lambda: self._needs(pod)))
+
+    def _needs(self, pod: Pod) -> tuple[Need, ...]:
+        requests = filter_requests(pod, self._filtered)
+        return needs_of(requests, self._ignored, self._ignored_groups)
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        needs: tuple[Need, ...] | None = state.get(PRE_FILTER_STATE)
+        if needs is None:
+            return error_status(f'error reading "{PRE_FILTER_STATE}" from cycleState: not found')
+        full: Mask = nodes.pod_count >= nodes.allowed_pods
+        shortages = [self._shortage(need, nodes) for need in needs]
+        rejected = full
+        for each in shortages:
+            rejected = rejected | each.short
+        return _verdicts(needs, full, shortages) if rejected.any() else None
+
+    def _shortage(self, need: Need, nodes: NodeColumns) -> Shortage:
+        line = nodes.table.lines.get(need.name)
+        if line is None:
+            # No node offers it and no pod has it.
+            nowhere = np.full(len(nodes), not (need.is_scalar and need.name in self._device_backed))
+            return Shortage(nowhere, nowhere)
+        allocatable = nodes.allocatable(line)
+        short: Mask = allocatable - nodes.requested(line) < need.amount
+        if need.is_scalar and need.name in self._device_backed:
+            short &= allocatable > 0
+        return Shortage(short, short & (allocatable < need.amount) if short.any() else None)
+
+    def row_passes(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> bool:
+        if table.pod_count.cells[row] >= table.allowed_pods.cells[row]:
+            return False
+        for name, amount, is_scalar in state.read(PRE_FILTER_STATE):
+            line = table.lines.get(name)
+            allocatable = 0 if line is None else table.allocatable[line].cells[row]
+            requested = 0 if line is None else table.requested[line].cells[row]
+            if amount > allocatable - requested and not (
+                is_scalar and allocatable <= 0 and name in self._device_backed
+            ):
+                return False
+        return True
+
+    def filter_version(self, state: CycleState, pod: Pod) -> Hashable:
+        needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
+        return self._device_backed.version if any(n.is_scalar for n in needs) else None
+
+    # -- score -----------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
+        state.write(PRE_SCORE_STATE, self._resources(state, pod, nodes.table))
+
+    def _resources(self, state: CycleState, pod: Pod, table: NodeTable) -> list[ScoredResource]:
+        requests = remember(state, (self.name, "score"), lambda: pod_requests(pod, SCORED))
+        return self._scored.for_pod(requests, table)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+        if self._scored.is_empty:
+            return error_status(RESOURCES_NOT_FOUND)
+        resources = state.get(PRE_SCORE_STATE)
+        if resources is None:
+            resources = self._resources(state, pod, nodes.table)
+        return self._strategy.score_nodes(resources, nodes)
+
+    def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
+        return self._strategy.score_row(state.read(PRE_SCORE_STATE), table, row)
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pod_actions = Action.DELETE
+        if self._gates.InPlacePodVerticalScaling:
+            pod_actions |= Action.UPDATE_POD_SCALE_DOWN
+        events = [
+            ClusterEventWithHint(ClusterEvent(Resource.POD, pod_actions), self.after_pod_event),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
+                self.after_node_change,
+            ),
+        ]
+        if self._gates.DRAExtendedResource:
+            events.append(
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE),
+                    self.after_device_class_event,
+                )
+            )
+        return events
+
+    def after_pod_event(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
+        """Another pod was deleted, or a pod was scaled down."""
+        if new is None:
+            was_placed = old.spec.node_name or old.status.nominated_node_name
+            return Hint.QUEUE if was_placed else Hint.SKIP
+        if not self._gates.InPlacePodVerticalScaling:
+            return Hint.SKIP
+        return Hint.QUEUE if self._frees_what_is_needed(pod, old, new) else Hint.SKIP
+
+    def _frees_what_is_needed(self, pod: Pod, old: Pod, new: Pod) -> bool:
+        if new.metadata.uid == pod.metadata.uid:
+            return True
+        if not new.spec.node_name:
+            return False
+        options = RequestOptions(
+            use_status=self._gates.InPlacePodVerticalScaling,
+            pod_level_status=self._gates.InPlacePodLevelResourcesVerticalScaling,
+        )
+        before, after = pod_requests(old, options), pod_requests(new, options)
+        return any(
+            amount and max(before.get(name), 0) > max(after.get(name), 0)
+            for name, amount in request_amounts(pod, options).items()
+        )
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
+        """A node the pod would fit on if it were empty came, or offers more than before.
+
+        # Upstream: resources that the profile ignores are not ignored here.
+        """
+        needs = needs_of(filter_requests(pod, self._filtered))
+        offers = node_allocatable(new)
+        if not fits_empty_node(needs, offers, self._device_backed):
+            return Hint.SKIP
+        if old is None or has_grown(needs, node_allocatable(old), offers, self._device_backed):
+            return Hint.QUEUE
+        return Hint.SKIP
+
+    def after_device_class_event(self, pod: Pod, old: DeviceClass | None, new: DeviceClass) -> Hint:
+        """A device class now stands behind a resource the pod requests."""
+        offered = new.spec.extended_resource_name
+        if old is not None and (old.spec.extended_resource_name or "") == (offered or ""):
+            return Hint.SKIP
+        requested = request_amounts(pod)
+        is_implicit = old is None and IMPLICIT_PREFIX + new.metadata.name in requested
+        return Hint.QUEUE if is_implicit or offered in requested else Hint.SKIP
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
+        return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
+
+
+def sign_requests(
+    requests: PodRequests, device_backed: DeviceBackedResources
+) -> dict[str, Any] | Status:
+    """The request vector, unless devices are involved: then equal requests need not mean equal answers."""
+    if any(amount and name in device_backed for name, amount in requests.scalars.items()):
+        return SIGNATURE_REFUSED
+    return requests_fragment(requests)
+
+
+def _verdicts(needs: tuple[Need, ...], full: Mask, shortages: list[Shortage]) -> Verdicts:
+    """Bit 0: too many pods; then a bit per need; the highest: some need exceeds what the node offers in total."""
+    masks = [full, *(each.short for each in shortages)]
+    hopeless = [each.hopeless for each in shortages if each.hopeless is not None]
+    if hopeless:
+        masks.append(np.logical_or.reduce(hopeless))
+    else:
+        masks.append(np.zeros(len(full), dtype=np.bool_))
+    reasons = [TOO_MANY_PODS, *(need.reason for need in needs)]
+
+    def describe(bits: int) -> Status:
+        code = (
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if bits >> len(reasons) & 1 else Code.UNSCHEDULABLE
+        )
+        return Status(code, [reason for at, reason in enumerate(reasons) if bits >> at & 1])
+
+    return packed_verdicts(masks, describe)

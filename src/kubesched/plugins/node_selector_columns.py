@@ -1,0 +1,130 @@
+"""Node selectors over whole columns: which nodes of a view a selector, term or node affinity admits.
+
+Requirements work on interned label values, so a look at thousands of nodes is one comparison of small integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.api.field_selectors import FieldRequirement
+from kubesched.api.node_selectors import (
+    NODE_NAME_FIELD,
+    ParsedNodeSelector,
+    ParsedTerm,
+    RequiredNodeAffinity,
+)
+from kubesched.api.selectors import Operator, Requirement, Selector, parse_int64
+from kubesched.snapshot.columns import ABSENT, InternedColumn, Mask
+from kubesched.snapshot.views import NodeColumns
+
+_FEW_VALUES = 4
+"""Up to this many values are compared one by one; beyond, a look-up table is cheaper."""
+
+
+def admitted_by_affinity(nodes: NodeColumns, required: RequiredNodeAffinity) -> Mask:
+    """Where the pod's nodeSelector and required node affinity both hold."""
+    mask: Mask | None = None
+    if required.selector is not None:
+        mask = selected(nodes, required.selector)
+    if required.affinity is not None:
+        admitted = admitted_by_terms(nodes, required.affinity)
+        mask = admitted if mask is None else mask & admitted
+    return np.ones(len(nodes), dtype=np.bool_) if mask is None else mask
+
+
+def admitted_by_terms(nodes: NodeColumns, selector: ParsedNodeSelector) -> Mask:
+    """Where at least one term matches; with no terms, nowhere."""
+    mask = np.zeros(len(nodes), dtype=np.bool_)
+    for term in selector.terms:
+        if not term.problems:
+            mask |= matched(nodes, term)
+    return mask
+
+
+def matched(nodes: NodeColumns, term: ParsedTerm) -> Mask:
+    """Where every requirement of a well-formed term holds."""
+    mask = None if term.labels is None else selected(nodes, term.labels)
+    for requirement in term.fields.requirements if term.fields is not None else ():
+        holds = _field_holds(nodes, requirement)
+        mask = holds if mask is None else mask & holds
+    assert mask is not None, "empty terms are dropped when a selector is parsed"
+    return mask
+
+
+def selected(nodes: NodeColumns, selector: Selector) -> Mask:
+    """Where the node's labels satisfy the selector."""
+    if selector.selects_nothing:
+        return np.zeros(len(nodes), dtype=np.bool_)
+    mask: Mask | None = None
+    for requirement in selector.requirements:
+        holds = _label_holds(nodes, requirement)
+        mask = holds if mask is None else mask & holds
+    return np.ones(len(nodes), dtype=np.bool_) if mask is None else mask
+
+
+def named(nodes: NodeColumns, name: str) -> Mask:
+    """True for the node of that name only."""
+    row = nodes.table.row_of.get(name)
+    if row is None:
+        return np.zeros(len(nodes), dtype=np.bool_)
+    if not isinstance(nodes.rows, slice):
+        found: Mask = nodes.rows == row
+        return found
+    mask = np.zeros(len(nodes), dtype=np.bool_)
+    index = row - int(nodes.rows.start or 0)
+    if 0 <= index < len(nodes):
+        mask[index] = True
+    return mask
+
+
+def _label_holds(nodes: NodeColumns, requirement: Requirement) -> Mask:
+    match requirement.operator:
+        case Operator.EXISTS:
+            return np.not_equal(nodes.label_ids(requirement.key), ABSENT)
+        case Operator.DOES_NOT_EXIST:
+            return np.equal(nodes.label_ids(requirement.key), ABSENT)
+        case Operator.IN | Operator.EQUALS | Operator.DOUBLE_EQUALS:
+            return _is_one_of(nodes, requirement)
+        case Operator.NOT_IN | Operator.NOT_EQUALS:
+            return ~_is_one_of(nodes, requirement)
+    return _compares(nodes, requirement)
+
+
+def _is_one_of(nodes: NodeColumns, requirement: Requirement) -> Mask:
+    column = nodes.label_column(requirement.key)
+    # A value no node has was never interned; its id would read as "no such label".
+    wanted = [known for v in requirement.values if (known := column.id_of(v)) != ABSENT]
+    ids = column.ids[nodes.rows]
+    if len(wanted) > _FEW_VALUES:
+        table = np.zeros(len(column.values) + 1, dtype=np.bool_)
+        table[wanted] = True
+        return table.take(ids)
+    mask = np.zeros(len(nodes), dtype=np.bool_) if not wanted else ids == wanted[0]
+    for value_id in wanted[1:]:
+        mask |= ids == value_id
+    return mask
+
+
+def _compares(nodes: NodeColumns, requirement: Requirement) -> Mask:
+    """Gt and Lt: the label must be an integer beyond the bound."""
+    key, bound = requirement.key, parse_int64(requirement.values[0])
+    assert bound is not None, "comparisons are checked when a selector is parsed"
+
+    def as_integer(node: Node) -> int | None:
+        text = (node.metadata.labels or {}).get(key)
+        return None if text is None else parse_int64(text)
+
+    column: InternedColumn[int] = nodes.interned(("integer label", key), as_integer)
+    greater = requirement.operator is Operator.GREATER_THAN
+    holds = [value > bound if greater else value < bound for value in column.values]
+    return np.array([*holds, False], dtype=np.bool_).take(column.ids[nodes.rows])
+
+
+def _field_holds(nodes: NodeColumns, requirement: FieldRequirement) -> Mask:
+    if requirement.field != NODE_NAME_FIELD:
+        # Upstream: a field that nodes do not have reads as the empty string.
+        return np.full(len(nodes), (requirement.value == "") is requirement.is_equal)
+    mask = named(nodes, requirement.value)
+    return mask if requirement.is_equal else ~mask

@@ -1,0 +1,77 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate being there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kubesched.api.core_v1 import Node, Pod, Taint
+from kubesched.api.tolerations import NO_SCHEDULE, is_tolerated
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Scope, SignPlugin
+from kubesched.framework.status import unresolvable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.feature_gates import gates_of
+from kubesched.plugins.signing import tolerations_fragment
+from kubesched.snapshot.columns import ABSENT
+from kubesched.snapshot.views import NodeColumns
+
+UNSCHEDULABLE = unresolvable("node(s) were unschedulable")
+
+# Upstream: what is tolerated is this made-up taint; the taints the node really has are not looked at.
+UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
+    """Rejects nodes with `spec.unschedulable`."""
+
+    name = "NodeUnschedulable"
+    filter_scope = Scope.NODE
+
+    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
+        super().__init__(args, handle)
+        self._comparison_operators = gates_of(handle).TaintTolerationComparisonOperators
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
+        column = nodes.interned(self.name, _cordoned)
+        if not column.values or self._tolerates(pod):
+            return None
+        return Verdicts.reject(column.ids[nodes.rows] != ABSENT, UNSCHEDULABLE)
+
+    def _tolerates(self, pod: Pod) -> bool:
+        return is_tolerated(
+            UNSCHEDULABLE_TAINT,
+            pod.spec.tolerations,
+            comparison_operators=self._comparison_operators,
+        )
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),
+                self.after_node_change,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION),
+                self.after_toleration_change,
+            ),
+        )
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
+        del pod
+        was_closed = old is None or old.spec.unschedulable
+        return Hint.QUEUE if was_closed and not new.spec.unschedulable else Hint.SKIP
+
+    def after_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
+        del old
+        is_own = new.metadata.uid == pod.metadata.uid
+        return Hint.QUEUE if is_own and self._tolerates(new) else Hint.SKIP
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        return tolerations_fragment(pod)
+
+
+def _cordoned(node: Node) -> bool | None:
+    return True if node.spec.unschedulable else None

@@ -1,0 +1,18 @@
+"""PrioritySort: higher priority first, then first come, first served."""
+
+from __future__ import annotations
+
+from kubesched.framework.interfaces import QueueSortPlugin
+from kubesched.framework.queued_pod import QueuedPodInfo
+
+
+class PrioritySort(QueueSortPlugin):
+    """Orders pending pods by `spec.priority` (none counts as 0), then by when they entered the queue."""
+
+    name = "PrioritySort"
+
+    def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
+        return self.sort_key(a) < self.sort_key(b)
+
+    def sort_key(self, info: QueuedPodInfo) -> tuple[int, float]:
+        return (-info.pod_info.priority, info.timestamp)

@@ -1,0 +1,38 @@
+"""The in-tree plugins by name; a class is imported when it is first asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from kubesched.framework.interfaces import Plugin
+
+IN_TREE: dict[str, str] = {
+    "DefaultBinder": "kubesched.plugins.default_binder:DefaultBinder",
+    "ImageLocality": "kubesched.plugins.image_locality:ImageLocality",
+    "InterPodAffinity": "kubesched.plugins.inter_pod_affinity:InterPodAffinity",
+    "NodeAffinity": "kubesched.plugins.node_affinity:NodeAffinity",
+    "NodeDeclaredFeatures": "kubesched.plugins.node_declared_features:NodeDeclaredFeatures",
+    "NodeName": "kubesched.plugins.node_name:NodeName",
+    "NodePorts": "kubesched.plugins.node_ports:NodePorts",
+    "NodeResourcesBalancedAllocation": (
+        "kubesched.plugins.node_resources_balanced_allocation:NodeResourcesBalancedAllocation"
+    ),
+    "NodeResourcesFit": "kubesched.plugins.node_resources_fit:NodeResourcesFit",
+    "NodeUnschedulable": "kubesched.plugins.node_unschedulable:NodeUnschedulable",
+    "PodTopologySpread": "kubesched.plugins.pod_topology_spread:PodTopologySpread",
+    "PrioritySort": "kubesched.plugins.priority_sort:PrioritySort",
+    "SchedulingGates": "kubesched.plugins.scheduling_gates:SchedulingGates",
+    "TaintToleration": "kubesched.plugins.taint_toleration:TaintToleration",
+}
+"""Plugin name -> `module:class`."""
+
+
+def plugin_class(name: str) -> type[Plugin]:
+    """The class of an in-tree plugin.
+
+    Raises:
+        KeyError: there is no in-tree plugin of that name.
+    """
+    module, _, attribute = IN_TREE[name].partition(":")
+    found: type[Plugin] = getattr(import_module(module), attribute)
+    return found

@@ -1,0 +1,35 @@
+"""SchedulingGates: a gated pod stays out of the queue until somebody removes its gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.interfaces import EnqueueExtensions, PreEnqueuePlugin
+from kubesched.framework.status import Status, unresolvable
+
+
+class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
+    """Rejects pods with `spec.schedulingGates` before they are queued."""
+
+    name = "SchedulingGates"
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        gates = pod.spec.scheduling_gates
+        if not gates:
+            return None
+        names = " ".join(gate.name for gate in gates)
+        return unresolvable(f"waiting for scheduling gates: [{names}]")
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+                self.after_gates_eliminated,
+            ),
+        )
+
+    def after_gates_eliminated(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
+        del old
+        return Hint.QUEUE if new.metadata.uid == pod.metadata.uid else Hint.SKIP

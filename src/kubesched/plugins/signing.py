@@ -1,0 +1,14 @@
+"""Pod signature fragments that more than one plugin contributes: key and value in upstream's form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubesched.api.core_v1 import Pod
+
+
+def tolerations_fragment(pod: Pod) -> dict[str, Any]:
+    ordered = sorted(pod.spec.tolerations or (), key=lambda each: (each.key, each.value))
+    return {"v1.Pod.Spec.Tolerations": [msgspec.to_builtins(each) for each in ordered]}

@@ -1,0 +1,153 @@
+"""TaintToleration: nodes whose taints the pod does not tolerate are out, or less liked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node, Pod, Taint
+from kubesched.api.tolerations import (
+    PREFER_NO_SCHEDULE,
+    first_untolerated_taint,
+    is_tolerated,
+)
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreScorePlugin,
+    Scope,
+    ScorePlugin,
+    SignPlugin,
+    default_normalize,
+)
+from kubesched.framework.status import Status, error_status, unresolvable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.feature_gates import gates_of
+from kubesched.plugins.signing import tolerations_fragment
+from kubesched.plugins.value_tables import ValueTable, remember
+from kubesched.snapshot.columns import InternedColumn, Ints
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.views import NodeColumns
+
+UNTOLERATED = unresolvable("node(s) had untolerated taint(s)")
+PRE_SCORE_STATE = "PreScoreTaintToleration"
+
+TaintSet = tuple[Taint, ...]
+
+
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin):
+    """Filters on NoSchedule and NoExecute taints, scores by the number of untolerated PreferNoSchedule ones."""
+
+    name = "TaintToleration"
+    filter_scope = Scope.NODE
+    score_scope = Scope.NODE
+    normalizes = True
+    uniform_when_zero = True
+
+    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
+        super().__init__(args, handle)
+        self._comparison_operators = gates_of(handle).TaintTolerationComparisonOperators
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
+        column = taint_column(nodes.table)
+        if not column.values:
+            return None
+        rejected = remember(
+            state,
+            (self.name, "filter"),
+            lambda: ValueTable(column, lambda taints: self._repels(pod, taints), absent=False),
+        )
+        rejected.update()
+        return None if rejected.is_trivial else Verdicts.reject(rejected.over(nodes), UNTOLERATED)
+
+    def _repels(self, pod: Pod, taints: Sequence[Taint] | None) -> bool:
+        untolerated = first_untolerated_taint(
+            taints, pod.spec.tolerations, comparison_operators=self._comparison_operators
+        )
+        return untolerated is not None
+
+    # -- score -----------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
+        column = taint_column(nodes.table)
+        state.write(
+            PRE_SCORE_STATE,
+            remember(
+                state,
+                (self.name, "score"),
+                lambda: ValueTable(
+                    column,
+                    lambda taints: self._count_disliked(pod, taints),
+                    absent=0,
+                    dtype=np.int64,
+                ),
+            ),
+        )
+
+    def _count_disliked(self, pod: Pod, taints: TaintSet) -> int:
+        # Tolerations of other effects cannot match a PreferNoSchedule taint, so none has to be left out beforehand.
+        return sum(
+            taint.effect == PREFER_NO_SCHEDULE
+            and not is_tolerated(
+                taint, pod.spec.tolerations, comparison_operators=self._comparison_operators
+            )
+            for taint in taints
+        )
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+        disliked: ValueTable[TaintSet] | None = state.get(PRE_SCORE_STATE)
+        if disliked is None:
+            return error_status(f'failed to read "{PRE_SCORE_STATE}" from cycleState: not found')
+        disliked.update()
+        if disliked.is_trivial:
+            return np.zeros(len(nodes), dtype=np.int64)
+        return disliked.over(nodes)
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
+    ) -> Ints:
+        return default_normalize(scores, reverse=True)
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),
+                self.after_node_change,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION),
+                self.after_toleration_change,
+            ),
+        )
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
+        repelled = old is None or self._repels(pod, old.spec.taints)
+        return Hint.QUEUE if repelled and not self._repels(pod, new.spec.taints) else Hint.SKIP
+
+    def after_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
+        del old
+        return Hint.QUEUE if new.metadata.uid == pod.metadata.uid else Hint.SKIP
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        return tolerations_fragment(pod)
+
+
+def taint_column(table: NodeTable) -> InternedColumn[TaintSet]:
+    """Each node's taints, without the times they were added; no value where there are none."""
+    return table.interned("taints", _taint_set)
+
+
+def _taint_set(node: Node) -> TaintSet | None:
+    taints = node.spec.taints
+    if not taints:
+        return None
+    return tuple(Taint(key=each.key, value=each.value, effect=each.effect) for each in taints)

@@ -1,0 +1,71 @@
+"""Rules about nodes, evaluated once per distinct value instead of once per node.
+
+A node's taints, features or labels are interned (`InternedColumn`): few values, many nodes. A rule over such a value
+becomes an array indexed by value id; the answer for every node is then one look-up. Values that appear later are
+judged when the table is next used. What a rule reads of the pod is fixed when the table is made, so pods of one class
+share their tables (`remember`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from kubesched.framework.cycle_state import CycleState
+from kubesched.snapshot.columns import InternedColumn
+from kubesched.snapshot.views import NodeColumns
+
+T = TypeVar("T")
+V = TypeVar("V", bound=Hashable)
+
+
+class ValueTable(Generic[V]):
+    """One rule's answers by value id; the last slot answers for nodes without a value."""
+
+    __slots__ = ("_absent", "_answers", "_column", "_dtype", "_rule", "is_trivial")
+
+    def __init__(
+        self,
+        column: InternedColumn[V],
+        rule: Callable[[V], int],
+        *,
+        absent: int,
+        dtype: type[np.generic] = np.bool_,
+    ) -> None:
+        self._column = column
+        self._rule = rule
+        self._absent = absent
+        self._dtype = dtype
+        self._answers: np.ndarray[Any, Any] = np.array([absent], dtype=dtype)
+        self.is_trivial = True
+        """Every value seen so far gets the same answer as no value at all; call `update` first."""
+
+    def update(self) -> None:
+        """Judge the values that have appeared since the last time."""
+        values, known = self._column.values, len(self._answers) - 1
+        if len(values) == known:
+            return
+        fresh = [self._rule(value) for value in values[known:]]
+        self._answers = np.concatenate(
+            (self._answers[:-1], np.array([*fresh, self._absent], dtype=self._dtype))
+        )
+        self.is_trivial = self.is_trivial and all(answer == self._absent for answer in fresh)
+
+    def over(self, nodes: NodeColumns) -> np.ndarray[Any, Any]:
+        """The rule's answer for every node of the view."""
+        self.update()
+        return self._answers.take(self._column.ids[nodes.rows])
+
+
+def remember(state: CycleState, key: Hashable, make: Callable[[], T]) -> T:
+    """A value that depends on nothing but the pod's class: made once per class, or for this pod alone."""
+    pod_class = state.pod_class
+    if pod_class is None:
+        return make()
+    memo = pod_class.memo
+    if key not in memo:
+        memo[key] = make()
+    found: T = memo[key]
+    return found
