@@ -48,9 +48,9 @@ class ActiveQueue:
         self._heap.add(info.pod_info.key, info)
         self._incoming.labels(ACTIVE, event_label).inc()
 
-    def update(self, key: str) -> None:
-        """Re-rank a pod that was changed in place."""
-        self._heap.update(key)
+    def replace(self, info: QueuedPodInfo) -> None:
+        """Put in a newer version of a pod's entry."""
+        self._heap.replace(info.pod_info.key, info)
 
     def pop(self) -> QueuedPodInfo | None:
         return self._heap.pop()

@@ -104,9 +104,10 @@ class BackoffQueue:
             return
         self._incoming.labels(BACKOFF, event_label).inc()
 
-    def update(self, key: str) -> None:
-        """Re-rank a pod that was changed in place."""
-        (self._plain if key in self._plain else self._error).update(key)
+    def replace(self, info: QueuedPodInfo) -> None:
+        """Put in a newer version of a pod's entry, in the heap that holds it."""
+        key = info.pod_info.key
+        (self._plain if key in self._plain else self._error).replace(key, info)
 
     def pop_rejected(self) -> QueuedPodInfo | None:
         """Take the first rejected pod, rested or not; never one whose attempt broke."""

@@ -1,7 +1,7 @@
 """A priority queue that can find, replace and remove its members by key.
 
 The standard library's heap does the ordering; a dictionary knows which heap entry is the valid one for a key. Removing
-or re-ranking a member leaves its old entry behind to be dropped when it surfaces, and the heap is rebuilt once more than
+or replacing a member leaves its old entry behind to be dropped when it surfaces, and the heap is rebuilt once more than
 half of it is such leftovers. So add and pop cost O(log n), remove O(1), and memory stays within twice the members.
 
 Members that rank the same leave in the order in which they came.
@@ -15,49 +15,42 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-_Entry = tuple[Any, int, str, T]
-"""(rank, sequence, key, member). The sequence is unique, so comparing entries never reaches the key."""
+_Entry = tuple[Any, int, int, str, T]
+"""(rank, turn, serial, key, member). The serial is unique, so comparing entries never reaches the key."""
 
 _SPARE_LEFTOVERS = 64  # below this, rebuilding costs more than it saves
 
 
 class KeyedHeap(Generic[T]):
-    """Members ordered by `rank`, which is taken when a member is added or updated, not while it rests."""
+    """Members ordered by `rank`. A member must not change its rank while it is in here: replace it instead."""
 
-    __slots__ = ("_entries", "_heap", "_rank", "_sequence")
+    __slots__ = ("_entries", "_heap", "_rank", "_serial")
 
     def __init__(self, rank: Callable[[T], Any]) -> None:
         """`rank` gives what a member is ordered by; the smallest comes first."""
         self._rank = rank
-        self._sequence = 0
+        self._serial = 0
         self._entries: dict[str, _Entry[T]] = {}
         self._heap: list[_Entry[T]] = []
 
     def add(self, key: str, member: T) -> None:
         """Put a member in, in place of any other under that key."""
-        self._sequence += 1
-        entry = (self._rank(member), self._sequence, key, member)
-        replaces = key in self._entries
-        self._entries[key] = entry
-        heappush(self._heap, entry)
-        if replaces:
-            self._rebuild_if_stale()
+        self._push(key, member, self._rank(member), self._serial + 1)
 
-    def update(self, key: str) -> None:
-        """Find the right place again for a member that changed; one that ranks as before keeps its turn."""
-        entry = self._entries[key]
-        if self._rank(entry[3]) != entry[0]:
-            self.add(key, entry[3])
+    def replace(self, key: str, member: T) -> None:
+        """Put in a newer version of a member; if it ranks as before it keeps its turn."""
+        rank, replaced = self._rank(member), self._entries[key]
+        self._push(key, member, rank, replaced[1] if rank == replaced[0] else self._serial + 1)
 
     def pop(self) -> T | None:
         """Take out the first member."""
         heap, entries = self._heap, self._entries
         while heap:
             entry = heappop(heap)
-            key = entry[2]
+            key = entry[3]
             if entries.get(key) is entry:
                 del entries[key]
-                return entry[3]
+                return entry[4]
         return None
 
     def peek(self) -> T | None:
@@ -65,8 +58,8 @@ class KeyedHeap(Generic[T]):
         heap, entries = self._heap, self._entries
         while heap:
             entry = heap[0]
-            if entries.get(entry[2]) is entry:
-                return entry[3]
+            if entries.get(entry[3]) is entry:
+                return entry[4]
             heappop(heap)
         return None
 
@@ -76,11 +69,11 @@ class KeyedHeap(Generic[T]):
         if entry is None:
             return None
         self._rebuild_if_stale()
-        return entry[3]
+        return entry[4]
 
     def get(self, key: str) -> T | None:
         entry = self._entries.get(key)
-        return None if entry is None else entry[3]
+        return None if entry is None else entry[4]
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
@@ -90,17 +83,26 @@ class KeyedHeap(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Every member, in the order of arrival."""
-        return (entry[3] for entry in self._entries.values())
+        return (entry[4] for entry in self._entries.values())
 
     def check_invariants(self) -> None:
         waiting = {id(entry) for entry in self._heap}
         for key, entry in self._entries.items():
-            assert entry[2] == key, f"{key} is filed under the entry of {entry[2]}"
+            assert entry[3] == key, f"{key} is filed under the entry of {entry[3]}"
             assert id(entry) in waiting, f"{key} has an entry that will never surface"
-            assert self._rank(entry[3]) == entry[0], f"{key} changed its rank without update()"
+            assert self._rank(entry[4]) == entry[0], f"{key} changed its rank in place"
         assert len(self._heap) <= 2 * len(self._entries) + _SPARE_LEFTOVERS, (
             "leftovers were not cleared"
         )
+
+    def _push(self, key: str, member: T, rank: object, turn: int) -> None:
+        self._serial += 1
+        entry = (rank, turn, self._serial, key, member)
+        replaces = key in self._entries
+        self._entries[key] = entry
+        heappush(self._heap, entry)
+        if replaces:
+            self._rebuild_if_stale()
 
     def _rebuild_if_stale(self) -> None:
         if len(self._heap) > 2 * len(self._entries) + _SPARE_LEFTOVERS:

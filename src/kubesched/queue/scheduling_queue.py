@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import floor
 from random import Random
@@ -159,15 +160,14 @@ class SchedulingQueue:
                 self._in_flight.record(self._hints.resolve(event), old, new, now)
             return
         key = key_of(old.metadata)
-        for resting in (self._active, self._backoff):
-            info = resting.get(key)
+        for queue in (self._active, self._backoff):
+            info = queue.get(key)
             if info is not None:
-                self._replace_pod(info, old, new)
-                resting.update(key)
+                queue.replace(self._newer_entry(info, old, new))
                 return
         info = self._pool.get(key)
         if info is not None:
-            self._replace_pod(info, old, new)
+            info = self._newer_entry(info, old, new)
             self._pool.refile(info)
             self._wake_if(self._requeue_updated(info, old, new, events))
             return
@@ -214,9 +214,9 @@ class SchedulingQueue:
         """
         now = self._clock.monotonic()
         try:
-            place = self._place_of(info.pod_info.key)
+            place = self.place_of(info.pod_info.namespace, info.pod_info.name)
             if place is not None:
-                logger.info("pod %s is in the %s queue already", info.pod_info.key, place)
+                logger.info("pod %s is queued already (%s)", info.pod_info.key, place)
                 return False
             self._note_failure(info, now)
             strategy = self._strategy_for_failed(info)
@@ -318,6 +318,18 @@ class SchedulingQueue:
     def get_pod(self, namespace: str, name: str) -> QueuedPodInfo | None:
         """The entry of a pod that waits in some queue. Not to be changed."""
         return self._find_entry(f"{namespace}/{name}")
+
+    def place_of(self, namespace: str, name: str) -> str | None:
+        """Where a pod waits, in the words of `pending_pods`: active, backoff, unschedulable, gated; None if nowhere."""
+        key = f"{namespace}/{name}"
+        if key in self._active:
+            return ACTIVE
+        if key in self._backoff:
+            return BACKOFF
+        info = self._pool.get(key)
+        if info is None:
+            return None
+        return GATED if info.is_gated else UNSCHEDULABLE
 
     def pending_pods(self) -> tuple[list[Pod], str]:
         """Every waiting pod, and a summary for people."""
@@ -513,10 +525,18 @@ class SchedulingQueue:
         info.signature = self._sign(info.pod_info)
         return info
 
-    def _replace_pod(self, info: QueuedPodInfo, old: Pod, new: Pod) -> None:
-        info.pod_info.update(new)
-        self.nominator.update_nominated_pod(old, info.pod_info)
-        info.signature = self._sign(info.pod_info)
+    def _newer_entry(self, info: QueuedPodInfo, old: Pod, new: Pod) -> QueuedPodInfo:
+        """A copy of an entry with the new version of its pod: what a heap has ranked must not change under it."""
+        pod_info = PodInfo(new)
+        if pod_info.uid == info.pod_info.uid:
+            # Upstream: parsed terms and summed requests stay those of the first version.
+            pod_info.adopt_derived(info.pod_info)
+            pod_info.class_key = None  # what the pod's class is made of may have changed
+        newer = copy(info)
+        newer.pod_info = pod_info
+        newer.signature = self._sign(pod_info)
+        self.nominator.update_nominated_pod(old, pod_info)
+        return newer
 
     def _sign(self, pod_info: PodInfo) -> bytes | None:
         signer = self._signers.get(pod_info.pod.spec.scheduler_name)
@@ -533,16 +553,6 @@ class SchedulingQueue:
     def _wake_if(self, place: str) -> None:
         if self._is_poppable(place):
             self.on_ready()
-
-    def _place_of(self, key: str) -> str | None:
-        for name, queue in (
-            (UNSCHEDULABLE, self._pool),
-            (ACTIVE, self._active),
-            (BACKOFF, self._backoff),
-        ):
-            if key in queue:
-                return name
-        return None
 
     def _find_entry(self, key: str) -> QueuedPodInfo | None:
         for queue in (self._active, self._pool, self._backoff):

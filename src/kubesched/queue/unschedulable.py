@@ -128,7 +128,7 @@ class UnschedulablePods:
                         f"{pod_key} is filed under an old entry"
                     )
                     assert _cohort_key(info) == key, f"{pod_key} changed without being filed anew"
-                    assert info.pod_info.class_key == class_key, (
+                    assert (info.pod_info.class_key or None) == class_key, (
                         f"{pod_key} changed its class unnoticed"
                     )
         assert filed == len(self._slots), "the cohorts do not add up to the pool"
@@ -144,7 +144,9 @@ class UnschedulablePods:
         cohort = self._cohorts.get(key)
         if cohort is None:
             cohort = self._cohorts[key] = _Cohort(key)
-        class_key = info.pod_info.class_key
+        class_key = (
+            info.pod_info.class_key or None
+        )  # an empty key means that the pod shares nothing
         pod_key = info.pod_info.key
         cohort.by_class.setdefault(class_key, {})[pod_key] = info
         self._slots[pod_key] = _Slot(info, cohort, class_key, arrival)
