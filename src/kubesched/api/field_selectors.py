@@ -71,7 +71,9 @@ def parse(text: str) -> FieldSelector:
         field, operator, value = _split_term(term)
         if not operator:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
-        requirements.append(FieldRequirement(field, operator != "!=", _unescape_value(value)))
+        requirement = FieldRequirement(field, operator != "!=", _unescape_value(value))
+        if requirement.field or requirement.value:  # Upstream: `=` alone asks for nothing.
+            requirements.append(requirement)
     return FieldSelector(requirements)
 
 

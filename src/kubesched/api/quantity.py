@@ -94,6 +94,8 @@ class Quantity:
     @property
     def nanos(self) -> int:
         """The amount in units of 10^-9, exactly: the common ground of every quantity."""
+        if self.scale < _NANO:  # a sum with a finely written zero; the extra digits are zeros
+            return self.unscaled // _power_of_ten(_NANO - self.scale)
         return self.unscaled * _power_of_ten(self.scale - _NANO)
 
     def value(self) -> int:
@@ -107,16 +109,19 @@ class Quantity:
     def scaled_value(self, scale: int) -> int:
         """The amount in units of `10**scale` as an int64, rounded away from zero."""
         up = self.scale - scale
+        if up < 0 and self.is_big:
+            return _scale_down_big(self.unscaled, _power_of_ten(-up))
         if up <= 0:
             return _low_64_bits(_divide_away_from_zero(self.unscaled, _power_of_ten(-up)))
         result = self.unscaled * _power_of_ten(up)
-        if MIN_INT64 <= result <= MAX_INT64:
+        if _fits(result):
             return result
         # Upstream: overflow is silent. Small amounts wrap for the powers of ten that have a
-        # multiplication of their own and become 0 for the others; big ones keep the low bits.
-        if self.is_big or up in (1, 2, 3, 6, 9):
-            return _low_64_bits(result)
-        return 0
+        # multiplication of their own and become 0 for the others; big ones keep the low bits, where
+        # a power of ten past int64 counts as its smallest number.
+        if self.is_big:
+            return _low_64_bits(result if up <= 18 else self.unscaled * MIN_INT64)
+        return _low_64_bits(result) if up in (1, 2, 3, 6, 9) else 0
 
     def is_zero(self) -> bool:
         return self.unscaled == 0
@@ -136,18 +141,16 @@ class Quantity:
 
     def __add__(self, other: Quantity) -> Quantity:
         format = self.format if self.unscaled else other.format
-        if self.is_big or other.is_big:
-            return Quantity(self.nanos + other.nanos, _NANO, format, is_big=True)
-        if not other.unscaled:
+        both_small = not self.is_big and not other.is_big
+        if both_small and not other.unscaled:
             return Quantity(self.unscaled, self.scale, format)
-        if not self.unscaled:
+        if both_small and not self.unscaled:
             return Quantity(other.unscaled, other.scale, format)
         scale = min(self.scale, other.scale)
         mine = self.unscaled * _power_of_ten(self.scale - scale)
         theirs = other.unscaled * _power_of_ten(other.scale - scale)
-        if _fits(mine) and _fits(theirs) and _fits(mine + theirs):
-            return Quantity(mine + theirs, scale, format)
-        return Quantity(self.nanos + other.nanos, _NANO, format, is_big=True)
+        stays_small = both_small and _fits(mine) and _fits(theirs) and _fits(mine + theirs)
+        return Quantity(mine + theirs, scale, format, is_big=not stays_small)
 
     def __sub__(self, other: Quantity) -> Quantity:
         return self + -other
@@ -227,9 +230,13 @@ def _parse_text(text: str) -> Quantity:
         format, exponent = Format.DECIMAL_EXPONENT, _written_exponent(suffix)
     digits = (integer or "0") + (fraction or "")
     places = len(fraction or "")
-    if len(digits) > _MAX_DIGITS or exponent > _MAX_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         raise QuantityError(NUMERIC_PART_WRONG)
     mantissa = int(digits)
+    if exponent > _MAX_DIGITS:
+        if mantissa:
+            raise QuantityError(NUMERIC_PART_WRONG)
+        exponent = 0
     if sign == "-":
         mantissa = -mantissa
     if format is Format.BINARY_SI:
@@ -271,18 +278,19 @@ def _big_quantity(mantissa: int, exponent: int, places: int, format: Format) -> 
         mantissa, scale = mantissa << exponent, -places
     else:
         scale = exponent - places
-    if scale >= _NANO:
-        nanos = mantissa * _power_of_ten(scale - _NANO)
-    elif _NANO - scale > 2 * _MAX_DIGITS:  # far below one nano: any non-zero amount becomes one
-        nanos = (mantissa > 0) - (mantissa < 0)
-    else:
-        nanos = _divide_away_from_zero(mantissa, _power_of_ten(_NANO - scale))
+    if _NANO - scale > 2 * _MAX_DIGITS:  # far below one nano: any non-zero amount becomes one
+        mantissa, scale = (mantissa > 0) - (mantissa < 0), _NANO
+    elif mantissa and scale < _NANO:
+        mantissa = _divide_away_from_zero(mantissa, _power_of_ten(_NANO - scale))
+        scale = _NANO
+    elif mantissa:
+        mantissa, scale = mantissa * _power_of_ten(scale - _NANO), _NANO
     if format is Format.BINARY_SI:
-        cap = MAX_INT64 * _power_of_ten(-_NANO)
-        nanos = max(-cap, min(cap, nanos))
-        if 0 < abs(nanos) < _power_of_ten(-_NANO):
+        if abs(mantissa) > MAX_INT64 * _power_of_ten(-scale):
+            mantissa, scale = MAX_INT64 if mantissa > 0 else -MAX_INT64, 0
+        elif 0 < abs(mantissa) < _power_of_ten(-scale):
             format = Format.DECIMAL_SI
-    return Quantity(nanos, _NANO, format, is_big=True)
+    return Quantity(mantissa, scale, format, is_big=True)
 
 
 def _canonical(quantity: Quantity) -> str:
@@ -318,6 +326,17 @@ def _power_of_ten(exponent: int) -> int:
 
 def _divide_away_from_zero(amount: int, divisor: int) -> int:
     return -(-amount // divisor) if amount >= 0 else amount // divisor
+
+
+def _scale_down_big(amount: int, divisor: int) -> int:
+    # Upstream: negative big amounts are cut to 64 bits first and rounded towards positive infinity,
+    # or past it. Nothing valid is negative; it only has to come out the same.
+    if amount < MAX_INT64 and divisor <= 10**18:
+        amount = _low_64_bits(amount)
+        whole = -(-amount // divisor) if amount < 0 else amount // divisor
+    else:
+        whole = amount // divisor
+    return _low_64_bits(whole + (amount % divisor != 0))
 
 
 def _fits(amount: int) -> bool:

@@ -18,7 +18,7 @@ from kubesched.api import quantity
 from kubesched.api.core_v1 import Container, ContainerStatus, Node, Pod
 from kubesched.api.meta import RawQuantity, ResourceList
 from kubesched.api.names import key_of, label_key_problems
-from kubesched.api.quantity import MAX_INT64, MIN_INT64, Quantity, QuantityError
+from kubesched.api.quantity import MAX_INT64, Quantity, QuantityError
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -188,11 +188,11 @@ def pod_requests(pod: Pod, options: RequestOptions = FILTERED) -> PodRequests:
         if _is_simple(pod, options):
             return _single_container_requests(pod, options.defaults)
         rounded = {
-            name: _round_away_from_zero(amount, 10**6 if name == CPU else 10**9)
+            name: -(-amount // (10**6 if name == CPU else 10**9))
             for name, amount in _total(pod, quantity.nanos, options).items()
         }
-        if any(not MIN_INT64 <= amount <= MAX_INT64 for amount in rounded.values()):
-            # What overflow does depends on how the quantities were written.
+        if any(not 0 <= amount <= MAX_INT64 for amount in rounded.values()):
+            # What overflow and negative amounts give depends on how the quantities were written.
             rounded = {
                 name: total.milli_value() if name == CPU else total.value()
                 for name, total in _total(pod, quantity.parse, options).items()
@@ -257,10 +257,6 @@ def _vector(rounded: Mapping[str, int]) -> PodRequests:
             if classify(name) is ResourceClass.SCALAR
         },
     )
-
-
-def _round_away_from_zero(amount: int, divisor: int) -> int:
-    return -(-amount // divisor) if amount >= 0 else amount // divisor
 
 
 def _total(

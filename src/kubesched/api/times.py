@@ -7,7 +7,6 @@ Records keep the text they were sent.
 from __future__ import annotations
 
 import functools
-import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -121,4 +120,11 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    """Text as Go's time package quotes it: plain ASCII, other bytes as numbers."""
+    escaped = []
+    for byte in text.encode():
+        if byte in b'"\\':
+            escaped.append(f"\\{byte:c}")
+        else:
+            escaped.append(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}")
+    return f'"{"".join(escaped)}"'
