@@ -91,14 +91,15 @@ class UnschedulablePods:
         return len(self._slots) - self._gated_count
 
     def overdue(self, now: float, max_stay_s: float) -> list[QueuedPodInfo]:
-        """Pods that came, or were last flushed, more than `max_stay_s` ago."""
+        """Pods that came, or were last flushed, more than `max_stay_s` ago. The caller flushes them now."""
         overdue: list[QueuedPodInfo] = []
         self._oldest_stay = inf
         for info in self:
             since = _since(info)
             if now - since > max_stay_s:
                 overdue.append(info)
-            self._oldest_stay = min(self._oldest_stay, since)
+            else:
+                self._oldest_stay = min(self._oldest_stay, since)
         return overdue
 
     @property
