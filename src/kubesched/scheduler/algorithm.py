@@ -101,7 +101,9 @@ class SchedulingAlgorithm:
         if not table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
         state.pod_class = self._class_of(framework, pod)
+        started = framework.now()
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
+        framework.point_done("PreFilter", started, outcome.status)
         if outcome.status is None and self._class_path_serves(framework, state, pod, outcome):
             assert state.pod_class is not None, "the class path needs a class"
             quick = self._schedule_by_class(framework, state, pod, state.pod_class)
@@ -236,7 +238,9 @@ class SchedulingAlgorithm:
             return Feasible(walk, diagnosis)
         whole = len(walk) == table.node_count
         view = NodeColumns(table) if whole else NodeColumns(table, walk)
+        started = framework.now()
         result = filter_with_nominated_pods(framework, state, pod, view)
+        framework.point_done("Filter", started, result.error)
         if result.error is not None:
             return Feasible(np.zeros(0, dtype=np.intp), diagnosis, error=result.error)
         at = walk if whole else np.arange(len(walk))
@@ -263,10 +267,15 @@ class SchedulingAlgorithm:
     ) -> ScoreOutcome:
         """Totals over the given feasible rows."""
         view = NodeColumns(self.table, rows)
+        started = framework.now()
         failed = run_pre_score(framework, state, pod, view)
+        framework.point_done("PreScore", started, failed)
         if failed is not None:
             return ScoreOutcome(np.zeros(len(rows), dtype=np.int64), error=failed)
-        return run_score(framework, state, pod, view)
+        started = framework.now()
+        outcome = run_score(framework, state, pod, view)
+        framework.point_done("Score", started, outcome.error)
+        return outcome
 
     def _pick(
         self, framework: Framework, state: CycleState, pod: Pod, feasible: Feasible
@@ -297,25 +306,31 @@ class SchedulingAlgorithm:
         columns = pod_class.columns
         if columns is None:
             columns = pod_class.columns = ClassColumns(framework, table)
+        started = framework.now()
         if columns.sync_filters(state, pod.pod) is not None:
             return None
         ok = self._ok(framework, state, pod, columns)
         if ok is None:
             return None
+        framework.point_done("Filter", started)
         count = int(np.count_nonzero(ok))
         if count == 0:
             return None
         if count == 1:
             return ScheduleResult(table.names[int(ok.argmax())], 1, table.node_count)
         feasible = FeasibleColumns(table, ok, count)
+        started = framework.now()
         failed = run_pre_score(framework, state, pod.pod, feasible)
+        framework.point_done("PreScore", started, failed)
         if failed is not None:
             return failed
+        started = framework.now()
         if columns.sync_scores(state, pod.pod) is not None:
             return None
         tied = self._best(framework, state, pod.pod, columns, ok, feasible)
         if tied is None:
             return None
+        framework.point_done("Score", started)
         # Both paths must draw alike: places are counted along the walk here as there.
         places = places_in_walk(table, tied, ok, self.next_start) if len(tied) > 1 else tied
         row = int(tied[0]) if len(tied) == 1 else self._tied_row(tied, places)

@@ -23,6 +23,8 @@ from kubesched.framework.interfaces import (
     Scope,
     ScorePlugin,
 )
+from kubesched.framework.status import Code, Status, code_of
+from kubesched.metrics.instruments import Histogram
 
 
 class Framework:
@@ -62,6 +64,7 @@ class Framework:
         self.post_bind: list[PostBindPlugin] = at("postBind")
         self.points = {point: list(plugins) for point, plugins in points.items()}
         handle.framework = self
+        self._point_durations: dict[tuple[str, Code], Histogram] = {}
         self._prepare_class_support()
 
     def _prepare_class_support(self) -> None:
@@ -84,6 +87,23 @@ class Framework:
             if p.score_scope is not Scope.CLUSTER
             and type(p).score_version is not ScorePlugin.score_version
         ]
+
+    def now(self) -> float:
+        return self.handle.clock.monotonic()
+
+    def point_done(self, point: str, started: float, status: Status | None = None) -> None:
+        """Note how long an extension point took, by its outcome."""
+        metrics = self.handle.metrics
+        if metrics is None:
+            return
+        code = code_of(status)
+        durations = self._point_durations.get((point, code))
+        if durations is None:
+            family = metrics.framework_extension_point_duration_seconds
+            durations = self._point_durations[point, code] = family.labels(
+                point, code.upstream_name, self.profile_name
+            )
+        durations.observe(self.now() - started)
 
     @property
     def plugins(self) -> list[Plugin]:

@@ -1,0 +1,217 @@
+"""The binding cycle: everything between "this node" and "bound", one task per pod.
+
+Each failure leaves nothing behind: what was reserved is unreserved, the assumption forgotten, the pod requeued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kubesched.framework.diagnosis import Diagnosis, FitError
+from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
+from kubesched.framework.interfaces import CLEAR_NOMINATION, NominatingInfo
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.runtime.bind import (
+    run_bind,
+    run_post_bind,
+    run_pre_bind,
+    run_pre_bind_pre_flight,
+)
+from kubesched.framework.runtime.guard import failure
+from kubesched.framework.status import Code, NodeToStatus, Status, error_status
+from kubesched.metrics.scheduler import SchedulerMetrics, attempts_label
+from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.failure import FailureHandler, PutStatus
+from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
+
+logger = logging.getLogger(__name__)
+
+
+class BindingCycle:
+    """Binds assumed pods."""
+
+    def __init__(
+        self,
+        cycle: SchedulingCycle,
+        queue: SchedulingQueue,
+        failures: FailureHandler,
+        metrics: SchedulerMetrics,
+        put_status: PutStatus,
+        *,
+        nominate_for_expectation: bool = True,
+        concurrency: int = 128,
+    ) -> None:
+        self._cycle = cycle
+        self._queue = queue
+        self._failures = failures
+        self._metrics = metrics
+        self._put_status = put_status
+        self._nominate_for_expectation = nominate_for_expectation
+        self._slots = asyncio.Semaphore(concurrency)
+        self._running = metrics.goroutines.labels("binding")
+
+    async def run(self, assumed: Assumed) -> None:
+        """See one pod through to its binding or its failure. Never raises, except when cancelled."""
+        self._running.inc()
+        try:
+            status = await self._bind(assumed)
+            if status is None:
+                await self._celebrate(assumed)
+            else:
+                self._fail(assumed, status)
+        except asyncio.CancelledError:
+            self._cycle.undo(assumed)
+            raise
+        except Exception as error:  # the outermost edge of a task: nothing may be lost silently
+            logger.exception("binding cycle of pod %s broke", assumed.pod.key)
+            self._fail(assumed, error_status(error))
+        finally:
+            self._running.dec()
+
+    async def _bind(self, assumed: Assumed) -> Status | None:
+        framework, state, pod = assumed.framework, assumed.state, assumed.pod.pod
+        waiting_pods = framework.handle.waiting_pods
+        waiting = waiting_pods.get(pod.metadata.uid) if waiting_pods is not None else None
+        acts = bool(framework.pre_bind)
+        if self._nominate_for_expectation:
+            started = framework.now()
+            status = run_pre_bind_pre_flight(framework, state, pod, assumed.node_name)
+            framework.point_done("PreBindPreFlight", started, status)
+            if status is not None and status.code is not Code.SKIP:
+                return status
+            acts = status is None and bool(framework.pre_bind)
+            if acts or waiting is not None:
+                self._put_status(
+                    assumed.info.pod_info.pod, None, NominatingInfo(True, assumed.node_name)
+                )
+        if waiting is not None:
+            status = await self._wait_on_permit(assumed)
+            if status is not None:
+                return status
+        self._queue.done(pod.metadata.uid)
+        async with self._slots:
+            status = await self._pre_bind(assumed) if acts else None
+            if status is not None:
+                return status
+            started = framework.now()
+            status = await run_bind(framework, state, pod, assumed.node_name)
+            framework.point_done("Bind", started, status)
+            return status
+
+    async def _wait_on_permit(self, assumed: Assumed) -> Status | None:
+        framework, uid = assumed.framework, assumed.pod.uid
+        waiting_pods = framework.handle.waiting_pods
+        assert waiting_pods is not None, "a pod waits on Permit, but nobody keeps waiting pods"
+        waiting = waiting_pods.get(uid)
+        if waiting is None:
+            return None
+        decided: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+        def settle(status: Status) -> None:
+            if not decided.done():
+                decided.set_result(status)
+
+        waiting.add_done_callback(settle)
+        started = framework.now()
+        try:
+            status = await decided
+        finally:
+            waiting_pods.remove(uid)
+        waited = framework.now() - started
+        self._metrics.permit_wait_duration_seconds.labels(status.code.upstream_name).observe(waited)
+        if status.is_success:
+            return None
+        if status.is_rejected:
+            diagnosis = Diagnosis(node_to_status=NodeToStatus({assumed.node_name: status}))
+            diagnosis.unschedulable_plugins.add(status.plugin)
+            return Status(status.code, error=FitError(assumed.pod.key, 1, diagnosis))
+        return failure("waiting on permit for pod: ", status)
+
+    async def _pre_bind(self, assumed: Assumed) -> Status | None:
+        """Run PreBind so that preemption can call it off."""
+        framework = assumed.framework
+        in_pre_bind = framework.handle.pods_in_pre_bind
+        task = asyncio.ensure_future(
+            run_pre_bind(framework, assumed.state, assumed.pod.pod, assumed.node_name)
+        )
+        entry = (
+            None
+            if in_pre_bind is None
+            else in_pre_bind.add(assumed.pod.uid, lambda _reason: _cancel(task))
+        )
+        started = framework.now()
+        try:
+            try:
+                status = await task
+            except asyncio.CancelledError:
+                if entry is None or entry.cancel_reason is None:
+                    raise
+                status = error_status(entry.cancel_reason)
+            framework.point_done("PreBind", started, status)
+            if (
+                entry is not None
+                and (reason := entry.mark_prebound()) is not None
+                and status is None
+            ):
+                status = error_status(reason)
+            return status
+        finally:
+            task.cancel()
+            if in_pre_bind is not None:
+                in_pre_bind.remove(assumed.pod.uid)
+
+    async def _celebrate(self, assumed: Assumed) -> None:
+        framework, info, pod = assumed.framework, assumed.info, assumed.pod.pod
+        meta, now = pod.metadata, framework.now()
+        logger.info(
+            "Successfully bound pod to node pod=%s node=%s evaluatedNodes=%d feasibleNodes=%d",
+            assumed.pod.key,
+            assumed.node_name,
+            assumed.result.evaluated_nodes,
+            assumed.result.feasible_nodes,
+        )
+        if framework.handle.recorder is not None:
+            note = f"Successfully assigned {meta.namespace}/{meta.name} to {assumed.node_name}"
+            framework.handle.recorder.event(pod, None, "Normal", "Scheduled", "Binding", note)
+        metrics = self._metrics
+        metrics.schedule_attempts_total.labels("scheduled", framework.profile_name).inc()
+        duration = metrics.scheduling_attempt_duration_seconds.labels(
+            "scheduled", framework.profile_name
+        )
+        duration.observe(now - assumed.started)
+        self._observe_pod(info, now)
+        if framework.post_bind:
+            started = framework.now()
+            await run_post_bind(framework, assumed.state, pod, assumed.node_name)
+            framework.point_done("PostBind", started)
+        self._cycle.activate_asked_for(assumed.state)
+
+    def _observe_pod(self, info: QueuedPodInfo, now: float) -> None:
+        self._metrics.pod_scheduling_attempts.observe(info.attempts)
+        if info.initial_attempt_timestamp is not None:
+            sli = self._metrics.pod_scheduling_sli_duration_seconds.labels(
+                attempts_label(info.attempts)
+            )
+            sli.observe(now - info.initial_attempt_timestamp)
+
+    def _fail(self, assumed: Assumed, status: Status) -> None:
+        """Undo and requeue; tell the queue that the node has room again.
+
+        For a rejection the release is announced after the pod is back in the queue and not to the pod itself, so
+        that its own departure does not bring it back.
+        """
+        forgotten = self._cycle.undo(assumed)
+        uid, pod = assumed.pod.uid, assumed.pod.pod
+        move = self._queue.move_all_to_active_or_backoff_queue
+        if forgotten and not status.is_rejected:
+            move(EVENT_ASSIGNED_POD_DELETE, pod, None)
+        self._failures.handle(
+            assumed.framework, assumed.info, status, CLEAR_NOMINATION, assumed.started
+        )
+        if forgotten and status.is_rejected:
+            move(EVENT_ASSIGNED_POD_DELETE, pod, None, lambda other: other.metadata.uid != uid)
+
+
+def _cancel(task: asyncio.Future[Status | None]) -> None:
+    task.cancel()

@@ -1,0 +1,81 @@
+"""What changed between two versions of a node or a pod, as cluster events."""
+
+from __future__ import annotations
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.meta import ResourceList
+from kubesched.api.quantity import parse
+from kubesched.api.resources import ACCOUNTED, request_amounts
+from kubesched.framework.events import Action, ClusterEvent, Resource
+
+
+def node_changes(old: Node, new: Node, *, declared_features: bool = True) -> list[ClusterEvent]:
+    """Events for a node update, in upstream's order; none for a heartbeat.
+
+    # Upstream: an un-cordon that also removes a taint yields the taint event twice.
+    """
+    events: list[Action] = []
+    if old.spec.unschedulable and not new.spec.unschedulable:
+        events.append(Action.UPDATE_NODE_TAINT)
+    if not same_amounts(old.status.allocatable, new.status.allocatable):
+        events.append(Action.UPDATE_NODE_ALLOCATABLE)
+    if (old.metadata.labels or {}) != (new.metadata.labels or {}):
+        events.append(Action.UPDATE_NODE_LABEL)
+    if (old.spec.taints or []) != (new.spec.taints or []):
+        events.append(Action.UPDATE_NODE_TAINT)
+    if _conditions(old) != _conditions(new):
+        events.append(Action.UPDATE_NODE_CONDITION)
+    if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
+        events.append(Action.UPDATE_NODE_ANNOTATION)
+    if declared_features and (old.status.declared_features or []) != (
+        new.status.declared_features or []
+    ):
+        events.append(Action.UPDATE_NODE_DECLARED_FEATURE)
+    return [ClusterEvent(Resource.NODE, action) for action in events]
+
+
+def pod_changes(old: Pod, new: Pod) -> list[ClusterEvent]:
+    """Events for a pod update; a general Update when nothing specific changed."""
+    resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.UNSCHEDULABLE_POD
+    actions: list[Action] = []
+    if (old.metadata.labels or {}) != (new.metadata.labels or {}):
+        actions.append(Action.UPDATE_POD_LABEL)
+    if scaled_down(old, new):
+        actions.append(Action.UPDATE_POD_SCALE_DOWN)
+    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+        actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+    if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
+        actions.append(Action.UPDATE_POD_TOLERATION)
+    if (old.status.resource_claim_statuses or []) != (new.status.resource_claim_statuses or []) or (
+        old.status.extended_resource_claim_status != new.status.extended_resource_claim_status
+    ):
+        actions.append(Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
+    return [ClusterEvent(resource, action) for action in actions or [Action.UPDATE]]
+
+
+def scaled_down(old: Pod, new: Pod) -> bool:
+    """Did any request shrink or vanish?"""
+    before_status, status = old.status, new.status
+    if (
+        old.spec == new.spec
+        and before_status.container_statuses == status.container_statuses
+        and before_status.resources == status.resources
+        and before_status.conditions == status.conditions
+    ):
+        return False
+    after = request_amounts(new, ACCOUNTED)
+    return any(
+        after.get(name, -1) < amount for name, amount in request_amounts(old, ACCOUNTED).items()
+    )
+
+
+def same_amounts(a: ResourceList | None, b: ResourceList | None) -> bool:
+    """Equal by value: `1` and `1000m` are the same, absent and empty too."""
+    a, b = a or {}, b or {}
+    if a == b:
+        return True
+    return a.keys() == b.keys() and all(parse(a[name]) == parse(b[name]) for name in a)
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions or ()}

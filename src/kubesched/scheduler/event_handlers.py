@@ -1,0 +1,216 @@
+"""From watch events to queue and cache.
+
+Pods with a node go to the cache, whoever schedules them; pods without one go to the queue if one of our profiles is
+responsible. Every change is then offered to the queue as a cluster event, so that pods it may help are tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.cache.cache import Cache, CacheError
+from kubesched.clock import Clock
+from kubesched.framework.events import (
+    EVENT_ASSIGNED_POD_ADD,
+    EVENT_ASSIGNED_POD_DELETE,
+    EVENT_NODE_ADD,
+    EVENT_NODE_DELETE,
+    EVENT_UNSCHEDULABLE_POD_ADD,
+    EVENT_UNSCHEDULABLE_POD_UPDATE,
+    Action,
+    ClusterEvent,
+    Resource,
+)
+from kubesched.framework.waiting_pods import WaitingPods
+from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.change_events import node_changes, pod_changes
+
+logger = logging.getLogger(__name__)
+
+
+class EventHandlers:
+    """Keeps cache and queue in step with the cluster. Handlers run one at a time, between scheduling cycles."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPods,
+        profiles: Collection[str],
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        *,
+        declared_features: bool = True,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._waiting_pods = waiting_pods
+        self._profiles = profiles
+        self._metrics = metrics
+        self._clock = clock
+        self._declared_features = declared_features
+        self._move = queue.move_all_to_active_or_backoff_queue
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self._profiles
+
+    def _observe(self, label: str, started: float) -> None:
+        self._metrics.event_handling_duration_seconds.labels(label).observe(
+            self._clock.monotonic() - started
+        )
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def pod_added(self, pod: Pod) -> None:
+        started = self._clock.monotonic()
+        if pod.spec.node_name:
+            self._add_assigned(pod)
+            self._observe(EVENT_ASSIGNED_POD_ADD.label, started)
+        elif self._is_ours(pod):
+            self._queue.add(pod)
+            self._observe(EVENT_UNSCHEDULABLE_POD_ADD.label, started)
+
+    def pod_updated(self, old: Pod, new: Pod) -> None:
+        started = self._clock.monotonic()
+        if old.spec.node_name:
+            self._update_assigned(old, new, started)
+        elif new.spec.node_name:
+            self._add_assigned(new)
+            if self._is_ours(old):
+                self._queue.delete(old)
+            self._observe(EVENT_ASSIGNED_POD_ADD.label, started)
+        elif self._is_ours(old):
+            self._update_unassigned(old, new, started)
+
+    def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
+        started = self._clock.monotonic()
+        if pod.spec.node_name or final_state_unknown:
+            self._remove_assigned(pod)
+            self._observe(EVENT_ASSIGNED_POD_DELETE.label, started)
+        if not pod.spec.node_name and self._is_ours(pod):
+            self._delete_unassigned(pod)
+
+    def _add_assigned(self, pod: Pod) -> None:
+        try:
+            self._cache.add_pod(pod)
+        except CacheError as error:
+            logger.error("Scheduler cache AddPod failed: %s", error)
+        self._move(EVENT_ASSIGNED_POD_ADD, None, pod)
+
+    def _update_assigned(self, old: Pod, new: Pod, started: float) -> None:
+        try:
+            self._cache.update_pod(old, new)
+        except CacheError as error:
+            logger.error("Scheduler cache UpdatePod failed: %s", error)
+        for event in pod_changes(old, new):
+            self._move(event, old, new)
+            self._observe(event.label, started)
+        self._observe("AssignedPodUpdate", started)
+
+    def _remove_assigned(self, pod: Pod) -> None:
+        try:
+            self._cache.remove_pod(pod)
+        except CacheError as error:
+            logger.error("Scheduler cache RemovePod failed: %s", error)
+        self._move(EVENT_ASSIGNED_POD_DELETE, pod, None)
+
+    def _update_unassigned(self, old: Pod, new: Pod, started: float) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if self._cache.is_assumed(new.metadata.uid):
+            if (
+                old.metadata.deletion_timestamp is None
+                and new.metadata.deletion_timestamp is not None
+            ):
+                self._assumed_pod_deleted(new)
+            return
+        events = pod_changes(old, new)
+        self._queue.update(old, new, events)
+        for event in events:
+            if event != EVENT_UNSCHEDULABLE_POD_UPDATE:
+                self._observe(event.label, started)
+        nominated = old.status.nominated_node_name
+        if nominated and nominated != new.status.nominated_node_name:
+            self._announce_freed_nomination(old)
+        self._observe(EVENT_UNSCHEDULABLE_POD_UPDATE.label, started)
+
+    def _delete_unassigned(self, pod: Pod) -> None:
+        started = self._clock.monotonic()
+        self._queue.delete(pod)
+        if self._cache.is_assumed(pod.metadata.uid):
+            self._assumed_pod_deleted(pod)
+        elif pod.status.nominated_node_name:
+            self._announce_freed_nomination(pod)
+        self._observe("UnschedulablePodDelete", started)
+
+    def _announce_freed_nomination(self, pod: Pod) -> None:
+        """A place held for this pod is free: pods of no higher priority could not have it before."""
+        priority = pod.spec.priority or 0
+        self._move(
+            EVENT_ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            lambda other: (other.spec.priority or 0) <= priority,
+        )
+
+    def _assumed_pod_deleted(self, pod: Pod) -> None:
+        """The pod goes away while it is being bound: stop its wait, or at least give its room back at once."""
+        known = self._cache.get_pod(pod.metadata.uid)
+        if known is None:
+            return
+        if not self._waiting_pods.reject_waiting_pod(pod.metadata.uid):
+            try:
+                self._cache.forget_pod(known.pod)
+            except CacheError as error:
+                logger.error("Scheduler cache ForgetPod failed: %s", error)
+        self._move(EVENT_ASSIGNED_POD_DELETE, known.pod, None)
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def node_added(self, node: Node) -> None:
+        started = self._clock.monotonic()
+        self._cache.add_node(node)
+        self._move(EVENT_NODE_ADD, None, node)
+        self._observe(EVENT_NODE_ADD.label, started)
+
+    def node_updated(self, old: Node, new: Node) -> None:
+        started = self._clock.monotonic()
+        self._cache.update_node(new)
+        for event in node_changes(old, new, declared_features=self._declared_features):
+            self._move(event, old, new)
+            self._observe(event.label, started)
+
+    def node_deleted(self, node: Node) -> None:
+        started = self._clock.monotonic()
+        self._move(EVENT_NODE_DELETE, node, None)
+        try:
+            self._cache.remove_node(node.metadata.name)
+        except CacheError as error:
+            logger.error("Scheduler cache RemoveNode failed: %s", error)
+        self._observe(EVENT_NODE_DELETE.label, started)
+
+    # -- namespaces and everything else ----------------------------------------------------------------------------
+
+    def namespace_changed(self, namespace: Namespace) -> None:
+        self._cache.table.namespaces.put(namespace.metadata.name, namespace.metadata.labels)
+
+    def namespace_deleted(self, namespace: Namespace) -> None:
+        self._cache.table.namespaces.remove(namespace.metadata.name)
+
+    def generic(self, resource: str, action: Action) -> Callable[[object, object], None]:
+        """A handler (old, new) that offers a change of some other kind to the queue."""
+        event = ClusterEvent(resource, action)
+
+        def changed(old: object, new: object) -> None:
+            started = self._clock.monotonic()
+            self._move(event, old, new)
+            self._observe(event.label, started)
+
+        return changed
+
+
+HANDLED_APART = frozenset({Resource.POD, Resource.NODE, Resource.ANY})
+"""Resources with handlers of their own; all others that plugins register for get a generic one."""

@@ -1,0 +1,186 @@
+"""Putting a scheduler together from a configuration and the outside world's four handles.
+
+The one construction used by `run`, the playground, tests, simulation and benchmarks alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from kubesched.api.core_v1 import Pod
+from kubesched.cache.cache import Cache
+from kubesched.clock import Clock
+from kubesched.config.features import FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.classes import ClassCache
+from kubesched.framework.handle import EventRecorder, Handle, Listers, SchedulerClient
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PermitPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+)
+from kubesched.framework.profile import build_frameworks
+from kubesched.framework.registry import Registry
+from kubesched.framework.runtime import Framework
+from kubesched.framework.waiting_pods import CallLater, PodsInPreBind, WaitingPods
+from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.queue.hints import HintMap, PluginEvents, build_hint_map
+from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
+from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.scheduler.scheduling_cycle import SchedulingCycle
+from kubesched.scheduler.status_writer import StatusWriter
+from kubesched.snapshot.node_table import NodeTable
+
+_CAN_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a scheduler needs from outside."""
+
+    listers: Listers
+    client: SchedulerClient
+    recorder: Callable[[str], EventRecorder]
+    """Scheduler name -> recorder reporting under it."""
+    clock: Clock
+    random: Random
+    call_later: CallLater
+    metrics: SchedulerMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """A scheduler and the parts others attach to."""
+
+    scheduler: Scheduler
+    handlers: EventHandlers
+    hints: HintMap
+    frameworks: dict[str, Framework]
+    table: NodeTable
+    waiting_pods: WaitingPods
+
+
+def assemble(
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+    registry: Registry,
+    surroundings: Surroundings,
+    *,
+    classes: bool = True,
+    max_in_unschedulable_s: float = 300.0,
+) -> Assembly:
+    """Build everything, start nothing.
+
+    Raises:
+        ConfigError: the configuration names plugins that do not exist or do not fit.
+    """
+    world = surroundings
+    table = NodeTable()
+    cache = Cache(table)
+    waiting_pods, in_pre_bind = WaitingPods(world.call_later), PodsInPreBind()
+
+    def make_handle(profile: str) -> Handle:
+        return Handle(
+            table=table,
+            clock=world.clock,
+            random=world.random,
+            profile_name=profile,
+            listers=world.listers,
+            client=world.client,
+            recorder=world.recorder(profile),
+            metrics=world.metrics,
+            waiting_pods=waiting_pods,
+            pods_in_pre_bind=in_pre_bind,
+            feature_gates=gates,
+            parallelism=config.parallelism,
+        )
+
+    frameworks = build_frameworks(config.profiles, registry, make_handle, gates)
+    hints = build_hint_map(
+        {name: plugin_events(framework) for name, framework in frameworks.items()}
+    )
+    first = next(iter(frameworks.values()))
+    queue = SchedulingQueue(
+        clock=world.clock,
+        queue_sort=first.queue_sort[0],
+        hints=hints,
+        pre_enqueue={
+            name: {plugin.name: plugin.pre_enqueue for plugin in framework.pre_enqueue}
+            for name, framework in frameworks.items()
+        },
+        pods=world.listers.of(Pod),
+        metrics=world.metrics,
+        random=world.random,
+        settings=QueueSettings(
+            initial_backoff_s=config.pod_initial_backoff_seconds,
+            max_backoff_s=config.pod_max_backoff_seconds,
+            max_in_unschedulable_s=max_in_unschedulable_s,
+            pop_from_backoff_q=gates.enabled("SchedulerPopFromBackoffQ"),
+            generic_workload=gates.enabled("GenericWorkload"),
+        ),
+    )
+    for framework in frameworks.values():
+        framework.handle.nominator = queue.nominator
+        framework.handle.activator = queue
+    algorithm = SchedulingAlgorithm(
+        table,
+        world.random,
+        parallelism=config.parallelism,
+        percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
+        classes=ClassCache() if classes else None,
+    )
+    pods = world.listers.of(Pod)
+    writer = StatusWriter(world.client, pods, world.clock, world.random)
+    cycle = SchedulingCycle(algorithm, cache, queue)
+    failures = FailureHandler(queue, pods, world.metrics, writer.put)
+    binding = BindingCycle(
+        cycle,
+        queue,
+        failures,
+        world.metrics,
+        writer.put,
+        nominate_for_expectation=gates.enabled("NominatedNodeNameForExpectation"),
+    )
+    scheduler = Scheduler(
+        queue=queue,
+        cache=cache,
+        frameworks=frameworks,
+        cycle=cycle,
+        binding=binding,
+        failures=failures,
+        status_writer=writer,
+        metrics=world.metrics,
+        clock=world.clock,
+        random=world.random,
+    )
+    handlers = EventHandlers(
+        cache,
+        queue,
+        waiting_pods,
+        frameworks.keys(),
+        world.metrics,
+        world.clock,
+        declared_features=gates.enabled("NodeDeclaredFeatures"),
+    )
+    return Assembly(scheduler, handlers, hints, frameworks, table, waiting_pods)
+
+
+def plugin_events(framework: Framework) -> list[PluginEvents]:
+    """The plugins that can turn a pod away, and how to ask each what could undo that."""
+    return [
+        PluginEvents(
+            plugin.name,
+            plugin.events_to_register if isinstance(plugin, EnqueueExtensions) else None,
+        )
+        for plugin in framework.plugins
+        if isinstance(plugin, _CAN_REJECT)
+    ]

@@ -1,0 +1,141 @@
+"""What happens to a pod whose attempt failed: back to the queue, an event, a condition, a nomination."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kubesched.api.core_v1 import Pod, PodCondition
+from kubesched.framework.diagnosis import FitError, NoNodesAvailable
+from kubesched.framework.handle import Lister
+from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Status
+from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.pod_status import (
+    POD_SCHEDULED,
+    REASON_SCHEDULER_ERROR,
+    REASON_UNSCHEDULABLE,
+)
+from kubesched.snapshot.pods import PodInfo
+
+logger = logging.getLogger(__name__)
+
+NOTE_LIMIT_BYTES = 1024
+_CUT = b" ..."
+
+PutStatus = Callable[[Pod, PodCondition | None, NominatingInfo | None], None]
+
+
+class FailureHandler:
+    """Takes care of every failed attempt; synchronous, the writes happen behind it."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        pods: Lister[Pod],
+        metrics: SchedulerMetrics,
+        put_status: PutStatus,
+    ) -> None:
+        self._queue = queue
+        self._pods = pods
+        self._metrics = metrics
+        self._put_status = put_status
+
+    def handle(
+        self,
+        framework: Framework,
+        info: QueuedPodInfo,
+        status: Status | None,
+        nomination: NominatingInfo | None,
+        started: float,
+    ) -> None:
+        """Requeue the pod as the status demands and make the failure known."""
+        rejected = status is not None and status.is_rejected
+        reason = REASON_UNSCHEDULABLE if rejected else REASON_SCHEDULER_ERROR
+        result = "unschedulable" if rejected else "error"
+        self._metrics.schedule_attempts_total.labels(result, framework.profile_name).inc()
+        elapsed = framework.now() - started
+        self._metrics.scheduling_attempt_duration_seconds.labels(
+            result, framework.profile_name
+        ).observe(elapsed)
+        error = status.as_error() if status is not None else None
+        self._note_rejectors(info, error)
+        pod = info.pod_info.pod
+        if not self._requeue(info, pod):
+            return
+        nominator = self._queue.nominator
+        nominator.add_nominated_pod(info.pod_info, nomination)
+        if error is None or status is None:
+            return
+        message = status.message
+        if framework.handle.recorder is not None:
+            framework.handle.recorder.event(
+                info.pod_info.pod,
+                None,
+                "Warning",
+                "FailedScheduling",
+                "Scheduling",
+                shortened(message),
+            )
+        condition = PodCondition(
+            type=POD_SCHEDULED,
+            status="False",
+            reason=reason,
+            message=message,
+            observed_generation=info.pod_info.pod.metadata.generation or 0,
+        )
+        self._put_status(info.pod_info.pod, condition, nomination)
+
+    @staticmethod
+    def _note_rejectors(info: QueuedPodInfo, error: Exception | None) -> None:
+        info.unschedulable_plugins = set()
+        info.pending_plugins = set()
+        info.gating_plugin = ""
+        info.gating_plugin_events = ()
+        key = info.pod_info.key
+        if isinstance(error, FitError):
+            info.unschedulable_plugins = set(error.diagnosis.unschedulable_plugins)
+            info.pending_plugins = set(error.diagnosis.pending_plugins)
+            logger.debug("Unable to schedule pod; no fit; waiting pod=%s err=%s", key, error)
+        elif isinstance(error, NoNodesAvailable):
+            logger.debug(
+                "Unable to schedule pod; no nodes are registered to the cluster; waiting pod=%s",
+                key,
+            )
+        else:
+            logger.error("Error scheduling pod; retrying pod=%s err=%s", key, error)
+
+    def _requeue(self, info: QueuedPodInfo, tried: Pod) -> bool:
+        """Put the pod back if it still needs a node. False: it was recreated, and nothing more is to be said of it."""
+        meta = tried.metadata
+        current = self._pods.get(meta.namespace, meta.name)
+        if current is not None and current.metadata.uid != meta.uid:
+            logger.info(
+                "Pod was recreated while it was being scheduled pod=%s/%s",
+                meta.namespace,
+                meta.name,
+            )
+            self._queue.done(meta.uid)
+            return False
+        if current is None or current.spec.node_name:
+            logger.info(
+                "Pod is gone or has a node; not requeued pod=%s/%s", meta.namespace, meta.name
+            )
+            self._queue.done(meta.uid)
+            return True
+        newer = PodInfo(current)
+        newer.class_key = None if current.spec is not tried.spec else info.pod_info.class_key
+        info.pod_info = newer
+        self._queue.add_unschedulable_if_not_present(info)
+        return True
+
+
+def shortened(message: str) -> str:
+    """An event note: at most 1024 bytes, cut with an ellipsis."""
+    raw = message.encode()
+    if len(raw) <= NOTE_LIMIT_BYTES:
+        return message
+    return (raw[: NOTE_LIMIT_BYTES - len(_CUT)] + _CUT).decode(errors="ignore")

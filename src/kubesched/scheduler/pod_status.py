@@ -1,0 +1,67 @@
+"""What the scheduler writes into a pod's status, as the smallest strategic merge patch that says it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubesched.api.core_v1 import Pod, PodCondition
+from kubesched.api.times import format_time
+from kubesched.framework.interfaces import NominatingInfo
+
+POD_SCHEDULED: Final = "PodScheduled"
+REASON_UNSCHEDULABLE: Final = "Unschedulable"
+REASON_SCHEDULER_ERROR: Final = "SchedulerError"
+
+
+def status_patch(
+    pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None, now: float
+) -> dict[str, Any] | None:
+    """The patch that brings `pod` to the wanted condition and nomination; None when nothing would change."""
+    status: dict[str, Any] = {}
+    if condition is not None:
+        status.update(_condition_patch(pod, condition, now))
+    if (
+        nomination is not None
+        and nomination.override
+        and nomination.node_name != pod.status.nominated_node_name
+    ):
+        status["nominatedNodeName"] = nomination.node_name or None
+    return {"status": status} if status else None
+
+
+def _condition_patch(pod: Pod, wanted: PodCondition, now: float) -> dict[str, Any]:
+    """Upsert by type. An unchanged status keeps its transition time; observedGeneration alone is no change."""
+    existing = pod.status.conditions or []
+    old = next((c for c in existing if c.type == wanted.type), None)
+    if old is None:
+        added: dict[str, Any] = {
+            "type": wanted.type,
+            "status": wanted.status,
+            "lastProbeTime": None,
+            "lastTransitionTime": format_time(now),
+        }
+        if wanted.reason:
+            added["reason"] = wanted.reason
+        if wanted.message:
+            added["message"] = wanted.message
+        if wanted.observed_generation:
+            added["observedGeneration"] = wanted.observed_generation
+        order = [{"type": c.type} for c in (*existing, wanted)]
+        return {"conditions": [added]} | (
+            {"$setElementOrder/conditions": order} if existing else {}
+        )
+    if (old.status, old.reason, old.message) == (wanted.status, wanted.reason, wanted.message):
+        return {}
+    changed: dict[str, Any] = {"type": wanted.type}
+    if old.status != wanted.status:
+        changed |= {"status": wanted.status, "lastTransitionTime": format_time(now)}
+    if old.reason != wanted.reason:
+        changed["reason"] = wanted.reason or None
+    if old.message != wanted.message:
+        changed["message"] = wanted.message or None
+    if old.observed_generation != wanted.observed_generation:
+        changed["observedGeneration"] = wanted.observed_generation
+    return {
+        "$setElementOrder/conditions": [{"type": c.type} for c in existing],
+        "conditions": [changed],
+    }

@@ -1,0 +1,173 @@
+"""Scheduler: pops pods, runs cycles, starts bindings, and yields to the event loop in between."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from random import Random
+
+from kubesched.api.core_v1 import Pod
+from kubesched.cache.cache import Cache
+from kubesched.clock import Clock
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.runtime import Framework
+from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
+from kubesched.scheduler.status_writer import StatusWriter
+
+logger = logging.getLogger(__name__)
+
+PLUGIN_METRICS_SAMPLE_PERCENT = 10
+BURST_PODS = 64
+"""Attempts in a row before watches and bindings get their turn."""
+BURST_S = 0.002
+MAX_BINDINGS = 1024
+"""Bindings under way before the loop stops taking pods: the API server is the bottleneck then, and what we assume
+further ahead we may have to take back."""
+
+
+class Scheduler:
+    """The scheduling loop over a queue, a cache and some profiles."""
+
+    def __init__(
+        self,
+        *,
+        queue: SchedulingQueue,
+        cache: Cache,
+        frameworks: Mapping[str, Framework],
+        cycle: SchedulingCycle,
+        binding: BindingCycle,
+        failures: FailureHandler,
+        status_writer: StatusWriter,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.queue = queue
+        self.cache = cache
+        self.frameworks = frameworks
+        self.cycle = cycle
+        self.binding = binding
+        self.failures = failures
+        self.status_writer = status_writer
+        self.metrics = metrics
+        self._clock = clock
+        self._random = random
+        self._bindings: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        queue.on_ready = self._wake.set
+
+    # -- one pod ---------------------------------------------------------------------------------------------------
+
+    def attempt(self) -> Assumed | bool:
+        """Try the next pod: an assumed pod to be bound, True when the attempt is over, False when there is none."""
+        info = self.queue.pop()
+        if info is None:
+            return False
+        pod = info.pod_info.pod
+        framework = self.frameworks.get(pod.spec.scheduler_name)
+        if framework is None:
+            logger.error(
+                "No profile for scheduler name %s pod=%s",
+                pod.spec.scheduler_name,
+                info.pod_info.key,
+            )
+            self.queue.done(pod.metadata.uid)
+            return True
+        if self._is_to_be_skipped(framework, pod):
+            self.queue.done(pod.metadata.uid)
+            return True
+        return self._attempt(framework, info)
+
+    def _attempt(self, framework: Framework, info: QueuedPodInfo) -> Assumed | bool:
+        started = framework.now()
+        state = CycleState()
+        state.record_plugin_metrics = self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT
+        outcome = self.cycle.run(framework, state, info, started)
+        self.metrics.scheduling_algorithm_duration_seconds.observe(framework.now() - started)
+        if isinstance(outcome, Assumed):
+            return outcome
+        self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
+        return True
+
+    def _is_to_be_skipped(self, framework: Framework, pod: Pod) -> bool:
+        meta = pod.metadata
+        if meta.deletion_timestamp is not None:
+            if framework.handle.recorder is not None:
+                note = f"skip schedule deleting pod: {meta.namespace}/{meta.name}"
+                framework.handle.recorder.event(
+                    pod, None, "Warning", "FailedScheduling", "Scheduling", note
+                )
+            return True
+        return self.cache.is_assumed(meta.uid)
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Schedule until cancelled; bindings under way are called off then and undone."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._run_timers())
+            group.create_task(self.status_writer.run())
+            try:
+                while True:
+                    self._wake.clear()
+                    if self._burst(group) and len(self._bindings) < MAX_BINDINGS:
+                        await asyncio.sleep(0)
+                    else:
+                        await self._wake.wait()
+            finally:
+                self.queue.close()
+
+    def _burst(self, group: asyncio.TaskGroup) -> bool:
+        """Attempts until the budget is used up or nothing is left; says whether any was made."""
+        deadline = self._clock.monotonic() + BURST_S
+        worked = False
+        for _ in range(BURST_PODS):
+            if len(self._bindings) >= MAX_BINDINGS:
+                break
+            outcome = self.attempt()
+            if outcome is False:
+                break
+            worked = True
+            if isinstance(outcome, Assumed):
+                self._start_binding(group, outcome)
+            if self._clock.monotonic() >= deadline:
+                break
+        return worked
+
+    def _start_binding(self, group: asyncio.TaskGroup, assumed: Assumed) -> None:
+        task = group.create_task(self.binding.run(assumed))
+        self._bindings.add(task)
+        task.add_done_callback(self._binding_done)
+
+    def _binding_done(self, task: asyncio.Task[None]) -> None:
+        self._bindings.discard(task)
+        self._wake.set()
+
+    async def _run_timers(self) -> None:
+        """Flush backoff and leftovers when they are due, and publish cache sizes once a second."""
+        sizes = {
+            kind: self.metrics.cache_size.labels(kind) for kind in ("nodes", "pods", "assumed_pods")
+        }
+        while True:
+            self.queue.run_timers()
+            sizes["nodes"].set(self.cache.node_count)
+            sizes["pods"].set(self.cache.pod_count)
+            sizes["assumed_pods"].set(self.cache.assumed_count)
+            due = self.queue.next_deadline()
+            pause = 1.0 if due is None else min(1.0, max(0.0, due - self._clock.monotonic()))
+            await asyncio.sleep(pause if pause > 0 else 0.001)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let the bindings under way finish, within a bound. For shutdown, before `run` is cancelled."""
+        if self._bindings:
+            await asyncio.wait(set(self._bindings), timeout=timeout_s)
+
+    def check_invariants(self) -> None:
+        self.queue.check_invariants()
+        self.cache.check_invariants()

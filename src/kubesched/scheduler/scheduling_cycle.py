@@ -1,0 +1,154 @@
+"""The scheduling cycle: from a popped pod to a pod assumed on a node, or to a failure.
+
+Synchronous from beginning to end: nothing else happens meanwhile, so the live tables are the snapshot.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from kubesched.cache.cache import Cache, CacheError
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis, FitError
+from kubesched.framework.interfaces import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.permit import run_permit
+from kubesched.framework.runtime.post_filter import run_post_filter
+from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
+from kubesched.framework.status import Code, NodeToStatus, Status, error_status
+from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
+from kubesched.snapshot.pods import PodInfo
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Assumed:
+    """A pod that counts on a node and is to be bound there."""
+
+    framework: Framework
+    state: CycleState
+    info: QueuedPodInfo
+    pod: PodInfo
+    """The assumed version: its spec names the node."""
+    result: ScheduleResult
+    started: float
+
+    @property
+    def node_name(self) -> str:
+        return self.result.node_name
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt that ended without a node."""
+
+    status: Status
+    nomination: NominatingInfo
+
+
+class SchedulingCycle:
+    """Runs one attempt at a time."""
+
+    def __init__(
+        self, algorithm: SchedulingAlgorithm, cache: Cache, queue: SchedulingQueue
+    ) -> None:
+        self._algorithm = algorithm
+        self._cache = cache
+        self._queue = queue
+
+    def run(
+        self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
+    ) -> Assumed | Failed:
+        outcome = self._algorithm.schedule(framework, state, info.pod_info)
+        if isinstance(outcome, Status):
+            return self._try_to_make_room(framework, state, info.pod_info, outcome)
+        return self._assume(
+            Assumed(
+                framework,
+                state,
+                info,
+                info.pod_info.assumed_on(outcome.node_name),
+                outcome,
+                started,
+            )
+        )
+
+    def _try_to_make_room(
+        self, framework: Framework, state: CycleState, pod: PodInfo, failure: Status
+    ) -> Failed:
+        fit_error = failure.error
+        if not isinstance(fit_error, FitError) or not framework.post_filter:
+            return Failed(failure, CLEAR_NOMINATION)
+        started = framework.now()
+        result, status = run_post_filter(
+            framework, state, pod.pod, fit_error.diagnosis.node_to_status
+        )
+        framework.point_done("PostFilter", started, status)
+        # Upstream: the text of a PostFilter that broke is appended all the same.
+        fit_error.diagnosis.post_filter_msg = status.message if status is not None else ""
+        info = result.nominating_info if result is not None else None
+        return Failed(failure, info or KEEP_NOMINATION)
+
+    def _assume(self, assumed: Assumed) -> Assumed | Failed:
+        framework, state, pod = assumed.framework, assumed.state, assumed.pod
+        try:
+            self._cache.assume_pod(pod)
+        except CacheError as error:
+            return Failed(error_status(error), CLEAR_NOMINATION)
+        self._queue.nominator.delete_nominated_pod(pod.pod)
+        started = framework.now()
+        refused = run_reserve(framework, state, pod.pod, assumed.node_name)
+        framework.point_done("Reserve", started, refused)
+        if refused is not None:
+            self.undo(assumed)
+            return Failed(
+                as_one_node_failure(pod.key, assumed.node_name, refused), CLEAR_NOMINATION
+            )
+        started = framework.now()
+        permit = run_permit(framework, state, pod.pod, assumed.node_name)
+        framework.point_done("Permit", started, permit.status)
+        if permit.status is not None and permit.status.code is not Code.WAIT:
+            self.undo(assumed)
+            return Failed(
+                as_one_node_failure(pod.key, assumed.node_name, permit.status), CLEAR_NOMINATION
+            )
+        if permit.timeouts_s:
+            waiting_pods = framework.handle.waiting_pods
+            assert waiting_pods is not None, (
+                "a Permit plugin asked to wait, but nobody keeps waiting pods"
+            )
+            waiting_pods.add(pod.pod, permit.timeouts_s)
+        self.activate_asked_for(state)
+        return assumed
+
+    def undo(self, assumed: Assumed) -> bool:
+        """Unreserve and forget; False when the cache did not know the assumption any more."""
+        started = assumed.framework.now()
+        run_unreserve(assumed.framework, assumed.state, assumed.pod.pod, assumed.node_name)
+        assumed.framework.point_done("Unreserve", started)
+        try:
+            self._cache.forget_pod(assumed.pod.pod)
+        except CacheError as error:
+            logger.error("ForgetPod failed pod=%s err=%s", assumed.pod.key, error)
+            return False
+        return True
+
+    def activate_asked_for(self, state: CycleState) -> None:
+        """Move the pods that plugins want tried now."""
+        wanted = state.pods_to_activate.pods
+        if wanted:
+            self._queue.activate(dict(wanted))
+            wanted.clear()
+
+
+def as_one_node_failure(pod_key: str, node_name: str, status: Status) -> Status:
+    """A rejection after the node was chosen reads like a fit error over that one node; errors stay as they are."""
+    if not status.is_rejected:
+        return status
+    diagnosis = Diagnosis(node_to_status=NodeToStatus({node_name: status}))
+    diagnosis.add_plugin_of(status)
+    return Status(status.code, error=FitError(pod_key, 1, diagnosis))

@@ -1,0 +1,155 @@
+"""Status patches in a lane of their own, behind the bindings.
+
+A failing pod's condition must not hold up pods that succeed. Patches wait here by pod; a newer one for the same pod
+replaces the older, so the last word is never lost and the lane never grows beyond the number of pods. The body is
+worked out against the informer's newest version of the pod at the moment of sending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from kubesched.api.core_v1 import Pod, PodCondition
+from kubesched.clock import Clock
+from kubesched.errors import Conflict, ConnectFailed, KubeschedError, ServerError
+from kubesched.framework.handle import Lister, SchedulerClient
+from kubesched.framework.interfaces import NominatingInfo
+from kubesched.scheduler.pod_status import status_patch
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 4
+FIRST_RETRY_S = 0.01
+RETRY_FACTOR = 5.0
+RETRY_JITTER = 0.1
+WORKERS = 8
+
+
+class _Wanted:
+    """What a pod's status should say."""
+
+    __slots__ = ("condition", "nomination", "pod")
+
+    def __init__(
+        self, pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
+    ) -> None:
+        self.pod = pod
+        self.condition = condition
+        self.nomination = nomination
+
+    def absorb(self, newer: _Wanted) -> None:
+        """A later wish wins, part by part."""
+        self.pod = newer.pod
+        if newer.condition is not None:
+            self.condition = newer.condition
+        if newer.nomination is not None and newer.nomination.override:
+            self.nomination = newer.nomination
+
+
+class StatusWriter:
+    """Writes conditions and nominations, a few at a time; one pod's patches never overtake each other."""
+
+    def __init__(
+        self, client: SchedulerClient, pods: Lister[Pod], clock: Clock, random: Random
+    ) -> None:
+        self._client = client
+        self._pods = pods
+        self._clock = clock
+        self._random = random
+        self._wanted: dict[str, _Wanted] = {}
+        self._writing: set[str] = set()
+        self._wake = asyncio.Event()
+        self.on_idle: Callable[[], None] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self._wanted) + len(self._writing)
+
+    def put(
+        self, pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
+    ) -> None:
+        """Ask for a pod's status to be brought to this, soon. Nothing is queued when it says so already."""
+        if (
+            status_patch(self._current(pod), condition, nomination, 0.0) is None
+            and pod.metadata.uid not in self._wanted
+        ):
+            return
+        wish = _Wanted(pod, condition, nomination)
+        waiting = self._wanted.get(pod.metadata.uid)
+        if waiting is None:
+            self._wanted[pod.metadata.uid] = wish
+        else:
+            waiting.absorb(wish)
+        self._wake.set()
+
+    def _current(self, pod: Pod) -> Pod:
+        """The informer's version of the same pod, if it is still the same."""
+        known = self._pods.get(pod.metadata.namespace, pod.metadata.name)
+        return known if known is not None and known.metadata.uid == pod.metadata.uid else pod
+
+    async def run(self) -> None:
+        """Serve the lane until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(self._serve())
+
+    async def drain(self) -> None:
+        """Write what is waiting, then return. For shutdown; the caller bounds it."""
+        while self._wanted:
+            await self._write_next()
+
+    async def _serve(self) -> None:
+        while True:
+            if not await self._write_next():
+                self._wake.clear()
+                if not len(self):
+                    self.on_idle()
+                await self._wake.wait()
+
+    async def _write_next(self) -> bool:
+        uid = next((uid for uid in self._wanted if uid not in self._writing), None)
+        if uid is None:
+            return False
+        wish = self._wanted.pop(uid)
+        self._writing.add(uid)
+        try:
+            await self._write(wish)
+        finally:
+            self._writing.discard(uid)
+            self._wake.set()
+        return True
+
+    async def _write(self, wish: _Wanted) -> None:
+        delay_s = FIRST_RETRY_S
+        for attempt in range(1, ATTEMPTS + 1):
+            patch = status_patch(
+                self._current(wish.pod), wish.condition, wish.nomination, self._clock.now()
+            )
+            if patch is None:
+                return
+            try:
+                await self._client.patch_pod_status(wish.pod, patch)
+            except KubeschedError as error:
+                if attempt == ATTEMPTS or not _is_retriable(error):
+                    _log_failure(wish.pod, error)
+                    return
+                await asyncio.sleep(delay_s * (1 + self._random.random() * RETRY_JITTER))
+                delay_s *= RETRY_FACTOR
+            else:
+                return
+
+    def statistics(self) -> Mapping[str, Any]:
+        return {"waiting": len(self._wanted), "writing": len(self._writing)}
+
+
+def _is_retriable(error: KubeschedError) -> bool:
+    return isinstance(error, Conflict | ConnectFailed) or (
+        isinstance(error, ServerError) and error.code in (500, 503)
+    )
+
+
+def _log_failure(pod: Pod, error: KubeschedError) -> None:
+    logger.error("Error updating pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
