@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import partial
 
-from kubesched.framework.interfaces import Plugin
+from kubesched.framework.registry import Registry, load_by_path
 
 IN_TREE: dict[str, str] = {
     "DefaultBinder": "kubesched.plugins.default_binder:DefaultBinder",
@@ -27,12 +27,6 @@ IN_TREE: dict[str, str] = {
 """Plugin name -> `module:class`."""
 
 
-def plugin_class(name: str) -> type[Plugin]:
-    """The class of an in-tree plugin.
-
-    Raises:
-        KeyError: there is no in-tree plugin of that name.
-    """
-    module, _, attribute = IN_TREE[name].partition(":")
-    found: type[Plugin] = getattr(import_module(module), attribute)
-    return found
+def in_tree_registry() -> Registry:
+    """A registry of the in-tree plugins, for others to be added to."""
+    return Registry({name: partial(load_by_path, path) for name, path in IN_TREE.items()})

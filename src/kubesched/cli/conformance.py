@@ -1,0 +1,149 @@
+"""`kubesched conformance`: compare decisions with those of kube-scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from kubesched.cli import terminal
+from kubesched.cli.parsing import Subparsers, add_output
+
+if TYPE_CHECKING:
+    from kubesched.conformance.golden import Disagreement, Report
+
+_GOLDEN = """\
+Evaluate recorded placements of kube-scheduler and compare every aspect of each decision: feasible
+nodes and their order, the plugin that rejected a node, its code and reasons, each plugin's score,
+the total, and the message when nothing fits.
+
+FILE is a recording: one JSON object per line, plain or gzipped, with the cluster (`namespaces`,
+`nodes`, `pods`) and `pending` pods, each with the answer to `expect`.
+
+Exit code 0 means agreement in every aspect, 1 at least one disagreement or an unusable file.
+"""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "conformance",
+        help="compare decisions with those of kube-scheduler",
+        description="Compare this scheduler's decisions with those of kube-scheduler.",
+    )
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    golden = kinds.add_parser("golden", help="evaluate recorded placements", description=_GOLDEN)
+    golden.add_argument("files", nargs="+", metavar="FILE", help="recorded placements")
+    golden.add_argument(
+        "--limit", type=_positive, metavar="N", help="stop after N pods (default: all)"
+    )
+    golden.add_argument(
+        "--show",
+        type=_positive,
+        default=10,
+        metavar="N",
+        help="disagreements to show (default: 10)",
+    )
+    add_output(golden, "table", "json")
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return number
+
+
+def main(args: argparse.Namespace) -> int:
+    from kubesched.conformance.golden import evaluate
+
+    with _progress() as progress:
+        report = evaluate(args.files, limit=args.limit, show=args.show, progress=progress)
+    if args.output == "json":
+        print(json.dumps(_as_json(report), indent=2))
+    else:
+        _print_report(report)
+    return 0 if report.agreement.is_complete else 1
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Report], None]]:
+    """A line that counts pods, for somebody who is watching."""
+    if not sys.stderr.isatty():
+        yield lambda _report: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("reading ...") as status:
+        yield lambda report: status.update(
+            f"{report.pods} pods, {report.pods_in_agreement} in agreement"
+        )
+
+
+def _print_report(report: Report) -> None:
+    terminal.heading(
+        f"{report.pods_in_agreement} of {report.pods} pods on {report.clusters} clusters agree"
+    )
+    rows = [
+        (aspect.value, str(tally.compared), str(tally.agreed), _share(tally.agreed, tally.compared))
+        for aspect, tally in report.agreement.by_aspect.items()
+    ]
+    terminal.table(("ASPECT", "COMPARED", "AGREED", "SHARE"), rows)
+    if not report.disagreements:
+        return
+    print()
+    terminal.heading(f"First {len(report.disagreements)} disagreements")
+    for each in report.disagreements:
+        _print_disagreement(each)
+
+
+def _print_disagreement(each: Disagreement) -> None:
+    finding = each.finding
+    where = [f"pod {each.pod}"]
+    where += [f"node {finding.node}"] if finding.node else []
+    where += [f"plugin {finding.plugin}"] if finding.plugin else []
+    print(f"{each.file}:{each.line}: {', '.join(where)}: {finding.aspect.value}")
+    print(f"  expected  {_shown(finding.expected)}")
+    print(f"  got       {_shown(finding.got)}")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "(nothing)"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "(none)"
+    return str(value) or "(empty)"
+
+
+def _share(agreed: int, compared: int) -> str:
+    if not compared:
+        return "-"
+    # Rounding must not turn an almost into an all.
+    return "100 %" if agreed == compared else f"{min(100 * agreed / compared, 99.99):.2f} %"
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    return {
+        "clusters": report.clusters,
+        "pods": report.pods,
+        "podsInAgreement": report.pods_in_agreement,
+        "aspects": [
+            {"aspect": aspect.value, "compared": tally.compared, "agreed": tally.agreed}
+            for aspect, tally in report.agreement.by_aspect.items()
+        ],
+        "disagreements": [
+            {
+                "file": each.file,
+                "line": each.line,
+                "pod": each.pod,
+                "node": each.finding.node,
+                "plugin": each.finding.plugin,
+                "aspect": each.finding.aspect.value,
+                "expected": each.finding.expected,
+                "got": each.finding.got,
+            }
+            for each in report.disagreements
+        ],
+    }

@@ -1,0 +1,127 @@
+"""Recorded and own answer, aspect by aspect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kubesched.conformance.recordings import Answer, Rejection
+
+
+class Aspect(Enum):
+    """What answers can differ in; the value is how reports call it."""
+
+    ERROR = "error"
+    FEASIBLE = "feasible nodes and their order"
+    REJECTING_PLUGIN = "rejecting plugin"
+    REASONS = "code and reasons"
+    SCORE = "score per plugin"
+    TOTAL = "total score"
+    MESSAGE = "message"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One comparison: it agrees when both sides are equal."""
+
+    aspect: Aspect
+    expected: object
+    got: object
+    node: str = ""
+    plugin: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return self.expected == self.got
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often an aspect was compared, and how often both agreed."""
+
+    compared: int = 0
+    agreed: int = 0
+
+    def count(self, finding: Finding) -> None:
+        self.compared += 1
+        self.agreed += finding.agrees
+
+    @property
+    def is_complete(self) -> bool:
+        return self.compared == self.agreed
+
+
+@dataclass(slots=True)
+class Agreement:
+    """The tallies of every aspect."""
+
+    by_aspect: dict[Aspect, Tally] = field(
+        default_factory=lambda: {aspect: Tally() for aspect in Aspect}
+    )
+
+    def count(self, finding: Finding) -> None:
+        self.by_aspect[finding.aspect].count(finding)
+
+    @property
+    def is_complete(self) -> bool:
+        return all(tally.is_complete for tally in self.by_aspect.values())
+
+
+def compare(expected: Answer, got: Answer) -> Iterator[Finding]:
+    """Every comparison between two answers. If either is an error, that is the only one."""
+    yield Finding(Aspect.ERROR, expected.error, got.error)
+    if expected.error or got.error:
+        return
+    yield _feasible(expected, got)
+    yield from _rejections(expected, got)
+    yield from _scores(expected, got)
+    yield Finding(Aspect.MESSAGE, expected.message, got.message)
+
+
+def _feasible(expected: Answer, got: Answer) -> Finding:
+    theirs, ours = expected.feasible, got.feasible
+    if any(not rejection.plugin for rejection in expected.rejected.values()):
+        # Upstream: nodes left after narrowing are kept in a set, so that their order is random.
+        theirs, ours = sorted(theirs), sorted(ours)
+    return Finding(Aspect.FEASIBLE, theirs, ours)
+
+
+def _rejections(expected: Answer, got: Answer) -> Iterator[Finding]:
+    for node, theirs in expected.rejected.items():
+        ours = got.rejected.get(node)
+        if ours is None:
+            continue  # feasible here: already told
+        yield Finding(Aspect.REJECTING_PLUGIN, theirs.plugin, ours.plugin, node)
+        if theirs.plugin == ours.plugin:
+            yield Finding(Aspect.REASONS, _words(theirs), _words(ours), node, theirs.plugin)
+
+
+def _scores(expected: Answer, got: Answer) -> Iterator[Finding]:
+    for node, theirs in expected.scores.items():
+        ours = got.scores.get(node)
+        if ours is None:
+            continue  # rejected here: already told
+        for plugin in dict.fromkeys((*theirs, *ours)):
+            yield Finding(Aspect.SCORE, theirs.get(plugin), ours.get(plugin), node, plugin)
+        yield Finding(Aspect.TOTAL, expected.total.get(node), got.total.get(node), node)
+
+
+def _words(rejection: Rejection) -> tuple[str, ...]:
+    """Code and reasons in comparable order.
+
+    # Upstream: NodeResourcesFit reports scalar resources, after all others, in random order.
+    """
+    reasons = list(rejection.reasons or ())
+    if rejection.plugin == "NodeResourcesFit":
+        reasons.sort(key=lambda reason: reason if _is_scalar(reason) else "")
+    return (rejection.code, *reasons)
+
+
+def _is_scalar(reason: str) -> bool:
+    return reason not in (
+        "Too many pods",
+        "Insufficient cpu",
+        "Insufficient memory",
+        "Insufficient ephemeral-storage",
+    )

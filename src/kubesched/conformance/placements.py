@@ -1,0 +1,144 @@
+"""Our decision about a recorded pod, made by the code that schedules in production."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.quantity import QuantityError
+from kubesched.config.default_plugins import default_plugins
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.types import DEFAULT_SCHEDULER_NAME, KubeSchedulerProfile, Plugins, PluginSet
+from kubesched.conformance.recordings import Answer, Placement, RecordingError, Rejection
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import FitError
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import Scope, ScorePlugin
+from kubesched.framework.profile import build_frameworks
+from kubesched.framework.registry import Registry
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.pre_filter import run_pre_filter
+from kubesched.framework.status import Status
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.scheduler.algorithm import Feasible, SchedulingAlgorithm
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+
+class Cluster:
+    """A recorded cluster, ready to be asked about pods."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        profile: KubeSchedulerProfile | None = None,
+        gates: FeatureGates = DEFAULT_GATES,
+    ) -> None:
+        self.table = NodeTable()
+        try:
+            self._fill(placement)
+        except QuantityError as error:
+            raise RecordingError(str(error)) from error
+        self.framework = _framework(self.table, profile or default_profile(gates), gates)
+        self._algorithm = SchedulingAlgorithm(self.table, Random(0), parallelism=1)
+
+    def _fill(self, placement: Placement) -> None:
+        for name, labels in placement.namespaces.items():
+            self.table.namespaces.put(name, labels)
+        for node in placement.nodes:
+            self.table.set_node(node)
+        for pod in placement.pods:
+            if not pod.spec.node_name:
+                raise RecordingError(f"pod {PodInfo(pod).key} among the bound ones names no node")
+            self.table.add_pod(PodInfo(pod), pod.spec.node_name)
+        self.table.refresh()
+
+    def place(self, pod: Pod) -> Answer:
+        """What becomes of the pod on this cluster. Scores are given even where one node is left."""
+        table, state, info = self.table, CycleState(), PodInfo(pod)
+        self._algorithm.next_start = 0
+        try:
+            outcome = run_pre_filter(self.framework, state, pod, NodeColumns(table))
+            feasible = self._algorithm.find_feasible(self.framework, state, info, outcome)
+        except QuantityError as error:
+            raise RecordingError(str(error)) from error
+        if feasible.error is not None:
+            return _failure(feasible.error)
+        feasible.explain()
+        names = [table.names[row] for row in feasible.rows.tolist()]
+        if not names:
+            message = str(FitError(info.key, table.node_count, feasible.diagnosis))
+            return Answer([], {}, {}, self._rejections(feasible, names), message)
+        outcome_of_scoring = self._algorithm.score(self.framework, state, pod, feasible.rows)
+        if outcome_of_scoring.error is not None:
+            return _failure(outcome_of_scoring.error)
+        by_plugin = {
+            plugin: column.tolist() for plugin, column in outcome_of_scoring.by_plugin.items()
+        }
+        return Answer(
+            names,
+            dict(zip(names, outcome_of_scoring.totals.tolist(), strict=True)),
+            {
+                name: {plugin: column[at] for plugin, column in by_plugin.items()}
+                for at, name in enumerate(names)
+            },
+            self._rejections(feasible, names),
+        )
+
+    def _rejections(self, feasible: Feasible, passing: list[str]) -> dict[str, Rejection]:
+        statuses = feasible.diagnosis.node_to_status
+        rejected = [name for name in self.table.row_of if name not in set(passing)]
+        return {name: _rejection(statuses.get(name)) for name in rejected}
+
+
+def _failure(status: Status) -> Answer:
+    return Answer([], {}, {}, {}, error=status.message)
+
+
+def _rejection(status: Status) -> Rejection:
+    return Rejection(status.plugin, status.code.upstream_name, list(status.all_reasons))
+
+
+# -- the profile -------------------------------------------------------------------------------------------------------
+
+
+class NoClaims(ScorePlugin):
+    """DynamicResources as far as pods without claims can tell: every node scores 0."""
+
+    name = "DynamicResources"
+    score_scope = Scope.NODE
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
+        return np.zeros(len(nodes), dtype=np.int64)
+
+
+def default_profile(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerProfile:
+    """The default plugins, as far as recordings exercise them."""
+    registry = _registry()
+    enabled = tuple(
+        plugin
+        for plugin in default_plugins(gates).multi_point.enabled
+        if registry.get(plugin.name) is not None
+    )
+    return KubeSchedulerProfile(
+        scheduler_name=DEFAULT_SCHEDULER_NAME,
+        plugins=Plugins(multi_point=PluginSet(enabled=enabled)),
+    )
+
+
+def _registry() -> Registry:
+    registry = in_tree_registry()
+    if "DynamicResources" not in registry.names():
+        registry.register("DynamicResources", lambda: NoClaims)
+    return registry
+
+
+def _framework(table: NodeTable, profile: KubeSchedulerProfile, gates: FeatureGates) -> Framework:
+    def handle(name: str) -> Handle:
+        return Handle(table, profile_name=name, feature_gates=gates, parallelism=1)
+
+    return build_frameworks([profile], _registry(), handle, gates)[profile.scheduler_name]

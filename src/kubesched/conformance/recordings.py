@@ -1,0 +1,124 @@
+"""Recorded decisions, one JSON object per line, plain or gzipped.
+
+A *placement* is a cluster (namespaces, nodes, bound pods in the order in which they appeared) and pending pods, each
+judged on that state by itself: which nodes are feasible, every score, why the other nodes are not. A *sequence* is
+a cluster into which pods were sent one after the other.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.errors import KubeschedError
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class RecordingError(KubeschedError):
+    """A file is not a recording; the message says where and why."""
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """Why a node cannot take the pod; without a plugin the node was never filtered."""
+
+    plugin: str
+    code: str
+    reasons: list[str] | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Everything decided about one pod."""
+
+    feasible: list[str]
+    """Nodes that passed every filter, in the order in which they were found."""
+    total: dict[str, int]
+    scores: dict[str, dict[str, int]]
+    """Node -> plugin -> weighted, normalised score; a plugin that skipped is absent."""
+    rejected: dict[str, Rejection]
+    message: str = ""
+    """Why nothing fits."""
+    error: str = ""
+    """Set when the attempt ended in an error instead of a verdict."""
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A pod to be placed, and the recorded answer."""
+
+    pod: Pod
+    expect: Answer
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A cluster and pods to be placed on it, each on its own."""
+
+    namespaces: dict[str, dict[str, str] | None]
+    nodes: list[Node]
+    pods: list[Pod]
+    pending: list[Pending]
+
+
+class RecordedPlacement(NamedTuple):
+    """A placement and where it was read."""
+
+    file: str
+    line: int
+    placement: Placement
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """Enough of a line to tell what kind of recording it is."""
+
+    nodes: msgspec.Raw
+    pending: msgspec.Raw = msgspec.Raw()
+
+
+_shape_of = msgspec.json.Decoder(_Shape).decode
+_placement_of = msgspec.json.Decoder(Placement).decode
+
+
+def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
+    """The placements of a file, one by one.
+
+    Raises:
+        RecordingError: the file cannot be read or holds something else.
+    """
+    for number, line in _lines(Path(path)):
+        where = f"{path}:{number}"
+        try:
+            if not bytes(_shape_of(line).pending):
+                raise RecordingError(
+                    f"{where}: this is a recorded sequence; only placements can be evaluated"
+                )
+            yield RecordedPlacement(str(path), number, _placement_of(line))
+        except msgspec.DecodeError as error:
+            raise RecordingError(f"{where}: not a recorded placement: {error}") from error
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    try:
+        with _open(path) as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RecordingError(f"{path}: {reason}") from error
+    except (EOFError, zlib.error) as error:
+        raise RecordingError(f"{path}: damaged after line {number}: {error}") from error
+    if number == 0:
+        raise RecordingError(f"{path}: the file is empty")
+
+
+def _open(path: Path) -> IO[bytes]:
+    file = path.open("rb")
+    if file.peek(2).startswith(_GZIP_MAGIC):
+        return gzip.open(file)  # type: ignore[return-value]  # reads bytes as any binary file does
+    return file
