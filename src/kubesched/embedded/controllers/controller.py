@@ -46,14 +46,14 @@ class ControllerContext:
 
     api: LocalApi
     clock: Clock
-    rng: random.Random
+    seed: int
     """Source of the controllers' own generators; see `generator`."""
     informers: InformerFactory
     events: EventRecorder
 
     def generator(self, name: str) -> random.Random:
         """A generator for one controller, so that switching off another does not change its draws."""
-        return random.Random(f"{self.rng.getrandbits(64)}/{name}")
+        return random.Random(f"{self.seed}/{name}")
 
 
 @dataclass(frozen=True, slots=True)

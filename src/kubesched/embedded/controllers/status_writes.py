@@ -18,7 +18,8 @@ def write_status(
     """
     if (obj.get("status") or {}) == status:
         return obj
-    return api.update_status(resource, {**obj, "status": status})
+    # Only the status is taken from what is sent; the rest is left out to spare copying it.
+    return api.update_status(resource, {"metadata": obj["metadata"], "status": status})
 
 
 def without_zeros(status: dict[str, Any], *keep: str) -> dict[str, Any]:

@@ -1,0 +1,16 @@
+"""Persistent volumes: claims find volumes, volumes find their end.
+
+    selection   which volume suits a claim (pure)
+    binder      the two-way handshake between claims and volumes, reclaiming
+    protection  nothing in use disappears
+    csi         what a storage driver publishes about nodes and capacity
+
+Volumes are made by `kubesched.embedded.provisioner`.
+"""
+
+from kubesched.embedded.controllers.volumes.binder import VolumeBinder as VolumeBinder
+from kubesched.embedded.controllers.volumes.csi import CsiPublisher as CsiPublisher
+from kubesched.embedded.controllers.volumes.csi import StorageDriver as StorageDriver
+from kubesched.embedded.controllers.volumes.protection import (
+    VolumeProtection as VolumeProtection,
+)

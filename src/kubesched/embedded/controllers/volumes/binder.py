@@ -1,0 +1,335 @@
+"""The volume binder: claims and volumes point at each other, or wait.
+
+    claim Pending ── a volume suits ──► volume.claimRef, claim.volumeName, both Bound
+          │ ──────── class waits for a consumer ──► until the scheduler reserves a volume or names a node
+          │ ──────── class provisions ──► the provisioner is told by annotation, its volume arrives reserved
+    volume Bound ─── claim gone ──► Released ──► deleted, or kept for the administrator
+
+Binding takes four writes (volume spec, volume status, claim spec, claim status) in this order; after
+a crash between any two, the next look finds the volume reserved and carries on.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.metadata import (
+    annotations_of,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.controllers.volumes.selection import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    DEFAULT_CLASS,
+    SELECTED_NODE,
+    class_of,
+    find_volume,
+    has_class,
+    is_reserved_for,
+    mismatch,
+)
+from kubesched.embedded.objects import JsonObject
+from kubesched.errors import NotFound
+
+COMPONENT = "persistentvolume-controller"
+CLAIMS = "persistentvolumeclaims"
+VOLUMES = "persistentvolumes"
+CLASSES = "storageclasses.storage.k8s.io"
+
+BY_CLASS = "by-class"
+PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+BETA_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+
+Key = tuple[str, str]
+"""("claim", namespace/name) or ("volume", name)."""
+
+
+class VolumeBinder(Controller[Key]):
+    """Binds claims to volumes and reclaims volumes."""
+
+    name: ClassVar[str] = "persistentvolume-binder"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._claims = self.informers.informer(CLAIMS)
+        self._claims.add_index(BY_CLASS, lambda claim: (class_of(claim),))
+        self._claims.add_handler(self._claim_changed)
+        self._volumes = self.informers.informer(VOLUMES)
+        self._volumes.add_index(BY_CLASS, lambda volume: (class_of(volume),))
+        self._volumes.add_handler(self._volume_changed)
+        self._classes = self.informers.informer(CLASSES)
+        self._classes.add_handler(self._class_changed)
+
+    def sync(self, key: Key) -> float | None:
+        kind, name = key
+        if kind == "claim":
+            claim = self._claims.get(name)
+            if claim is not None:
+                self._sync_claim(claim)
+        else:
+            volume = self._volumes.get(name)
+            if volume is not None:
+                self._sync_volume(volume)
+        return None
+
+    # -- claims ----------------------------------------------------------------------------------
+
+    def _sync_claim(self, claim: JsonObject) -> None:
+        if BIND_COMPLETED in annotations_of(claim):
+            self._sync_bound_claim(claim)
+            return
+        if is_deleting(claim):
+            return
+        if spec_of(claim).get("volumeName"):
+            self._sync_named_claim(claim)
+            return
+        claim = self._with_default_class(claim)
+        storage_class = self._classes.get(class_of(claim))
+        waits = _waits_for_consumer(storage_class) and SELECTED_NODE not in annotations_of(claim)
+        candidates = self._volumes.find(BY_CLASS, class_of(claim))
+        volume = find_volume(claim, candidates, only_reserved=waits)
+        if volume is not None:
+            self._bind(claim, volume)
+        elif waits:
+            message = "waiting for first consumer to be created before binding"
+            self.events.normal(claim, COMPONENT, "WaitForFirstConsumer", message)
+            self._set_phase(claim, "Pending")
+        elif class_of(claim):
+            self._request_provisioning(claim, storage_class)
+            self._set_phase_of(key_of(claim), "Pending")
+        else:
+            message = "no persistent volumes available for this claim and no storage class is set"
+            self.events.normal(claim, COMPONENT, "FailedBinding", message)
+            self._set_phase(claim, "Pending")
+
+    def _sync_bound_claim(self, claim: JsonObject) -> None:
+        volume = self._volumes.get(spec_of(claim).get("volumeName", ""))
+        if volume is None:
+            self._lose(
+                claim,
+                "ClaimLost",
+                "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
+            )
+        elif not spec_of(volume).get("claimRef") or is_reserved_for(volume, claim):
+            self._bind(claim, volume)
+        else:
+            self._lose(
+                claim,
+                "ClaimMisbound",
+                "Two claims are bound to the same volume, this one is bound incorrectly",
+            )
+
+    def _sync_named_claim(self, claim: JsonObject) -> None:
+        """The user, or a provisioner, chose the volume."""
+        volume = self._volumes.get(spec_of(claim)["volumeName"])
+        if volume is None:
+            self._set_phase(claim, "Pending")
+        elif spec_of(volume).get("claimRef") and not is_reserved_for(volume, claim):
+            message = f'volume "{name_of(volume)}" already bound to a different claim.'
+            self.events.warning(claim, COMPONENT, "FailedBinding", message)
+            self._set_phase(claim, "Pending")
+        elif problem := mismatch(claim, volume):
+            message = f'Cannot bind to requested volume "{name_of(volume)}": {problem}'
+            self.events.warning(claim, COMPONENT, "VolumeMismatch", message)
+            self._set_phase(claim, "Pending")
+        else:
+            self._bind(claim, volume)
+
+    def _with_default_class(self, claim: JsonObject) -> JsonObject:
+        """A claim made before there was a default class gets it now."""
+        if has_class(claim):
+            return claim
+        defaults = [
+            each for each in self._classes if annotations_of(each).get(DEFAULT_CLASS) == "true"
+        ]
+        if not defaults:
+            return claim
+        newest = max(
+            defaults,
+            key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each)),
+        )
+        patch = {"spec": {"storageClassName": name_of(newest)}}
+        return self.api.patch(CLAIMS, namespace_of(claim), name_of(claim), patch)
+
+    def _request_provisioning(self, claim: JsonObject, storage_class: JsonObject | None) -> None:
+        if storage_class is None:
+            message = f'storageclass.storage.k8s.io "{class_of(claim)}" not found'
+            self.events.warning(claim, COMPONENT, "ProvisioningFailed", message)
+            return
+        provisioner = storage_class.get("provisioner", "")
+        if provisioner == NO_PROVISIONER:
+            message = f"no volume plugin matched name: {provisioner}"
+            self.events.warning(claim, COMPONENT, "ProvisioningFailed", message)
+            return
+        if annotations_of(claim).get(PROVISIONER) != provisioner:
+            annotations = {PROVISIONER: provisioner, BETA_PROVISIONER: provisioner}
+            self.api.patch(
+                CLAIMS,
+                namespace_of(claim),
+                name_of(claim),
+                {"metadata": {"annotations": annotations}},
+            )
+        message = (
+            "Waiting for a volume to be created either by the external provisioner"
+            f" '{provisioner}' or manually by the system administrator. If volume creation is delayed,"
+            " please verify that the provisioner is running and correctly registered."
+        )
+        self.events.normal(claim, COMPONENT, "ExternalProvisioning", message)
+
+    # -- the handshake ---------------------------------------------------------------------------
+
+    def _bind(self, claim: JsonObject, volume: JsonObject) -> None:
+        self._bind_volume(claim, volume)
+        self._set_volume_phase(name_of(volume), "Bound")
+        self._bind_claim(claim, volume)
+        current = self._claims.get(key_of(claim))
+        if current is not None:
+            status = {
+                **status_of(current),
+                "phase": "Bound",
+                "accessModes": spec_of(volume).get("accessModes") or [],
+                "capacity": spec_of(volume).get("capacity") or {},
+            }
+            write_status(self.api, CLAIMS, current, status)
+
+    def _bind_volume(self, claim: JsonObject, volume: JsonObject) -> None:
+        reference = spec_of(volume).get("claimRef") or {}
+        if reference.get("uid") == uid_of(claim):
+            return
+        patch: JsonObject = {
+            "spec": {
+                "claimRef": {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": namespace_of(claim),
+                    "name": name_of(claim),
+                    "uid": uid_of(claim),
+                    "resourceVersion": claim["metadata"].get("resourceVersion", ""),
+                }
+            }
+        }
+        if not reference:
+            patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
+        self.api.patch(VOLUMES, None, name_of(volume), patch)
+
+    def _bind_claim(self, claim: JsonObject, volume: JsonObject) -> None:
+        annotations = {}
+        if BIND_COMPLETED not in annotations_of(claim):
+            annotations[BIND_COMPLETED] = "yes"
+        patch: JsonObject = {}
+        if spec_of(claim).get("volumeName") != name_of(volume):
+            patch["spec"] = {"volumeName": name_of(volume)}
+            annotations[BOUND_BY_CONTROLLER] = "yes"
+        if annotations:
+            patch["metadata"] = {"annotations": annotations}
+        if patch:
+            self.api.patch(CLAIMS, namespace_of(claim), name_of(claim), patch)
+
+    def _lose(self, claim: JsonObject, reason: str, message: str) -> None:
+        if status_of(claim).get("phase") != "Lost":
+            self.events.warning(claim, COMPONENT, reason, message)
+            self._set_phase(claim, "Lost")
+
+    def _set_phase(self, claim: JsonObject, phase: str) -> None:
+        write_status(self.api, CLAIMS, claim, {**status_of(claim), "phase": phase})
+
+    def _set_phase_of(self, key: str, phase: str) -> None:
+        claim = self._claims.get(key)
+        if claim is not None:
+            self._set_phase(claim, phase)
+
+    # -- volumes ---------------------------------------------------------------------------------
+
+    def _sync_volume(self, volume: JsonObject) -> None:
+        reference = spec_of(volume).get("claimRef")
+        if not reference:
+            self._set_volume_phase(name_of(volume), "Available")
+            return
+        claim = self._claims.get(f"{reference.get('namespace', '')}/{reference.get('name', '')}")
+        if not reference.get("uid"):
+            # Reserved by hand for a claim that may still come.
+            self._set_volume_phase(name_of(volume), "Available")
+            if claim is not None:
+                self.queue.add(("claim", key_of(claim)))
+        elif claim is None or uid_of(claim) != reference["uid"]:
+            self._release(volume)
+        elif spec_of(claim).get("volumeName") in (None, "", name_of(volume)):
+            self.queue.add(("claim", key_of(claim)))
+        else:
+            self._unbind_loser(volume)
+
+    def _release(self, volume: JsonObject) -> None:
+        self._set_volume_phase(name_of(volume), "Released")
+        policy = spec_of(volume).get("persistentVolumeReclaimPolicy", "Retain")
+        if policy == "Recycle":
+            patch = {
+                "spec": {"claimRef": None},
+                "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}},
+            }
+            self.api.patch(VOLUMES, None, name_of(volume), patch)
+        # Delete is the provisioner's: whoever made the volume knows how to remove it.
+
+    def _unbind_loser(self, volume: JsonObject) -> None:
+        """The claim went with another volume; this one is free again, or removed if made for it."""
+        if annotations_of(volume).get(BOUND_BY_CONTROLLER) == "yes":
+            patch = {
+                "spec": {"claimRef": None},
+                "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}},
+            }
+            self.api.patch(VOLUMES, None, name_of(volume), patch)
+        elif annotations_of(volume).get(PROVISIONED_BY):
+            self._release(volume)
+
+    def _set_volume_phase(self, name: str, phase: str) -> None:
+        volume = self._volumes.get(name)
+        if volume is None:
+            raise NotFound(f'persistentvolumes "{name}" not found')
+        status = {**status_of(volume), "phase": phase}
+        write_status(self.api, VOLUMES, volume, status)
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _claim_changed(self, kind: str, claim: JsonObject, old: JsonObject | None) -> None:
+        self.queue.add(("claim", key_of(claim)))
+        volume = spec_of(claim).get("volumeName")
+        if volume and (kind == "DELETED" or old is None):
+            self.queue.add(("volume", volume))
+
+    def _volume_changed(self, kind: str, volume: JsonObject, old: JsonObject | None) -> None:
+        self.queue.add(("volume", name_of(volume)))
+        reference = spec_of(volume).get("claimRef")
+        if reference:
+            key = f"{reference.get('namespace', '')}/{reference.get('name', '')}"
+            self.queue.add(("claim", key))
+        elif status_of(volume).get("phase") == "Available":
+            # A free volume may be what a waiting claim of its class needs.
+            for claim in self._claims.find(BY_CLASS, class_of(volume)):
+                if not spec_of(claim).get("volumeName"):
+                    self.queue.add(("claim", key_of(claim)))
+
+    def _class_changed(self, kind: str, storage_class: JsonObject, old: JsonObject | None) -> None:
+        if kind == "DELETED":
+            return
+        for claim in self._claims:
+            if not spec_of(claim).get("volumeName") and class_of(claim) in (
+                "",
+                name_of(storage_class),
+            ):
+                self.queue.add(("claim", key_of(claim)))
+
+
+def _waits_for_consumer(storage_class: JsonObject | None) -> bool:
+    return (
+        storage_class is not None
+        and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
+    )

@@ -1,0 +1,74 @@
+"""Paths into an object, as stages write them.
+
+    .status.phase                           a member
+    .metadata.annotations["example.com/a"]  a member whose name needs quotes
+    .spec.initContainers[].name             of every element
+    .status.conditions[type=Ready].status   of the elements with that member
+
+A path yields the values it finds, none when something on the way is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kubesched.embedded.objects import JsonObject
+
+_STEP = re.compile(
+    r"""
+    \.(?P<member>[A-Za-z_][A-Za-z0-9_-]*)
+    | \["(?P<quoted>[^"]+)"\]
+    | \[(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^\]]+)\]
+    | (?P<every>\[\])
+    """,
+    re.VERBOSE,
+)
+
+
+class PathError(ValueError):
+    """The text is not a path; the message says where it stops being one."""
+
+
+class Path:
+    """A compiled path."""
+
+    __slots__ = ("_steps", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._steps: list[tuple[str, str, str]] = []
+        position = 0
+        while position < len(text):
+            match = _STEP.match(text, position)
+            if match is None:
+                raise PathError(f'not a path at "{text[position:]}"')
+            self._steps.append(_step(match))
+            position = match.end()
+        if not self._steps:
+            raise PathError("a path must not be empty")
+
+    def values(self, obj: JsonObject) -> list[Any]:
+        """What stands at the path; null counts as nothing."""
+        found: list[Any] = [obj]
+        for kind, name, wanted in self._steps:
+            if kind == "member":
+                found = [each[name] for each in found if isinstance(each, dict) and name in each]
+            else:
+                elements = [each for group in found if isinstance(group, list) for each in group]
+                if kind == "where":
+                    elements = [
+                        each
+                        for each in elements
+                        if isinstance(each, dict) and str(each.get(name)) == wanted
+                    ]
+                found = elements
+        return [each for each in found if each is not None]
+
+
+def _step(match: re.Match[str]) -> tuple[str, str, str]:
+    if match["member"] or match["quoted"]:
+        return "member", match["member"] or match["quoted"], ""
+    if match["key"]:
+        return "where", match["key"], match["value"].strip('"')
+    return "every", "", ""

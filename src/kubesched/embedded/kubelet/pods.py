@@ -1,0 +1,258 @@
+"""Pods on fake nodes: admitted, taken through their stages, ended.
+
+    bound ── admission ──► stage, stage, … ──► Succeeded, Failed or simply running
+               └ refused ──► Failed (OutOfcpu, …)
+    marked for deletion ──► the terminating stage, within the grace period ──► gone
+
+One task plays all pods of all nodes. A pod's plan (which stage it waits for, until when) lives in
+memory only: after a restart it waits again, nothing else is lost. What a node has given away is
+counted in its ledger from the moment a pod is admitted until it has ended.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.metadata import (
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from kubesched.embedded.controllers.pod_gc import BY_NODE
+from kubesched.embedded.controllers.pods import index_by_node, is_finished, node_name_of
+from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.kubelet import transitions
+from kubesched.embedded.kubelet.admission import NodeLedger, Rejection
+from kubesched.embedded.kubelet.heartbeats import COMPONENT, is_stopped, played_nodes
+from kubesched.embedded.kubelet.node_templates import host_ip, pod_cidr
+from kubesched.embedded.kubelet.options import KubeletOptions
+from kubesched.embedded.kubelet.stages import Stage, StageEvent, choose, first_match
+from kubesched.embedded.objects import JsonObject, parse_timestamp, timestamp
+from kubesched.errors import NotFound
+
+_FIRST_POD_ADDRESS = 2  # .0 names the network, .1 is the gateway
+_LAST_ORDINAL = 0xFFFF  # nodes without addresses of their own take them from the end of the range
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a pod waits for."""
+
+    uid: str
+    stage: Stage | None = None
+    due: float = 0.0
+    passed_over: set[str] = field(default_factory=set)
+    is_removed: bool = False
+    """The kubelet is done with it; only finalizers keep the object."""
+
+
+@dataclass(slots=True)
+class _Host:
+    """A node as its kubelet sees it."""
+
+    ordinal: int
+    ledger: NodeLedger = field(default_factory=NodeLedger)
+    addresses: dict[str, str] = field(default_factory=dict)  # address: pod uid
+    next_address: int = _FIRST_POD_ADDRESS
+
+
+class PodPlayer(Controller[str]):
+    """Plays the life of every pod that is bound to a played node."""
+
+    name: ClassVar[str] = "kubelet-pods"
+
+    def __init__(self, context: ControllerContext, options: KubeletOptions) -> None:
+        super().__init__(context)
+        self._options = options
+        self._rng = context.generator(self.name)
+        self._is_played = played_nodes(options)
+        self._plans: dict[str, _Plan] = {}
+        self._hosts: dict[str, _Host] = {}
+        self._host_count = 0
+        self._nodes = self.informers.informer("nodes")
+        self._nodes.add_handler(self._node_changed)
+        self._pods = self.informers.informer("pods")
+        self._pods.add_index(BY_NODE, index_by_node)
+        self._pods.add_handler(self._pod_changed)
+
+    def sync(self, key: str) -> float | None:
+        pod = self._pods.get(key)
+        if pod is None:
+            return None
+        node = self._nodes.get(node_name_of(pod))
+        host = self._hosts.get(node_name_of(pod))
+        if node is None or host is None or is_stopped(node):
+            return None
+        plan = self._plan_of(key, pod)
+        if plan.is_removed:
+            return None
+        if is_finished(pod):
+            self._release(host, uid_of(pod))
+            if not is_deleting(pod):
+                return None
+        elif not self._is_admitted(pod, node, host):
+            return None
+        return self._play(pod, node, host, plan)
+
+    # -- stages ----------------------------------------------------------------------------------
+
+    def _plan_of(self, key: str, pod: JsonObject) -> _Plan:
+        plan = self._plans.get(key)
+        if plan is None or plan.uid != uid_of(pod):
+            plan = self._plans[key] = _Plan(uid_of(pod))
+        return plan
+
+    def _play(self, pod: JsonObject, node: JsonObject, host: _Host, plan: _Plan) -> float | None:
+        now = self.clock.monotonic()
+        stages = self._options.stages
+        if plan.stage is None or first_match(stages, pod, plan.passed_over) is not plan.stage:
+            plan.stage = choose(stages, pod, self._rng, plan.passed_over)
+            if plan.stage is None:
+                return None
+            plan.due = now + plan.stage.delay_s(pod, self._rng)
+        if is_deleting(pod):
+            plan.due = min(plan.due, now + self._grace_left_s(pod))
+        if plan.due > now:
+            return plan.due - now
+        stage, plan.stage = plan.stage, None
+        plan.passed_over.clear()
+        self._perform(stage, pod, node, host, plan)
+        return None
+
+    def _grace_left_s(self, pod: JsonObject) -> float:
+        return parse_timestamp(pod["metadata"]["deletionTimestamp"]) - self.clock.now()
+
+    def _perform(
+        self, stage: Stage, pod: JsonObject, node: JsonObject, host: _Host, plan: _Plan
+    ) -> None:
+        transition = stage.next
+        own_ip = _internal_ip(node) or host_ip(_LAST_ORDINAL - host.ordinal)
+        pod_ip = status_of(pod).get("podIP") or ""
+        if transition.has_ip and not pod_ip:
+            pod_ip = own_ip if spec_of(pod).get("hostNetwork") else self._address(node, host, pod)
+        place = transitions.Place(own_ip, pod_ip)
+        for event in transition.events:
+            self._tell(event, pod)
+        if not is_finished(pod):
+            status = transitions.apply(pod, transition, place, self.clock.now())
+            write_status(self.api, "pods", pod, status)
+        if transition.delete:
+            plan.is_removed = True
+            self._release(host, uid_of(pod))
+            try:
+                self.api.delete(
+                    "pods", namespace_of(pod), name_of(pod), grace_period_s=0, uid=uid_of(pod)
+                )
+            except NotFound:
+                return
+
+    def _tell(self, event: StageEvent, pod: JsonObject) -> None:
+        record = self.events.warning if event.type == "Warning" else self.events.normal
+        node = node_name_of(pod)
+        subjects = [None] if event.scope == "pod" else transitions.containers_in(pod, event.scope)
+        for container in subjects:
+            message = event.message.replace("{node}", node).replace("{pod}", name_of(pod))
+            field_path = ""
+            if container is not None:
+                message = message.replace("{container}", container["name"])
+                message = message.replace("{image}", container.get("image", ""))
+                part = "containers" if event.scope == "containers" else "initContainers"
+                field_path = f"spec.{part}{{{container['name']}}}"
+            record(pod, COMPONENT, event.reason, message, host=node, field_path=field_path)
+
+    # -- admission -------------------------------------------------------------------------------
+
+    def _is_admitted(self, pod: JsonObject, node: JsonObject, host: _Host) -> bool:
+        if uid_of(pod) in host.ledger:
+            return True
+        if not self._options.admission or status_of(pod).get("startTime"):
+            host.ledger.enter(pod)  # it runs already: a kubelet that restarts does not judge again
+            return True
+        rejection = host.ledger.admit(pod, node)
+        if rejection is None:
+            return True
+        self._reject(pod, rejection)
+        return False
+
+    def _reject(self, pod: JsonObject, rejection: Rejection) -> None:
+        self.events.warning(
+            pod, COMPONENT, rejection.reason, rejection.message, host=node_name_of(pod)
+        )
+        status = {
+            **status_of(pod),
+            "phase": "Failed",
+            "reason": rejection.reason,
+            "message": f"Pod was rejected: {rejection.message}",
+            "startTime": timestamp(self.clock.now()),
+        }
+        write_status(self.api, "pods", pod, status)
+
+    def _release(self, host: _Host, uid: str) -> None:
+        host.ledger.leave(uid)
+        for address in [each for each, owner in host.addresses.items() if owner == uid]:
+            del host.addresses[address]
+
+    # -- addresses -------------------------------------------------------------------------------
+
+    def _address(self, node: JsonObject, host: _Host, pod: JsonObject) -> str:
+        """A free address of the node's range, the least recently given first."""
+        network = ipaddress.ip_network(
+            spec_of(node).get("podCIDR") or pod_cidr(_LAST_ORDINAL - host.ordinal)
+        )
+        size = network.num_addresses
+        for _ in range(size):
+            offset = host.next_address
+            host.next_address = offset + 1 if offset + 2 < size else _FIRST_POD_ADDRESS
+            address = str(network[min(offset, size - 1)])
+            if address not in host.addresses:
+                host.addresses[address] = uid_of(pod)
+                return address
+        return str(network[size - 1])  # more pods than addresses: they share the last one
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        if not node_name_of(pod):
+            return
+        if kind == "DELETED":
+            self._plans.pop(key_of(pod), None)
+            host = self._hosts.get(node_name_of(pod))
+            if host is not None:
+                self._release(host, uid_of(pod))
+            return
+        if node_name_of(pod) in self._hosts:
+            self.queue.add(key_of(pod))
+
+    def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
+        name = name_of(node)
+        if kind == "DELETED" or not self._is_played(node):
+            self._hosts.pop(name, None)
+            return
+        host = self._hosts.get(name)
+        is_new = host is None
+        if host is None:
+            host = self._hosts[name] = _Host(self._host_count)
+            self._host_count += 1
+        if is_new or old is None or _allocatable(old) != _allocatable(node):
+            host.ledger.update(node)
+        if is_new or (old is not None and is_stopped(old) and not is_stopped(node)):
+            for pod in self._pods.find(BY_NODE, name):
+                self.queue.add(key_of(pod))
+
+
+def _allocatable(node: JsonObject) -> JsonObject:
+    return status_of(node).get("allocatable") or {}
+
+
+def _internal_ip(node: JsonObject) -> str:
+    for address in status_of(node).get("addresses") or ():
+        if address.get("type") == "InternalIP":
+            return str(address.get("address", ""))
+    return ""
