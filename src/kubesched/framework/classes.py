@@ -10,6 +10,7 @@ Classes never change a decision: the path without them is the reference, and the
     ok            ... and the ROW-scope filters                 changes with pod_log
     static_level  weighted NODE-scope scores                    changes with node_log
     level         ... plus ROW-scope scores                     changes with pod_log
+    key           the level where ok, INFEASIBLE elsewhere: its maximum is the choice when nothing normalises
     raws          raw scores of NODE/ROW plugins that normalise over the feasible nodes
 """
 
@@ -169,6 +170,7 @@ class ClassColumns:
 
     def _build_filters(self, state: CycleState, pod: Pod) -> Status | None:
         table = self._table
+        self._score_key = None  # keys are made of verdicts and scores
         view = NodeColumns(table)
         self.static_ok: Mask = np.zeros(table.capacity, dtype=np.bool_)
         self.ok: Mask = np.zeros(table.capacity, dtype=np.bool_)
@@ -280,6 +282,7 @@ class ClassColumns:
                 target = self.static_level if plugin.score_scope is Scope.NODE else self.level
                 target[:hw] += raw * weights[plugin.name]
         self.level += self.static_level
+        self.key: Ints = np.where(self.ok, self.level, INFEASIBLE)
         rowwise = [(p, w) for p, w in self._row_scores if isinstance(p, RowScorePlugin)]
         self._scalar_scores = rowwise if len(rowwise) == len(self._row_scores) else None
         self.active_cluster_scores = [
@@ -314,18 +317,17 @@ class ClassColumns:
         scalar = self._scalar_scores
         if len(rows) > SCALAR_ROWS or scalar is None:
             index = np.fromiter(rows, dtype=np.intp)
-            self.level[index] = self.static_level[index] + self._sum(
-                state, pod, index, self._row_scores
-            )
+            total = self.static_level[index] + self._sum(state, pod, index, self._row_scores)
+            self.level[index] = total
+            self.key[index] = np.where(self.ok[index], total, INFEASIBLE)
             return
-        ok, level, static_level = self.ok, self.level, self.static_level
+        ok, level, static_level, key = self.ok, self.level, self.static_level, self.key
         for row in rows:
-            if ok[
-                row
-            ]:  # an infeasible row becomes feasible only through the log, and is scored then
-                level[row] = static_level[row] + sum(
-                    [w * p.row_score(state, pod, table, row) for p, w in scalar]
-                )
+            if not ok[row]:  # it becomes feasible only through the log, and is scored then
+                key[row] = INFEASIBLE
+                continue
+            scores = [w * p.row_score(state, pod, table, row) for p, w in scalar]
+            level[row] = key[row] = static_level[row] + sum(scores)
 
     def _patch_raws(self, state: CycleState, pod: Pod, rows: Iterable[int]) -> None:
         index = np.fromiter(rows, dtype=np.intp)

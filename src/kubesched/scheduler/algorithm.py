@@ -25,6 +25,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.filter import (
+    FilterOutcome,
     filter_one_with_nominated,
     filter_with_nominated_pods,
     run_filters,
@@ -47,6 +48,8 @@ from kubesched.snapshot.views import NodeColumns
 MIN_FEASIBLE_NODES_TO_FIND = 100
 MIN_FEASIBLE_NODES_PERCENTAGE = 5
 
+_NO_ROWS: Indices = np.zeros(0, dtype=np.intp)
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduleResult:
@@ -68,6 +71,7 @@ class Feasible:
     diagnosis: Diagnosis
     rejected: int = 0
     error: Status | None = None
+    in_row_order: bool = False
     explain: Callable[[], None] = lambda: None
 
 
@@ -157,22 +161,24 @@ class SchedulingAlgorithm:
     ) -> Feasible:
         """Nodes that pass every filter, given what PreFilter said."""
         diagnosis = Diagnosis(unschedulable_plugins=set(outcome.narrowing_plugins))
-        none = np.zeros(0, dtype=np.intp)
         if outcome.status is not None:
             if not outcome.status.is_rejected:
-                return Feasible(none, diagnosis, error=outcome.status)
+                return Feasible(_NO_ROWS, diagnosis, error=outcome.status)
             diagnosis.node_to_status.absent_status = outcome.status
             diagnosis.pre_filter_msg = outcome.status.message
             diagnosis.add_plugin_of(outcome.status)
-            return Feasible(none, diagnosis)
+            return Feasible(_NO_ROWS, diagnosis)
         nominated = pod.pod.status.nominated_node_name
         if (
             nominated
             and (row := self._try_first(framework, state, pod, nominated, diagnosis)) is not None
         ):
             return Feasible(np.array([row], dtype=np.intp), diagnosis)
-        walk = self._candidates(outcome, diagnosis)
-        feasible = self._filter_walk(framework, state, pod, walk, diagnosis)
+        if self._order_is_irrelevant(framework, outcome):
+            feasible = self._filter_all(framework, state, pod, diagnosis)
+        else:
+            walk = self._candidates(outcome, diagnosis)
+            feasible = self._filter_walk(framework, state, pod, walk, diagnosis)
         self.next_start = (
             self.next_start + len(feasible.rows) + feasible.rejected
         ) % self.table.node_count
@@ -225,6 +231,30 @@ class SchedulingAlgorithm:
             order = np.concatenate((order[start:], order[:start]))
         return order
 
+    def _order_is_irrelevant(self, framework: Framework, outcome: PreFilterOutcome) -> bool:
+        """Every node is looked at and ties are drawn by lot: then there is no need to walk in order."""
+        return (
+            self.parallelism != 1
+            and outcome.node_names is None
+            and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
+        )
+
+    def _filter_all(
+        self, framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> Feasible:
+        """All nodes, in row order."""
+        result = self._run_filters(framework, state, pod, NodeColumns(self.table))
+        if result.error is not None:
+            return Feasible(_NO_ROWS, diagnosis, error=result.error)
+        found = np.flatnonzero(result.passing)
+
+        def explain() -> None:
+            rejected = np.flatnonzero(self.table.alive[: len(result.passing)] & ~result.passing)
+            self._explain(result, rejected, rejected, diagnosis)
+
+        rejected = self.table.node_count - len(found)
+        return Feasible(found, diagnosis, rejected, in_row_order=True, explain=explain)
+
     def _filter_walk(
         self,
         framework: Framework,
@@ -233,16 +263,15 @@ class SchedulingAlgorithm:
         walk: Indices,
         diagnosis: Diagnosis,
     ) -> Feasible:
+        """Candidates in the order of the walk, until enough are found."""
         table = self.table
         if not len(walk):
             return Feasible(walk, diagnosis)
         whole = len(walk) == table.node_count
         view = NodeColumns(table) if whole else NodeColumns(table, walk)
-        started = framework.now()
-        result = filter_with_nominated_pods(framework, state, pod, view)
-        framework.point_done("Filter", started, result.error)
+        result = self._run_filters(framework, state, pod, view)
         if result.error is not None:
-            return Feasible(np.zeros(0, dtype=np.intp), diagnosis, error=result.error)
+            return Feasible(_NO_ROWS, diagnosis, error=result.error)
         at = walk if whole else np.arange(len(walk))
         passing = result.passing[at]
         found = np.flatnonzero(passing)
@@ -251,22 +280,47 @@ class SchedulingAlgorithm:
             examined, found = int(found[want]), found[:want]
 
         def explain() -> None:
-            for index in np.flatnonzero(~passing[:examined]).tolist():
-                status = result.status_at(int(at[index]))
-                assert status is not None, "a node that does not pass was rejected by somebody"
-                diagnosis.node_to_status.set(table.names[int(walk[index])], status)
-                diagnosis.add_plugin_of(status)
+            rejected = np.flatnonzero(~passing[:examined])
+            self._explain(result, at[rejected], walk[rejected], diagnosis)
 
         # A nominated node that failed its trial was rejected here again: its verdict counts once.
         return Feasible(walk[found], diagnosis, examined - len(found), explain=explain)
 
+    @staticmethod
+    def _run_filters(
+        framework: Framework, state: CycleState, pod: PodInfo, view: NodeColumns
+    ) -> FilterOutcome:
+        started = framework.now()
+        result = filter_with_nominated_pods(framework, state, pod, view)
+        framework.point_done("Filter", started, result.error)
+        return result
+
+    def _explain(
+        self, result: FilterOutcome, indices: Indices, rows: Indices, diagnosis: Diagnosis
+    ) -> None:
+        """Turn verdicts into statuses: `indices` say where in the view, `rows` which nodes they are."""
+        names, statuses = self.table.names, diagnosis.node_to_status
+        for index, row in zip(indices.tolist(), rows.tolist(), strict=True):
+            status = result.status_at(index)
+            assert status is not None, "a node that does not pass was rejected by somebody"
+            statuses.set(names[row], status)
+            diagnosis.add_plugin_of(status)
+
     # -- scoring and choosing --------------------------------------------------------------------------------------
 
     def score(
-        self, framework: Framework, state: CycleState, pod: Pod, rows: Indices
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: Pod,
+        rows: Indices,
+        *,
+        in_row_order: bool = False,
     ) -> ScoreOutcome:
         """Totals over the given feasible rows."""
-        view = NodeColumns(self.table, rows)
+        # With every row feasible, and in row order, slices do: no copies are made.
+        is_whole = in_row_order and len(rows) == self.table.high_water
+        view = NodeColumns(self.table, None if is_whole else rows)
         started = framework.now()
         failed = run_pre_score(framework, state, pod, view)
         framework.point_done("PreScore", started, failed)
@@ -286,15 +340,22 @@ class SchedulingAlgorithm:
             return ScheduleResult(self.table.names[int(rows[0])], 1, evaluated)
         tied = np.arange(len(rows))
         if framework.has_scoring:
-            outcome = self.score(framework, state, pod, rows)
+            outcome = self.score(framework, state, pod, rows, in_row_order=feasible.in_row_order)
             if outcome.error is not None:
                 return outcome.error
             tied = np.flatnonzero(outcome.totals == outcome.totals.max())
-        place = heap_winner(tied) if self.parallelism == 1 else self._at_random(tied)
-        return ScheduleResult(self.table.names[int(rows[place])], len(rows), evaluated)
+        row = (
+            int(rows[heap_winner(tied)])
+            if self.parallelism == 1
+            else self._at_random(np.sort(rows[tied]))
+        )
+        return ScheduleResult(self.table.names[row], len(rows), evaluated)
 
-    def _at_random(self, tied: Indices) -> int:
-        return int(tied[self.random.randrange(len(tied))]) if len(tied) > 1 else int(tied[0])
+    def _at_random(self, tied_rows: Indices) -> int:
+        """Any of the tied rows. They come sorted: the same draw means the same row on either path."""
+        if len(tied_rows) == 1:
+            return int(tied_rows[0])
+        return int(tied_rows[self.random.randrange(len(tied_rows))])
 
     # -- with a class ----------------------------------------------------------------------------------------------
 
@@ -331,16 +392,14 @@ class SchedulingAlgorithm:
         if tied is None:
             return None
         framework.point_done("Score", started)
-        # Both paths must draw alike: places are counted along the walk here as there.
-        places = places_in_walk(table, tied, ok, self.next_start) if len(tied) > 1 else tied
-        row = int(tied[0]) if len(tied) == 1 else self._tied_row(tied, places)
+        row = self._as_heap(tied, ok) if self.parallelism == 1 else self._at_random(tied)
         return ScheduleResult(table.names[row], count, table.node_count)
 
-    def _tied_row(self, tied: Indices, places: Indices) -> int:
-        if self.parallelism == 1:
-            return int(tied[np.flatnonzero(places == heap_winner(places))[0]])
-        nth = self.random.randrange(len(tied))
-        return int(tied[np.argpartition(places, nth)[nth]])
+    def _as_heap(self, tied_rows: Indices, ok: Mask) -> int:
+        if len(tied_rows) == 1:
+            return int(tied_rows[0])
+        places = places_in_walk(self.table, tied_rows, ok, self.next_start)
+        return int(tied_rows[np.flatnonzero(places == heap_winner(places))[0]])
 
     def _ok(
         self, framework: Framework, state: CycleState, pod: PodInfo, columns: ClassColumns
@@ -381,7 +440,11 @@ class SchedulingAlgorithm:
     ) -> Indices | None:
         """Rows sharing the best total."""
         if not columns.varying_raws and not columns.active_cluster_scores:
-            key = np.where(ok, columns.level[: self.table.high_water], INFEASIBLE)
+            hw = self.table.high_water
+            if ok.base is columns.ok:
+                key = columns.key[:hw]
+            else:  # other filters have had their say, of which the kept keys know nothing
+                key = np.where(ok, columns.level[:hw], INFEASIBLE)
             return np.flatnonzero(key == key.max())
         rows = feasible.row_indices()
         totals = columns.level[rows]
