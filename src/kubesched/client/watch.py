@@ -1,0 +1,160 @@
+"""A watch: newline-delimited JSON, decoded into typed events as it arrives.
+
+Responsible for cutting the byte stream into lines, decoding them, and turning an ERROR event into the exception it
+stands for. Not responsible for starting over when a watch ends: that is the reflector's business.
+
+Invariants: events come out in the order in which they arrived, and all of them before the error that followed them;
+how the stream was cut into chunks makes no difference; a stream that ends in the middle of a line is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from kubesched.client.status_errors import DECODE_ERRORS, error_from_object
+from kubesched.client.transport import Response
+from kubesched.errors import ApiError, StreamEnded, TransportError
+
+T = TypeVar("T")
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+ADDED: EventType = "ADDED"
+MODIFIED: EventType = "MODIFIED"
+DELETED: EventType = "DELETED"
+BOOKMARK: EventType = "BOOKMARK"
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""Annotation of the bookmark after which a streamed list is complete."""
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""etcd takes objects of 1.5 MB; nothing an API server sends comes close to this."""
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """What happened to an object. A bookmark's object carries only its metadata."""
+
+    type: EventType
+    object: T
+
+
+class _AnyEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class WatchDecoder(Generic[T]):
+    """Bytes in, events out. `error` is set when the stream cannot go on; what came before it is still returned."""
+
+    def __init__(self, kind: type[T]) -> None:
+        # mypy cannot subscript a generic with a run-time type; msgspec can.
+        self._decoder = msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
+        self._any_decoder = msgspec.json.Decoder(_AnyEvent)
+        self._partial: list[bytes] = []
+        self._partial_bytes = 0
+        self.error: ApiError | TransportError | None = None
+
+    def feed(self, chunk: bytes) -> list[WatchEvent[T]]:
+        """The events completed by this chunk; none after an error."""
+        if self.error is not None:
+            return []
+        end = chunk.rfind(b"\n") + 1
+        if end == 0:
+            self._keep(chunk)
+            return []
+        lines = chunk if end == len(chunk) else chunk[:end]
+        if self._partial:
+            self._partial.append(lines)
+            lines = b"".join(self._partial)
+            self._partial.clear()
+            self._partial_bytes = 0
+        if end < len(chunk):
+            self._keep(chunk[end:])
+        try:
+            return self._decoder.decode_lines(lines)
+        except DECODE_ERRORS:
+            return self._decode_one_by_one(lines)
+
+    def finish(self) -> None:
+        """The stream has ended; `error` tells if it did so in the middle of a line."""
+        if self.error is None and self._partial_bytes and b"".join(self._partial).strip():
+            self.error = StreamEnded("watch ended in the middle of an event")
+
+    def _keep(self, part: bytes) -> None:
+        self._partial.append(part)
+        self._partial_bytes += len(part)
+        if self._partial_bytes > MAX_LINE_BYTES:
+            self.error = TransportError(f"watch event exceeds the limit of {MAX_LINE_BYTES} bytes")
+
+    def _decode_one_by_one(self, lines: bytes) -> list[WatchEvent[T]]:
+        """Find out which event is not an ordinary one: usually it is the server's own ERROR."""
+        events: list[WatchEvent[T]] = []
+        for line in lines.splitlines():
+            if not line.strip():
+                continue
+            try:
+                found = self._any_decoder.decode(line)
+                if found.type == "ERROR":
+                    self.error = error_from_object(bytes(found.object))
+                    break
+                events.append(self._decoder.decode(line))
+            except DECODE_ERRORS as error:
+                self.error = TransportError(f"watch event cannot be decoded: {error}")
+                break
+        return events
+
+
+class Watch(Generic[T]):
+    """An open watch. Use as `async with client.watch(...) as watch: async for event in watch: ...`."""
+
+    def __init__(self, kind: type[T], start: Callable[[], Awaitable[Response]]) -> None:
+        """`start` sends the request; it raises what the server or the transport has against it."""
+        self._decoder: WatchDecoder[T] = WatchDecoder(kind)
+        self._start = start
+        self._response: Response | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    async def __aenter__(self) -> Watch[T]:
+        self._response = await self._start()
+        self._chunks = self._response.iter_chunks()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._response is not None:
+            self._response.close()
+
+    async def next_batch(self) -> list[WatchEvent[T]]:
+        """The events that have arrived by now, waiting for at least one; empty when the server ended the watch.
+
+        Raises `ApiError` for an ERROR event (`Gone` above all) and `TransportError` for a broken stream.
+        """
+        assert self._chunks is not None, "a watch must be entered before it is read"
+        decoder = self._decoder
+        while decoder.error is None:
+            try:
+                chunk = await anext(self._chunks)
+            except StopAsyncIteration:
+                decoder.finish()
+                if decoder.error is None:
+                    return []
+                break
+            if events := decoder.feed(chunk):
+                return events
+        raise decoder.error
+
+    async def __aiter__(self) -> AsyncIterator[WatchEvent[T]]:
+        while events := await self.next_batch():
+            for event in events:
+                yield event

@@ -1,0 +1,11 @@
+"""Local, always current copies of API objects, in client-go's words.
+
+    reflector   keeps list and watch going whatever the server does, and tells one sink what changed
+    store       the objects by key, with indexes
+    informer    applies the reflector's changes to its store and calls handlers, in order
+    lister      reading access to a store
+    factory     one informer per kind; starts, waits for and stops all of them
+
+Handlers are plain callables on the event loop: they see each revision of an object at most once, after the store
+has it. Decisions and API writes do not belong here.
+"""

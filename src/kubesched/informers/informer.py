@@ -1,0 +1,173 @@
+"""An informer: a store kept current by a reflector, and handlers that hear of every change.
+
+Responsible for turning lists and watch events into add, update and delete calls that tell a consistent story, for
+tombstones, and for keeping a failing handler from hurting anyone else. Not responsible for talking to the server
+(`reflector`).
+
+What handlers may rely on:
+
+* calls for one informer come in order, one at a time, after the store has changed;
+* an object is added once, then updated with the very object of the previous call as `old`, then deleted once;
+* no revision is delivered twice; an object re-created under its old name is deleted and added, never updated;
+* a deletion that was only noticed by a later list arrives as `DeletedFinalStateUnknown` with the last known state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kubesched.client.watch import DELETED, WatchEvent
+from kubesched.clock import Clock
+from kubesched.informers.index import IndexFunction
+from kubesched.informers.lister import Lister
+from kubesched.informers.reflector import BURST, ListerWatcher, Reflector, ReflectorSettings
+from kubesched.informers.store import ApiObject, Store, key_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=ApiObject)
+
+Transform = Callable[[T], T]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedFinalStateUnknown(Generic[T]):
+    """A tombstone: the object is gone, but its deletion was missed; `obj` is how we last saw it."""
+
+    key: str
+    obj: T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EventHandler(Generic[T]):
+    """What to call on which change. Plain functions; they run on the event loop and must not block it."""
+
+    on_add: Callable[[T], None] | None = None
+    on_update: Callable[[T, T], None] | None = None
+    on_delete: Callable[[T | DeletedFinalStateUnknown[T]], None] | None = None
+
+
+class Informer(Generic[T]):
+    """The local copy of one collection."""
+
+    def __init__(
+        self,
+        source: ListerWatcher[T],
+        *,
+        name: str,
+        clock: Clock,
+        random: random.Random,
+        transform: Transform[T] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        settings: ReflectorSettings | None = None,
+    ) -> None:
+        """`transform` trims objects before they are stored; it must keep metadata's identity and revision."""
+        self.name = name
+        self.store: Store[T] = Store()
+        self.lister: Lister[T] = Lister(self.store)
+        self.handler_error_count = 0
+        self.reflector = Reflector(
+            source, self, name=name, clock=clock, random=random, sleep=sleep, settings=settings
+        )
+        self._transform = transform
+        self._handlers: list[EventHandler[T]] = []
+        self._synced = asyncio.Event()
+
+    # For users.
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first list is in the store and every handler has heard of all of it."""
+        return self._synced.is_set()
+
+    async def wait_for_sync(self) -> None:
+        await self._synced.wait()
+
+    def add_event_handler(self, handler: EventHandler[T]) -> None:
+        """Hear of every change from now on; what is already here is added first, before this returns."""
+        if handler.on_add is not None:
+            for obj in self.store.values():
+                self._call(handler.on_add, key_of(obj), obj)
+        self._handlers.append(handler)
+
+    def remove_event_handler(self, handler: EventHandler[T]) -> None:
+        self._handlers.remove(handler)
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        self.store.add_index(name, function)
+
+    async def run(self) -> None:
+        """Never returns; cancel it."""
+        await self.reflector.run()
+
+    # For the reflector.
+
+    async def replace(self, objects: list[T]) -> None:
+        seen: set[str] = set()
+        for count, obj in enumerate(objects, start=1):
+            key = key_of(obj)
+            seen.add(key)
+            self._put(key, obj)
+            if count % BURST == 0:
+                await asyncio.sleep(0)
+        for count, key in enumerate(self.store.keys(), start=1):
+            if key not in seen:
+                self._remove(key, None)
+            if count % BURST == 0:
+                await asyncio.sleep(0)
+        self._synced.set()
+
+    def apply(self, event: WatchEvent[T]) -> None:
+        obj = event.object
+        key = key_of(obj)
+        if event.type == DELETED:
+            self._remove(key, obj)
+        else:
+            self._put(key, obj)
+
+    # Changes.
+
+    def _put(self, key: str, obj: T) -> None:
+        old = self.store.get(key)
+        if old is not None:
+            if old.metadata.resource_version == obj.metadata.resource_version:
+                return
+            if old.metadata.uid != obj.metadata.uid:
+                self._remove(key, None)
+                old = None
+        if self._transform is not None:
+            obj = self._transform(obj)
+        self.store.put(key, obj)
+        for handler in tuple(self._handlers):
+            if old is None:
+                if handler.on_add is not None:
+                    self._call(handler.on_add, key, obj)
+            elif handler.on_update is not None:
+                self._call(handler.on_update, key, old, obj)
+
+    def _remove(self, key: str, final: T | None) -> None:
+        """Forget an object; without its final state handlers get a tombstone."""
+        old = self.store.remove(key)
+        if old is None:
+            return
+        gone: T | DeletedFinalStateUnknown[T]
+        if final is None:
+            gone = DeletedFinalStateUnknown(key, old)
+        else:
+            gone = final if self._transform is None else self._transform(final)
+        for handler in tuple(self._handlers):
+            if handler.on_delete is not None:
+                self._call(handler.on_delete, key, gone)
+
+    def _call(self, function: Callable[..., None], key: str, *arguments: object) -> None:
+        try:
+            function(*arguments)
+        except Exception:
+            # One handler's fault must neither stop the informer nor keep the news from the other handlers.
+            self.handler_error_count += 1
+            log.exception("%s: handler failed for %s", self.name, key)

@@ -1,0 +1,306 @@
+"""Keeps a sink equal to what the server has: list once, then watch for ever, whatever happens in between.
+
+Responsible for choosing between streamed and paged list, for continuing a watch where the last one ended, for
+starting over when that is no longer possible, and for pausing between failures. Not responsible for storing objects
+or calling handlers (`informer`).
+
+Life cycle:
+
+    must list --streamed list, or paged list--> following --watch ended or broke--> following, from the last revision
+        ^                                           |
+        |_____________ 410 Gone, or revision unknown to the server _____|
+
+Invariants: the sink sees every object's revisions in increasing order and none twice within one watch or across
+reconnects; after a gap it gets the complete state (`replace`) and can tell what vanished; failures never end the
+loop, programming errors do; pauses grow to 30 s and are jittered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from kubesched.client.backoff import Backoff
+from kubesched.client.status_errors import is_resource_version_too_large
+from kubesched.client.watch import BOOKMARK, DELETED, INITIAL_EVENTS_END, Watch, WatchEvent
+from kubesched.clock import Clock
+from kubesched.errors import (
+    ApiError,
+    BadRequest,
+    CredentialsError,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeschedError,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from kubesched.informers.store import ApiObject, key_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=ApiObject)
+
+BURST = 256
+"""Events applied before others on the loop get their turn: with typical handlers a few milliseconds' worth."""
+
+MAX_FAILED_STREAMS = 2
+"""Streamed lists that may fail in a row before one is made in pages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectorSettings:
+    """Times and sizes; the defaults are client-go's where it has them."""
+
+    page_size: int = 500
+    min_watch_s: float = 300.0
+    """Shortest life we ask the server to give a watch; each asks for up to twice as long, so they do not end together."""
+    backoff_initial_s: float = 0.8
+    backoff_max_s: float = 30.0
+    steady_s: float = 5.0
+    """A watch that lived this long was healthy: when it ends, the next begins without a pause."""
+    initial_silence_s: float = 30.0
+    """A streamed list that is silent for this long is given up: servers too old to know it never finish it."""
+    prefers_streaming: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[T]):
+    """Part of a list; `continue_token` is "" on the last page."""
+
+    items: list[T]
+    resource_version: str
+    continue_token: str = ""
+
+
+class ListerWatcher(Protocol[T]):
+    """One collection on the server."""
+
+    async def list_page(self, *, limit: int, continue_token: str) -> ListPage[T]:
+        """A page of a consistent read. Raises `Gone` when the continue token has expired."""
+        ...
+
+    def watch(
+        self, *, resource_version: str, timeout_s: float, send_initial_events: bool
+    ) -> Watch[T]:
+        """A watch from a revision on, or with the whole state first; bookmarks are wanted in any case."""
+        ...
+
+
+class Sink(Protocol[T]):
+    """Where changes go."""
+
+    async def replace(self, objects: list[T]) -> None:
+        """The complete state; what is not in it is gone."""
+        ...
+
+    def apply(self, event: WatchEvent[T]) -> None:
+        """One change; never a bookmark."""
+        ...
+
+
+class Reflector(Generic[T]):
+    """Lists and watches one collection until its task is cancelled."""
+
+    def __init__(
+        self,
+        source: ListerWatcher[T],
+        sink: Sink[T],
+        *,
+        name: str,
+        clock: Clock,
+        random: random.Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        settings: ReflectorSettings | None = None,
+    ) -> None:
+        self.name = name
+        self.resource_version = ""
+        """The revision the sink has reached; "" while a list is due."""
+        self.last_error: KubeschedError | None = None
+        """Why the last attempt failed, until one succeeds."""
+        self._source = source
+        self._sink = sink
+        self._clock = clock
+        self._random = random
+        self._sleep = sleep
+        self._settings = settings or ReflectorSettings()
+        self._streams = self._settings.prefers_streaming
+        self._revision: int | None = None  # `resource_version` as a number, if it is one
+        self._applied_since_yield = 0
+        self._failed_streams = 0
+        self._backoff = Backoff(
+            self._settings.backoff_initial_s, self._settings.backoff_max_s, random
+        )
+
+    async def run(self) -> None:
+        """Never returns; cancel it."""
+        while True:
+            began_at = self._clock.monotonic()
+            retry_after_s = 0.0
+            try:
+                await self._attempt()
+            except (ApiError, TransportError, CredentialsError) as error:
+                self._note_failure(error)
+                retry_after_s = getattr(error, "retry_after_s", None) or 0.0
+            if self._clock.monotonic() - began_at >= self._settings.steady_s and not retry_after_s:
+                self._backoff.reset()
+            else:
+                await self._sleep(max(self._backoff.next_s(), retry_after_s))
+
+    async def _attempt(self) -> None:
+        """List if that is due, then follow one watch to its end. Returning normally means the server ended it."""
+        if (
+            not self.resource_version
+            and self._streams
+            and self._failed_streams < MAX_FAILED_STREAMS
+        ):
+            await self._stream_list_and_follow()
+            if self._streams:
+                return
+        if not self.resource_version:
+            await self._list()
+        async with self._source.watch(
+            resource_version=self.resource_version,
+            timeout_s=self._watch_timeout_s(),
+            send_initial_events=False,
+        ) as watch:
+            await self._follow(watch, [])
+
+    def _note_failure(self, error: KubeschedError) -> None:
+        self.last_error = error
+        if self.resource_version and self._makes_revision_useless(error):
+            log.info(
+                "%s: cannot continue from revision %s, listing again: %s",
+                self.name,
+                self.resource_version,
+                error,
+            )
+            self._reached("")
+        else:
+            log.warning("%s: list or watch failed: %s", self.name, error)
+
+    @staticmethod
+    def _makes_revision_useless(error: KubeschedError) -> bool:
+        """Whether the same watch will not succeed later: the server refused it, and not for want of time or rights."""
+        if not isinstance(error, ApiError):
+            return False
+        if isinstance(error, TooManyRequests | ServerError | Unauthorized | Forbidden):
+            return is_resource_version_too_large(error)
+        return True
+
+    # Listing.
+
+    async def _list(self) -> None:
+        """The whole state in pages. Always a consistent read, so never older than what we already have."""
+        try:
+            objects, resource_version = await self._list_pages(self._settings.page_size)
+        except Gone:
+            # The list took longer than the server remembers; without pages there is nothing to expire.
+            objects, resource_version = await self._list_pages(0)
+        await self._replace(objects, resource_version)
+
+    async def _list_pages(self, page_size: int) -> tuple[list[T], str]:
+        objects: list[T] = []
+        token = ""
+        while True:
+            page = await self._source.list_page(limit=page_size, continue_token=token)
+            objects += page.items
+            token = page.continue_token
+            if not token:
+                return objects, page.resource_version
+
+    async def _stream_list_and_follow(self) -> None:
+        """Streamed list and the watch that continues it; clears `_streams` if the server does not offer this."""
+        try:
+            async with self._source.watch(
+                resource_version="",
+                timeout_s=self._watch_timeout_s(),
+                send_initial_events=True,
+            ) as watch:
+                objects, resource_version, newer = await self._collect_initial(watch)
+                await self._replace(objects, resource_version)
+                await self._follow(watch, newer)
+        except (ApiError, TransportError) as error:
+            if self.resource_version:
+                raise  # the list was complete; this is about the watch behind it
+            if isinstance(error, BadRequest | Invalid):
+                log.info("%s: server does not stream lists, using pages: %s", self.name, error)
+                self._streams = False
+                return
+            # A list that repeatedly fails to stream is tried in pages: progress matters more.
+            self._failed_streams += 1
+            raise
+
+    async def _collect_initial(self, watch: Watch[T]) -> tuple[list[T], str, list[WatchEvent[T]]]:
+        """The objects of a streamed list, its revision, and the events that arrived along with its end."""
+        objects: dict[str, T] = {}
+        while True:
+            batch = await self._next_initial_batch(watch)
+            for position, event in enumerate(batch):
+                if event.type == BOOKMARK:
+                    metadata = event.object.metadata
+                    if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+                        newer = batch[position + 1 :]
+                        return list(objects.values()), metadata.resource_version, newer
+                elif event.type == DELETED:
+                    objects.pop(key_of(event.object), None)
+                else:
+                    objects[key_of(event.object)] = event.object
+
+    async def _next_initial_batch(self, watch: Watch[T]) -> list[WatchEvent[T]]:
+        try:
+            async with asyncio.timeout(self._settings.initial_silence_s):
+                batch = await watch.next_batch()
+        except TimeoutError:
+            self._streams = False
+            raise TransportError("server never finished the streamed list, using pages") from None
+        if not batch:
+            raise TransportError("server ended the streamed list before it was complete")
+        return batch
+
+    async def _replace(self, objects: list[T], resource_version: str) -> None:
+        await self._sink.replace(objects)
+        self._reached(resource_version)
+        self._failed_streams = 0
+        self.last_error = None
+
+    # Watching.
+
+    async def _follow(self, watch: Watch[T], batch: list[WatchEvent[T]]) -> None:
+        """Apply this batch and all further ones."""
+        while batch or (batch := await watch.next_batch()):
+            self.last_error = None
+            for event in batch:
+                self._take(event)
+                self._applied_since_yield += 1
+                if self._applied_since_yield >= BURST:
+                    self._applied_since_yield = 0
+                    await asyncio.sleep(0)
+            batch = []
+
+    def _take(self, event: WatchEvent[T]) -> None:
+        resource_version = event.object.metadata.resource_version
+        # Within one collection revisions only grow, so what is not newer than the last one is a repetition.
+        # Servers whose revisions are no numbers (some aggregated ones) are believed as they are.
+        if (
+            self._revision is not None
+            and resource_version.isdigit()
+            and int(resource_version) <= self._revision
+        ):
+            return
+        if event.type != BOOKMARK:
+            self._sink.apply(event)
+        self._reached(resource_version)
+
+    def _reached(self, resource_version: str) -> None:
+        self.resource_version = resource_version
+        self._revision = int(resource_version) if resource_version.isdigit() else None
+
+    def _watch_timeout_s(self) -> float:
+        return self._settings.min_watch_s * (1.0 + self._random.random())

@@ -1,0 +1,117 @@
+"""The objects of one informer by key, with indexes.
+
+Responsible for lookups and for keeping the indexes true. Not responsible for deciding what is newer: the informer
+does, and is the only writer. Reading is safe at any time on the event loop, since no change awaits in its middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+from kubesched.api.meta import ObjectMeta
+from kubesched.informers.index import Index, IndexFunction
+
+NAMESPACE_INDEX = "namespace"
+
+
+class ApiObject(Protocol):
+    """Anything with metadata: every top-level record."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=ApiObject)
+
+
+def key_of(obj: ApiObject) -> str:
+    """`namespace/name`, or the name alone for objects without namespace."""
+    metadata = obj.metadata
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+def key_for(namespace: str, name: str) -> str:
+    """The key of the object with this name; namespace "" means cluster-scoped."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _namespace_of(obj: ApiObject) -> tuple[str, ...]:
+    namespace = obj.metadata.namespace
+    return (namespace,) if namespace else ()
+
+
+class Store(Generic[T]):
+    """Objects by key. Iteration is in the order in which the keys entered."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Counts changes."""
+        self._objects: dict[str, T] = {}
+        self._indexes: dict[str, Index[T]] = {NAMESPACE_INDEX: Index(_namespace_of)}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._objects
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def get(self, key: str) -> T | None:
+        return self._objects.get(key)
+
+    def keys(self) -> list[str]:
+        return list(self._objects)
+
+    def values(self) -> list[T]:
+        return list(self._objects.values())
+
+    def by_index(self, index: str, value: str) -> list[T]:
+        """The objects for which the index function yields this value."""
+        objects = self._objects
+        return [objects[key] for key in self._index(index).keys(value)]
+
+    def index_values(self, index: str) -> list[str]:
+        """Every value that some object has under this index."""
+        return list(self._index(index).values())
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Index all objects, those already here included. A name can be used once."""
+        if name in self._indexes:
+            raise ValueError(f'index "{name}" exists already')
+        index = Index(function)
+        for key, obj in self._objects.items():
+            index.change(key, None, obj)
+        self._indexes[name] = index
+
+    def put(self, key: str, obj: T) -> T | None:
+        """Add or replace; returns what was there before."""
+        old = self._objects.get(key)
+        self._objects[key] = obj
+        self.version += 1
+        for index in self._indexes.values():
+            index.change(key, old, obj)
+        return old
+
+    def remove(self, key: str) -> T | None:
+        """Returns what was there, or None."""
+        old = self._objects.pop(key, None)
+        if old is not None:
+            self.version += 1
+            for index in self._indexes.values():
+                index.change(key, old, None)
+        return old
+
+    def check_invariants(self) -> None:
+        """Every index equals one built afresh."""
+        for name, index in self._indexes.items():
+            fresh = index.rebuilt(self._objects)
+            assert index.as_sets() == fresh.as_sets(), f'index "{name}" does not match its objects'
+
+    def _index(self, name: str) -> Index[T]:
+        try:
+            return self._indexes[name]
+        except KeyError:
+            raise ValueError(f'no index "{name}", only {", ".join(self._indexes)}') from None
