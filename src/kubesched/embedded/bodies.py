@@ -36,7 +36,7 @@ def decode_object(
     """The object in the body, in its stored form, and warnings for the client."""
     obj = check_kind(decode_body(request), resource)
     warnings = check_fields(
-        resource, obj, request.body, field_validation(query), decoded_from_yaml=request.is_yaml
+        resource, obj, request.body, field_validation(query), is_json=request.is_json
     )
     return to_stored(resource, obj), warnings
 
@@ -68,10 +68,10 @@ def check_fields(
     body: bytes,
     mode: FieldValidation,
     *,
-    decoded_from_yaml: bool = False,
+    is_json: bool = True,
 ) -> list[str]:
     """Refuse values of the wrong type, and deal with unknown fields as the client wishes; returns warnings."""
-    if decoded_from_yaml:
+    if not is_json:
         body = encode(obj)
     if fits_strictly(resource.group, resource.kind, body):
         return []

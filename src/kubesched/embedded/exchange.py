@@ -17,6 +17,7 @@ MAX_BODY_BYTES = 3 * 1024 * 1024  # upstream's limit for a request body
 
 JSON = "application/json"
 YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 _JSON_TYPES = (JSON, "*/*", "application/*", "")
 _READABLE = "application/json, application/yaml"
 
@@ -39,8 +40,8 @@ class ApiRequest:
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
-    def is_yaml(self) -> bool:
-        return self.media_type == YAML
+    def is_json(self) -> bool:
+        return self.media_type in _JSON_TYPES
 
 
 @dataclass(slots=True)
@@ -134,6 +135,8 @@ def decode_body(request: ApiRequest) -> Json:
         return decode_json(request.body)
     if media_type == YAML:
         return decode_yaml(request.body)
+    if media_type == PROTOBUF:
+        return _decode_protobuf(request.body)
     raise UnsupportedMediaType(
         "the body of the request was in an unknown format - accepted media types include:"
         f" {_READABLE}"
@@ -166,6 +169,15 @@ def decode_yaml(body: bytes) -> Json:
         return strip_nulls(load(body))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadRequest(f"yaml: {error}") from None
+
+
+def _decode_protobuf(body: bytes) -> JsonObject:
+    from kubesched.embedded.schema.protobuf import ProtobufError, decode_protobuf
+
+    try:
+        return decode_protobuf(body)
+    except (ProtobufError, msgspec.DecodeError, OverflowError) as error:
+        raise BadRequest(f"unable to decode the protobuf body: {error}") from None
 
 
 def strip_nulls(value: Json) -> Json:

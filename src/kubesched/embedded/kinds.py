@@ -2,14 +2,143 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.strategy import Strategy
+from dataclasses import replace
 
-_WORKLOAD = Strategy(tracks_generation=True)
+from kubesched.api.names import dns_1035_label_problems, dns_1123_label_problems
+from kubesched.embedded.admission import others as admission
+from kubesched.embedded.admission.pods import admit_pod
+from kubesched.embedded.defaults import others as defaults
+from kubesched.embedded.defaults import workloads as workload_defaults
+from kubesched.embedded.defaults.pods import default_pod
+from kubesched.embedded.metadata import path_segment_problems
+from kubesched.embedded.strategy import Strategy
+from kubesched.embedded.validation import others, pods, storage, workloads
+
+_WORKLOAD = Strategy(tracks_generation=True, validate_update=workloads.validate_selector_update)
+_RETURNED = Strategy(returns_deleted_object=True)
 
 KINDS: dict[str, Strategy] = {
-    "pods": Strategy(
-        tracks_generation=True, status_writes_metadata=True, returns_deleted_object=True
+    "configmaps": Strategy(
+        validate=others.validate_config_data, validate_update=others.validate_config_data_update
     ),
-    "nodes": Strategy(keeps_status_on_create=True, status_writes_metadata=True),
-    "deployments.apps": _WORKLOAD,
+    "controllerrevisions.apps": Strategy(validate_update=others.validate_runtime_immutable),
+    "cronjobs.batch": Strategy(
+        tracks_generation=True,
+        default=workload_defaults.default_cron_job,
+        validate=workloads.validate_cron_job,
+    ),
+    "csidrivers.storage.k8s.io": Strategy(default=defaults.default_csi_driver),
+    "csinodes.storage.k8s.io": Strategy(validate=others.validate_csi_node),
+    "daemonsets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_daemon_set,
+        validate=workloads.validate_daemon_set,
+    ),
+    "deployments.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_deployment,
+        validate=workloads.validate_deployment,
+    ),
+    "events": Strategy(default=defaults.default_event, validate=others.validate_event),
+    "jobs.batch": replace(
+        _WORKLOAD,
+        # Upstream: jobs and replication controllers leave their pods behind unless told otherwise.
+        default_propagation="Orphan",
+        default=workload_defaults.default_job,
+        admit=admission.admit_job,
+        validate=workloads.validate_job,
+        validate_update=workloads.validate_job_update,
+    ),
+    "leases.coordination.k8s.io": Strategy(validate=others.validate_lease),
+    "namespaces": Strategy(
+        returns_deleted_object=True,
+        default=defaults.default_namespace,
+        admit=admission.admit_namespace,
+        name_rule=dns_1123_label_problems,
+    ),
+    "nodes": Strategy(
+        keeps_status_on_create=True,
+        status_writes_metadata=True,
+        default=defaults.default_node,
+        validate=others.validate_node,
+        validate_status=others.validate_node,
+    ),
+    "persistentvolumeclaims": Strategy(
+        returns_deleted_object=True,
+        default=defaults.default_persistent_volume_claim,
+        admit=admission.admit_persistent_volume_claim,
+        validate=storage.validate_persistent_volume_claim,
+        validate_update=storage.validate_persistent_volume_claim_update,
+    ),
+    "persistentvolumes": Strategy(
+        returns_deleted_object=True,
+        default=defaults.default_persistent_volume,
+        admit=admission.admit_persistent_volume,
+        validate=storage.validate_persistent_volume,
+        validate_update=storage.validate_persistent_volume_update,
+    ),
+    "poddisruptionbudgets.policy": Strategy(
+        tracks_generation=True,
+        admit=admission.admit_pod_disruption_budget,
+        validate=workloads.validate_pod_disruption_budget,
+    ),
+    "pods": Strategy(
+        tracks_generation=True,
+        status_writes_metadata=True,
+        returns_deleted_object=True,
+        default=default_pod,
+        admit=admit_pod,
+        validate=pods.validate_pod,
+        validate_update=pods.validate_pod_update,
+    ),
+    "podtemplates": _RETURNED,
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        tracks_generation=True,
+        default=defaults.default_priority_class,
+        admit=admission.admit_priority_class,
+        prepare_update=admission.admit_priority_class_update,
+        validate=others.validate_priority_class,
+        validate_update=others.validate_priority_class_update,
+    ),
+    "replicasets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_replica_set,
+        validate=workloads.validate_replica_set,
+    ),
+    "replicationcontrollers": Strategy(
+        tracks_generation=True,
+        default_propagation="Orphan",
+        default=workload_defaults.default_replication_controller,
+        validate=workloads.validate_replication_controller,
+    ),
+    "resourcequotas": _RETURNED,
+    "roles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "rolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "clusterroles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "clusterrolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "secrets": Strategy(
+        default=defaults.default_secret,
+        validate=others.validate_config_data,
+        validate_update=others.validate_config_data_update,
+    ),
+    "serviceaccounts": _RETURNED,
+    "services": Strategy(
+        returns_deleted_object=True,
+        default=defaults.default_service,
+        admit=admission.admit_service,
+        prepare_update=admission.keep_service_addresses,
+        validate=others.validate_service,
+        name_rule=dns_1035_label_problems,
+    ),
+    "statefulsets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_stateful_set,
+        validate=workloads.validate_stateful_set,
+        validate_update=workloads.validate_stateful_set_update,
+    ),
+    "storageclasses.storage.k8s.io": Strategy(
+        default=defaults.default_storage_class,
+        validate=storage.validate_storage_class,
+        validate_update=storage.validate_storage_class_update,
+    ),
 }

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kubesched.api.field_errors import FieldError
+from kubesched.api.field_errors import FieldError, required
 from kubesched.clock import Clock
 from kubesched.embedded.failures import (
     already_exists,
@@ -76,7 +76,7 @@ class Registry:
         self.store = store
         self.catalog = catalog
         self.clock = clock
-        self._rng = rng
+        self.rng = rng
         self._kinds = kinds
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -109,10 +109,8 @@ class Registry:
             return self._create_named(resource, obj, options)
         prefix = metadata.get("generateName")
         if not prefix:
-            self._validate(
-                resource, obj, self.strategy(resource)
-            )  # reports the missing name among all other faults
-            raise bad_request("name or generateName is required")
+            name_required = required("metadata.name", "name or generateName is required")
+            raise invalid(resource, "", [name_required])
         for _attempt in range(_GENERATE_ATTEMPTS):
             metadata["name"] = prefix[:_MAX_GENERATED_BASE] + self._suffix()
             if (
@@ -408,10 +406,10 @@ class Registry:
     # -- bookkeeping --------------------------------------------------------------------------------------------------
 
     def new_uid(self) -> str:
-        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
     def _suffix(self) -> str:
-        return "".join(self._rng.choices(_SUFFIX_ALPHABET, k=5))
+        return "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
 
     def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
         causes = validate_metadata(resource, obj, strategy.name_rule)

@@ -80,7 +80,7 @@ def _merge_value(
     if isinstance(new, list):
         if field.patch_key:
             return _merge_list(old if isinstance(old, list) else [], new, field)
-        if field.merge == "set":
+        if field.merges_values:
             present = list(old) if isinstance(old, list) else []
             return present + [each for each in new if each not in present]
     return new

@@ -17,6 +17,7 @@ from kubesched.embedded.schema.table import Field, ObjectType, TypeRef, type_of_
 
 _TYPE_META = (("apiVersion", "string"), ("kind", "string"))
 _SCALAR_TYPES: dict[str, Any] = {
+    "bytes": str | None,
     "string": str | None,
     "integer": int | None,
     "boolean": bool | None,

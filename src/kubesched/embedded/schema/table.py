@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Literal, TypeAlias
 
 SCALARS = (
+    "bytes",
     "string",
     "integer",
     "boolean",
@@ -67,7 +68,13 @@ class Field:
     key_defaults: dict[str, str] = field(default_factory=dict)
     patch_key: str = ""
     """What a strategic merge patch merges a list by; empty means that it replaces it."""
+    merges_values: bool = False
+    """A strategic merge patch adds to this list of plain values instead of replacing it."""
     retains_keys: bool = False
+    number: tuple[int, ...] = ()
+    """Field numbers in protobuf, one per level of embedding; empty when the encoding does not have the field."""
+    is_pointer: bool = False
+    """A scalar whose zero value is not the same as its absence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _parse_field(group: str, words: list[str]) -> Field:
-    name, type_text, *marks = words
+    number, name, type_text, *marks = words
     merge: Literal["", "map", "set", "atomic"] = ""
     keys: tuple[str, ...] = ()
     key_defaults: dict[str, str] = {}
@@ -140,13 +147,16 @@ def _parse_field(group: str, words: list[str]) -> Field:
             assert mark == "retain", f"unknown mark {mark!r} on {name}"
     return Field(
         name=name.removesuffix("*"),
-        type=_parse_type(group, type_text),
+        type=_parse_type(group, type_text.removesuffix("?")),
         is_required=name.endswith("*"),
         merge=merge,
         keys=keys,
         key_defaults=key_defaults,
         patch_key=patch_key if patch_key is not None else (keys[0] if keys else ""),
+        merges_values=merge == "set" and patch_key is None,
         retains_keys="retain" in marks,
+        number=tuple(int(part) for part in number.split(".")) if number != "-" else (),
+        is_pointer=type_text.endswith("?"),
     )
 
 

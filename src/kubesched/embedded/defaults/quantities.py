@@ -1,0 +1,27 @@
+"""Quantities in the form a typed server gives them back: readable, canonical, no finer than a thousandth."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kubesched.api import quantity
+from kubesched.embedded.objects import Json, JsonObject
+from kubesched.errors import BadRequest
+
+_MILLI = -3
+
+
+@lru_cache(maxsize=16384)
+def rounded(raw: Json) -> str:
+    """The quantity rounded up to thousandths; an unreadable one refuses the whole request, as decoding it would."""
+    try:
+        return str(quantity.parse(raw).round_up(_MILLI))
+    except quantity.QuantityError as error:
+        raise BadRequest(f"unable to decode the quantity {raw!r}: {error}") from None
+
+
+def round_list(amounts: JsonObject | None) -> None:
+    """Round a resource list in place."""
+    if amounts:
+        for name, amount in amounts.items():
+            amounts[name] = rounded(amount)
