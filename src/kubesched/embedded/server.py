@@ -19,6 +19,7 @@ from kubesched.embedded.discovery import Discovery
 from kubesched.embedded.exchange import ApiRequest, ApiResponse, Query, negotiate
 from kubesched.embedded.failures import status_of
 from kubesched.embedded.objects import encode
+from kubesched.embedded.openapi import OpenApi
 from kubesched.embedded.registry import Registry
 from kubesched.embedded.reviews import review
 from kubesched.embedded.routes import Target, parse_target, unknown_path
@@ -50,6 +51,7 @@ class ApiServer:
         self._settled = settled
         self._token = token
         self._discovery = Discovery(registry.catalog)
+        self._openapi = OpenApi(registry)
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
         """The answer to a request, refusals included."""
@@ -87,7 +89,9 @@ class ApiServer:
             ("/healthz/", "/livez/", "/readyz/")
         ):
             return _health(path, request.query)
-        if path == "/version" or path.startswith("/openapi") or path == "/":
+        if path.startswith("/openapi/"):
+            return self._openapi.answer(request)
+        if path in ("/version", "/"):
             return self._discovery.answer(request)
         raise unknown_path()
 
