@@ -104,7 +104,7 @@ def _decode_without_nulls(data: bytes | str, type_: type[T], error: Exception) -
         value = msgspec.json.decode(data)
     except DECODE_ERRORS as not_json:
         raise MalformedObject(
-            _type_name(type_), "", f"not valid JSON: {_lowered(str(not_json))}"
+            _type_name(type_), "", f"not valid JSON: {reworded(not_json)}"
         ) from None
     try:
         return msgspec.convert(_without_nulls(value), type_)
@@ -122,7 +122,7 @@ def _without_nulls(value: object) -> object:
 
 def _malformed(error: Exception, type_: type[Any], value: object) -> MalformedObject:
     problem, _, path = str(error).partition(" - at `$")
-    return MalformedObject(_named(type_, value), path.rstrip("`").lstrip("."), _lowered(problem))
+    return MalformedObject(_named(type_, value), path.rstrip("`").lstrip("."), reworded(problem))
 
 
 def _named(type_: type[Any], value: object) -> str:
@@ -136,8 +136,9 @@ def _named(type_: type[Any], value: object) -> str:
     return f"{what} {object_key(namespace if isinstance(namespace, str) else '', name)}"
 
 
-def _lowered(message: str) -> str:
+def reworded(error: object) -> str:
     """A decoder's message in our style: lower case first, no quotes around type names."""
+    message = str(error)
     return (message[:1].lower() + message[1:]).replace("`", "")
 
 

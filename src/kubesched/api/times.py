@@ -27,8 +27,8 @@ def parse_time(text: str) -> float:
         raise TimeError(f"cannot parse {_quoted(text)} as an RFC 3339 time")
     *fields, fraction, sign, hours, minutes = found.groups()
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    zone = UTC if sign is None else timezone(-offset if sign == "-" else offset)
     try:
+        zone = UTC if sign is None else timezone(-offset if sign == "-" else offset)
         year, month, day, hour, minute, second = map(int, fields)
         whole = datetime(year, month, day, hour, minute, second, tzinfo=zone)
     except ValueError as error:

@@ -61,7 +61,7 @@ class WatchDecoder(Generic[R]):
         try:
             envelope = _envelope_decoder.decode(line)
         except DECODE_ERRORS as error:
-            raise MalformedObject(what, "", str(error)) from None
+            raise MalformedObject(what, "", codec.reworded(error)) from None
         if envelope.type == "ERROR":
             raise error_of(codec.decode(bytes(envelope.object), Status))
         match envelope.type:

@@ -1,0 +1,193 @@
+"""Status objects to exceptions and back, and the API server's wording."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kubesched import errors
+from kubesched.api import codec, field_errors, status
+from kubesched.api.status import Status, StatusDetails, error_from_status, status_of
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "error"),
+    [
+        pytest.param(400, "BadRequest", errors.BadRequest, id="bad request"),
+        pytest.param(401, "Unauthorized", errors.Unauthorized, id="unauthorized"),
+        pytest.param(403, "Forbidden", errors.Forbidden, id="forbidden"),
+        pytest.param(404, "NotFound", errors.NotFound, id="not found"),
+        pytest.param(405, "MethodNotAllowed", errors.MethodNotAllowed, id="method not allowed"),
+        pytest.param(406, "NotAcceptable", errors.NotAcceptable, id="not acceptable"),
+        pytest.param(409, "AlreadyExists", errors.AlreadyExists, id="already exists"),
+        pytest.param(409, "Conflict", errors.Conflict, id="conflict"),
+        pytest.param(410, "Expired", errors.Gone, id="expired"),
+        pytest.param(410, "Gone", errors.Gone, id="gone"),
+        pytest.param(413, "RequestEntityTooLarge", errors.RequestEntityTooLarge, id="too large"),
+        pytest.param(415, "UnsupportedMediaType", errors.UnsupportedMediaType, id="media type"),
+        pytest.param(422, "Invalid", errors.Invalid, id="invalid"),
+        pytest.param(429, "TooManyRequests", errors.TooManyRequests, id="too many requests"),
+        pytest.param(500, "InternalError", errors.ServerError, id="internal error"),
+        pytest.param(500, "ServerTimeout", errors.ServerError, id="server timeout"),
+        pytest.param(503, "ServiceUnavailable", errors.ServerError, id="unavailable"),
+        pytest.param(504, "Timeout", errors.ServerError, id="timeout"),
+        pytest.param(409, "", errors.Conflict, id="a conflict without reason"),
+        pytest.param(599, "Odd", errors.ServerError, id="an unknown server failure"),
+        pytest.param(418, "Odd", errors.ApiError, id="an unknown client failure"),
+    ],
+)
+def test_reason_then_code_decide_on_the_exception(code, reason, error):
+    body = codec.encode(Status(status="Failure", message="m", reason=reason, code=code))
+    found = error_from_status(code, body)
+    assert type(found) is error
+    assert (found.message, found.code) == ("m", code)
+    assert found.reason == (reason or error.reason)
+
+
+def test_advice_when_to_retry_comes_from_the_header_or_the_body():
+    body = codec.encode(
+        Status(
+            message="slow", reason="TooManyRequests", details=StatusDetails(retry_after_seconds=7)
+        )
+    )
+    assert error_from_status(429, body).retry_after_s == 7.0
+    assert error_from_status(429, body, retry_after_s=2.5).retry_after_s == 2.5
+    assert error_from_status(429, b"x").retry_after_s is None
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(
+            b"<html>\n  <h1>Bad  Gateway</h1>", "<html> <h1>Bad Gateway</h1>", id="a proxy's page"
+        ),
+        pytest.param(b"", "the server answered 502", id="no body"),
+        pytest.param(b'{"kind":"Pod"}', '{"kind":"Pod"}', id="another object"),
+        pytest.param(b'{"kind":5}', '{"kind":5}', id="JSON that is no Status"),
+        pytest.param(b"x" * 4000, "x" * 512, id="a long page is cut"),
+        pytest.param(b"\xff", "�", id="bytes that are no text"),
+        pytest.param(b"[" * 5000, "[" * 512, id="nested too deep"),
+    ],
+)
+def test_answers_that_are_no_status_become_the_message(body, message):
+    found = error_from_status(502, body)
+    assert type(found) is errors.ServerError
+    assert (found.message, found.code) == (message, 502)
+
+
+def test_an_exception_becomes_a_status_and_back():
+    details = StatusDetails(
+        name="p", kind="pods", causes=[status.StatusCause(reason="r", message="m")]
+    )
+    original = errors.TooManyRequests("wait", retry_after_s=3.0, details=details)
+    written = status_of(original)
+    assert written.details.retry_after_seconds == 3
+    back = status.error_of(written)
+    assert type(back) is errors.TooManyRequests
+    assert (back.message, back.code, back.retry_after_s) == ("wait", 429, 3.0)
+    assert back.details.causes == details.causes
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "details"),
+    [
+        pytest.param(
+            status.not_found("pods", "a"),
+            'pods "a" not found',
+            {"name": "a", "kind": "pods"},
+            id="not found",
+        ),
+        pytest.param(
+            status.already_exists("deployments", "a", "apps"),
+            'deployments.apps "a" already exists',
+            {"name": "a", "group": "apps", "kind": "deployments"},
+            id="already exists",
+        ),
+        pytest.param(
+            status.conflict("pods", "a", "it changed"),
+            'Operation cannot be fulfilled on pods "a": it changed',
+            {"name": "a", "kind": "pods"},
+            id="conflict",
+        ),
+        pytest.param(
+            status.forbidden("pods", "a", "no"),
+            'pods "a" is forbidden: no',
+            {"name": "a", "kind": "pods"},
+            id="forbidden",
+        ),
+        pytest.param(
+            status.forbidden("pods", "", "no"),
+            "pods is forbidden: no",
+            {"kind": "pods"},
+            id="forbidden to list",
+        ),
+    ],
+)
+def test_wording(error, message, details):
+    written = json.loads(codec.encode(status_of(error)))
+    assert written["message"] == message
+    assert written["details"] == details
+    assert written["status"] == "Failure"
+    assert written["code"] == type(error).code
+
+
+def test_an_invalid_object_lists_every_cause():
+    error = status.invalid(
+        "Deployment",
+        "d",
+        [
+            field_errors.required("spec.selector"),
+            field_errors.invalid("spec.replicas", -1, "must be greater than or equal to 0"),
+        ],
+        "apps",
+    )
+    assert error.message == (
+        'Deployment.apps "d" is invalid: [spec.selector: Required value, spec.replicas: Invalid value: -1: '
+        "must be greater than or equal to 0]"
+    )
+    assert codec.to_json(error.details)["causes"] == [
+        {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.selector"},
+        {
+            "reason": "FieldValueInvalid",
+            "message": "Invalid value: -1: must be greater than or equal to 0",
+            "field": "spec.replicas",
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        pytest.param(
+            field_errors.duplicate("a[1]", "x"), 'a[1]: Duplicate value: "x"', id="duplicate"
+        ),
+        pytest.param(field_errors.not_found("a", "x"), 'a: Not found: "x"', id="not found"),
+        pytest.param(field_errors.forbidden("a", "no"), "a: Forbidden: no", id="forbidden"),
+        pytest.param(
+            field_errors.too_long("a", 1), "a: Too long: may not be more than 1 byte", id="too long"
+        ),
+        pytest.param(
+            field_errors.too_many("a", 9, 8),
+            "a: Too many: 9: must have at most 8 items",
+            id="too many",
+        ),
+        pytest.param(
+            field_errors.not_supported("a", "z", ["x", "y"]),
+            'a: Unsupported value: "z": supported values: "x", "y"',
+            id="unsupported",
+        ),
+        pytest.param(field_errors.invalid("a", None, "d"), "a: Invalid value: null: d", id="null"),
+        pytest.param(
+            field_errors.invalid("a", True, "d"), "a: Invalid value: true: d", id="a boolean"
+        ),
+        pytest.param(
+            field_errors.invalid("a", {"k": [1, 2]}, "d"),
+            'a: Invalid value: {"k":[1,2]}: d',
+            id="an object",
+        ),
+        pytest.param(field_errors.required("a", "why"), "a: Required value: why", id="required"),
+    ],
+)
+def test_field_problems_read_as_upstreams(problem, text):
+    assert str(problem) == text
