@@ -110,6 +110,10 @@ class ImageIndex:
         assert len(seen) == length
         return np.where(holds[rows], seen, 0)
 
+    def count_seen_at(self, state: ImageState, row: int) -> int:
+        """The same for one row."""
+        return state.count_at(self._refreshed_at.cells[row]) if row in state.rows else 0
+
     def states_of(self, row: int) -> dict[str, tuple[int, int]]:
         """Name -> (size in bytes, nodes holding it as this row sees it), for humans and per-node plugins."""
         at = self._refreshed_at.cells[row]

@@ -318,6 +318,11 @@ class NodeTable:
             self.images.refresh_row(row)
         self._refresh_cursor = end
 
+    @property
+    def refreshed_until(self) -> int:
+        """The position in `pod_log` up to which rows see current image counts."""
+        return self._refresh_cursor
+
     # -- self-check ------------------------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:

@@ -179,6 +179,10 @@ class DomainCounter:
         self._domain_of[row] = new
         self.version += 1
 
+    def counts_row(self, row: int) -> bool:
+        """Do pods on that row count here?"""
+        return bool(self._domain_of[row] >= 0)
+
     @property
     def column(self) -> InternedColumn[str]:
         """The topology label's values per row."""

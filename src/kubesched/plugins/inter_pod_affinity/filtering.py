@@ -1,0 +1,213 @@
+"""Required terms: the three maps of upstream, as counters, and how pods added in thought change them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.status import Status, unresolvable, unschedulable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, IncomingTerms
+from kubesched.snapshot.columns import ABSENT, Mask
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pod_index import DomainCounter, Term
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+AFFINITY = unresolvable("node(s) didn't match pod affinity rules")
+ANTI_AFFINITY = unschedulable("node(s) didn't match pod anti-affinity rules")
+EXISTING_ANTI_AFFINITY = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
+
+_AFFINITY, _ANTI, _EXISTING = 1, 2, 3
+_STATUSES = {_AFFINITY: AFFINITY, _ANTI: ANTI_AFFINITY, _EXISTING: EXISTING_ANTI_AFFINITY}
+
+Changes = dict[str, dict[str, int]]
+"""Topology key -> value -> pods more or fewer, in thought."""
+
+
+class CountedTerm(NamedTuple):
+    """A term of the incoming pod and the pods that count for it, by domain."""
+
+    term: IncomingTerm
+    domains: DomainCounter
+
+
+class FilterState:
+    """What PreFilter found. Changes are kept apart from the shared counters, so that a clone is cheap."""
+
+    __slots__ = (
+        "_changed_affinity",
+        "_changed_anti",
+        "_changed_existing",
+        "affinity",
+        "anti",
+        "existing",
+        "pod",
+        "terms",
+    )
+
+    def __init__(
+        self,
+        pod: Pod,
+        terms: IncomingTerms,
+        affinity: tuple[CountedTerm, ...],
+        anti: tuple[CountedTerm, ...],
+        existing: tuple[Term, ...],
+    ) -> None:
+        self.pod = pod
+        self.terms = terms
+        self.affinity = affinity
+        self.anti = anti
+        self.existing = existing
+        self._changed_affinity: Changes = {}
+        self._changed_anti: Changes = {}
+        self._changed_existing: Changes = {}
+
+    def clone(self) -> FilterState:
+        copy = FilterState(self.pod, self.terms, self.affinity, self.anti, self.existing)
+        copy._changed_affinity = _copied(self._changed_affinity)
+        copy._changed_anti = _copied(self._changed_anti)
+        copy._changed_existing = _copied(self._changed_existing)
+        return copy
+
+    # -- verdicts --------------------------------------------------------------------------------------------------
+
+    def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
+        """Affinity first, then the pod's anti-affinity, then that of pods already there."""
+        codes = np.zeros(len(nodes), dtype=np.int8)
+        existing = self._forbidden_by_existing(nodes)
+        if existing is not None:
+            codes[existing] = _EXISTING
+        anti = self._forbidden_by_anti(nodes)
+        if anti is not None:
+            codes[anti] = _ANTI
+        if self.affinity:
+            codes[self._lacking_affinity(nodes)] = _AFFINITY
+        return Verdicts(codes, _status_of) if codes.any() else None
+
+    def _lacking_affinity(self, nodes: NodeColumns) -> Mask:
+        lacks_key = np.zeros(len(nodes), dtype=np.bool_)
+        lacks_pod = np.zeros(len(nodes), dtype=np.bool_)
+        for counted in self.affinity:
+            key = counted.term.topology_key
+            ids = nodes.label_ids(key)
+            lacks_key |= ids == ABSENT
+            lacks_pod |= ~_positive(counted.domains, self._changed_affinity.get(key)).take(ids)
+        if lacks_pod.any() and self._is_first_of_its_kind():
+            return lacks_key
+        return lacks_key | lacks_pod
+
+    def _is_first_of_its_kind(self) -> bool:
+        """No pod anywhere satisfies the terms, but this one would: then somebody has to begin.
+
+        # Upstream: matching pods on nodes without any of the topology labels do not stand in the way.
+        """
+        if any(c.domains.total for c in self.affinity) and not self._changed_affinity:
+            return False
+        if self._changed_affinity and self._has_affinity_entry():
+            return False
+        meta = self.pod.metadata
+        return all(c.term.matches(meta.namespace, meta.labels) for c in self.affinity)
+
+    def _has_affinity_entry(self) -> bool:
+        """Is any pair of the affinity map left, counting the changes?"""
+        for counted in self.affinity:
+            changes = self._changed_affinity.get(counted.term.topology_key)
+            if _counts(counted.domains, changes).any():
+                return True
+            if changes and any(
+                counted.domains.column.id_of(v) == ABSENT and d for v, d in changes.items()
+            ):
+                return True
+        return False
+
+    def _forbidden_by_anti(self, nodes: NodeColumns) -> Mask | None:
+        pairs = [(c.term.topology_key, c.domains) for c in self.anti]
+        return _forbidden(nodes, pairs, self._changed_anti)
+
+    def _forbidden_by_existing(self, nodes: NodeColumns) -> Mask | None:
+        pairs = [(term.key.topology_key, term.domains) for term in self.existing]
+        return _forbidden(nodes, pairs, self._changed_existing)
+
+    # -- changes in thought ----------------------------------------------------------------------------------------
+
+    def change(self, other: PodInfo, node: NodeColumns, table: NodeTable, delta: int) -> None:
+        """A pod comes to, or leaves, a node in thought."""
+        labels = node.node_at(0).metadata.labels or {}
+        meta = self.pod.metadata
+        namespace_labels = table.namespaces.labels_of(meta.namespace)
+        for term in other.affinity_terms.required_anti_affinity:
+            if term.matches(meta.namespace, meta.labels, namespace_labels):
+                _note(self._changed_existing, labels, term.topology_key, delta)
+        other_labels = other.pod.metadata.labels
+        if self.affinity and all(
+            c.term.matches(other.namespace, other_labels) for c in self.affinity
+        ):
+            for key in dict.fromkeys(c.term.topology_key for c in self.affinity):
+                _note(self._changed_affinity, labels, key, delta)
+        for counted in self.anti:
+            if counted.term.matches(other.namespace, other_labels):
+                _note(self._changed_anti, labels, counted.term.topology_key, delta)
+
+
+def _forbidden(
+    nodes: NodeColumns, pairs: list[tuple[str, DomainCounter]], changed: Changes
+) -> Mask | None:
+    """Where any pair of a topology key and the node's value has a positive count.
+
+    # Upstream keeps one map: terms with the same key share their pairs, so changes apply to the sum over them.
+    """
+    forbidden: Mask | None = None
+    for key, domains in pairs:
+        if key not in changed:
+            hit: Mask = (domains.counts > 0).take(nodes.label_ids(key))
+            forbidden = hit if forbidden is None else forbidden | hit
+    for key, changes in changed.items():
+        column = nodes.label_column(key)
+        sums = np.zeros(len(column.values) + 1, dtype=np.int64)
+        for other, domains in pairs:
+            if other == key:
+                sums[:-1] += domains.counts[: len(column.values)]
+        for value, delta in changes.items():
+            at = column.id_of(value)
+            if at != ABSENT:
+                sums[at] += delta
+        hit = (sums > 0).take(nodes.label_ids(key))
+        forbidden = hit if forbidden is None else forbidden | hit
+    return forbidden
+
+
+def _note(changes: Changes, node_labels: dict[str, str], key: str, delta: int) -> None:
+    value = node_labels.get(key)
+    if value is None:
+        return
+    by_value = changes.setdefault(key, {})
+    by_value[value] = by_value.get(value, 0) + delta
+
+
+def _copied(changes: Changes) -> Changes:
+    return {key: dict(values) for key, values in changes.items()}
+
+
+def _counts(
+    domains: DomainCounter, changes: dict[str, int] | None
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if not changes:
+        return domains.counts
+    counts = domains.counts.copy()
+    for value, delta in changes.items():
+        at = domains.column.id_of(value)
+        if at != ABSENT:
+            counts[at] += delta
+    return counts
+
+
+def _positive(domains: DomainCounter, changes: dict[str, int] | None) -> Mask:
+    positive: Mask = _counts(domains, changes) > 0
+    return positive
+
+
+def _status_of(code: int) -> Status:
+    return _STATUSES[code]

@@ -1,0 +1,63 @@
+"""Which changes can lift a rejection by required (anti-)affinity.
+
+# Upstream: namespaces are judged without their labels here, so pods reachable only through a namespace selector do
+# not bring a pod back unless the selector matches a namespace without labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesched.api.affinity_terms import AffinityTerm, parse_affinity_terms
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.framework.events import Hint
+
+
+def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+    """A pod came, went, or changed its labels."""
+    if old is not None and new is not None and new.metadata.uid == pod.metadata.uid:
+        return Hint.QUEUE
+    if not all(_is_placed(each) for each in (old, new) if each is not None):
+        return Hint.SKIP
+    terms = parse_affinity_terms(pod)
+    affinity, anti = terms.required_affinity, terms.required_anti_affinity
+    if old is not None and new is not None:
+        begins = not _all_match(affinity, old) and _all_match(affinity, new)
+        stops = _all_match(anti, old) and not _all_match(anti, new)
+        return Hint.QUEUE if begins or stops else Hint.SKIP
+    if new is not None:
+        return Hint.QUEUE if _all_match(affinity, new) else Hint.SKIP
+    assert old is not None, "a pod event carries at least one version"
+    repelled = _all_match(anti, old) or _all_match(
+        parse_affinity_terms(old).required_anti_affinity, pod
+    )
+    return Hint.QUEUE if repelled else Hint.SKIP
+
+
+def _is_placed(pod: Pod) -> bool:
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
+def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    """All terms mean the pod; no terms mean nobody."""
+    meta = pod.metadata
+    return bool(terms) and all(term.matches(meta.namespace, meta.labels, None) for term in terms)
+
+
+def after_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:
+    """A node came or changed its labels."""
+    after = new.metadata.labels or {}
+    terms = parse_affinity_terms(pod)
+    if old is None:
+        near = any(term.topology_key in after for term in terms.required_affinity)
+        return Hint.QUEUE if near or terms.required_anti_affinity else Hint.SKIP
+    before = old.metadata.labels or {}
+    for term in terms.required_affinity:
+        key = term.topology_key
+        if key in after and before.get(key) != after[key]:
+            return Hint.QUEUE
+    for term in terms.required_anti_affinity:
+        key = term.topology_key
+        if key in before and before[key] != after.get(key):
+            return Hint.QUEUE
+    return Hint.SKIP

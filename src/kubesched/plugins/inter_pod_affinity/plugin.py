@@ -1,0 +1,215 @@
+"""The plugin: which terms are in play, and where their counts come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kubesched.api.affinity_terms import AffinityTerms, parse_affinity_terms
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.config.plugin_args import InterPodAffinityArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    SignPlugin,
+)
+from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.args import checked_args
+from kubesched.plugins.inter_pod_affinity import hints
+from kubesched.plugins.inter_pod_affinity.filtering import CountedTerm, FilterState
+from kubesched.plugins.inter_pod_affinity.scoring import (
+    Contribution,
+    ScoreState,
+    add_up,
+    normalized,
+    raw_scores,
+)
+from kubesched.plugins.inter_pod_affinity.terms import (
+    IncomingTerms,
+    MatchingPods,
+    resolve,
+    terms_about,
+)
+from kubesched.plugins.value_tables import remember
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pod_index import (
+    PREFERRED_AFFINITY,
+    PREFERRED_ANTI_AFFINITY,
+    REQUIRED_AFFINITY,
+    REQUIRED_ANTI_AFFINITY,
+    Term,
+)
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+PRE_FILTER_STATE = "PreFilterInterPodAffinity"
+PRE_SCORE_STATE = "PreScoreInterPodAffinity"
+
+NOT_SIGNABLE = unschedulable("pods with InterPodAffinity are not signable")
+
+
+class InterPodAffinity(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin
+):
+    """Filters on required terms of the pod and required anti-affinity of pods on nodes; scores on the preferred.
+
+    Counts by topology domain come from the table's pod index and are kept up to date by it.
+    """
+
+    name = "InterPodAffinity"
+    args_type = InterPodAffinityArgs
+    has_extensions = True
+    normalizes = True
+
+    def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
+        args = checked_args(args, InterPodAffinityArgs, handle)
+        super().__init__(args, handle)
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
+
+    def _parsed(self, state: CycleState, pod: Pod) -> AffinityTerms:
+        return remember(state, (self.name, "parsed"), lambda: parse_affinity_terms(pod))
+
+    def _incoming(self, state: CycleState, pod: Pod, table: NodeTable) -> IncomingTerms:
+        """The pod's terms; namespaces spelled out anew when any namespace has changed."""
+        kept: list[Any] = remember(state, (self.name, "incoming"), lambda: [None, None])
+        version = table.namespaces.version
+        if kept[0] != version:
+            kept[:] = [version, resolve(self._parsed(state, pod), table.namespaces)]
+        found: IncomingTerms = kept[1]
+        return found
+
+    def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> list[Term]:
+        """Terms of pods on nodes that mean this pod; matched anew when terms came or went."""
+        kept: list[Any] = remember(state, (self.name, kind), lambda: [None, []])
+        version = (table.pod_index.terms_version, table.namespaces.version)
+        if kept[0] != version:
+            kept[:] = [version, terms_about(table, kind, pod)]
+        found: list[Term] = kept[1]
+        return found
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        parsed = self._parsed(state, pod)
+        if parsed.problems:
+            return unresolvable(f"parsing pod: {parsed.error}")
+        table = nodes.table
+        existing = [
+            t for t in self._about(state, pod, table, REQUIRED_ANTI_AFFINITY) if t.domains.total
+        ]
+        if not existing and not parsed.required_affinity and not parsed.required_anti_affinity:
+            return SKIP
+        terms = self._incoming(state, pod, table)
+        together = (
+            table.pod_index.counter(MatchingPods(*terms.required_affinity))
+            if terms.required_affinity
+            else None
+        )
+        found = FilterState(
+            pod,
+            terms,
+            tuple(
+                CountedTerm(t, together.by_domain(t.topology_key)) for t in terms.required_affinity
+            )
+            if together is not None
+            else (),
+            tuple(
+                CountedTerm(t, table.pod_index.counter(MatchingPods(t)).by_domain(t.topology_key))
+                for t in terms.required_anti_affinity
+            ),
+            tuple(existing),
+        )
+        state.write(PRE_FILTER_STATE, found)
+        return None
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        found: FilterState | None = state.get(PRE_FILTER_STATE)
+        if found is None:
+            return error_status(f'error reading "{PRE_FILTER_STATE}" from cycleState: not found')
+        return found.verdicts(nodes)
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
+        found: FilterState = state.read(PRE_FILTER_STATE)
+        found.change(added, node, node.table, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns) -> None:
+        found: FilterState = state.read(PRE_FILTER_STATE)
+        found.change(removed, node, node.table, -1)
+
+    # -- score -----------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        parsed = self._parsed(state, pod)
+        if parsed.problems:
+            return error_status(f"updating podInfo: {parsed.error}")
+        has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
+        if self._ignores_existing_preferences and not has_preferences:
+            return SKIP
+        found = add_up(
+            self._contributions(state, pod, nodes.table, has_preferences=has_preferences)
+        )
+        if found is None:
+            return SKIP
+        state.write(PRE_SCORE_STATE, found)
+        return None
+
+    def _contributions(
+        self, state: CycleState, pod: Pod, table: NodeTable, *, has_preferences: bool
+    ) -> Iterator[Contribution]:
+        if has_preferences:
+            for weight, term in self._incoming(state, pod, table).preferred:
+                counter = table.pod_index.counter(MatchingPods(term))
+                yield Contribution(counter.by_domain(term.topology_key), weight)
+        if self._hard_weight > 0:
+            for each in self._about(state, pod, table, REQUIRED_AFFINITY):
+                yield Contribution(each.domains, self._hard_weight)
+        for each in self._about(state, pod, table, PREFERRED_AFFINITY):
+            yield Contribution(each.domains, each.weight)
+        for each in self._about(state, pod, table, PREFERRED_ANTI_AFFINITY):
+            yield Contribution(each.domains, -each.weight)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+        found: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if found is None:
+            return error_status(f'error reading "{PRE_SCORE_STATE}" from cycleState: not found')
+        return raw_scores(found, nodes)
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
+    ) -> Ints:
+        return normalized(scores)
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        node_actions = Action.ADD | Action.UPDATE_NODE_LABEL
+        return (
+            ClusterEventWithHint(ClusterEvent(Resource.POD, pod_actions), self.after_pod_change),
+            ClusterEventWithHint(ClusterEvent(Resource.NODE, node_actions), self.after_node_change),
+        )
+
+    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        return hints.after_pod_change(pod, old, new)
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
+        return hints.after_node_change(pod, old, new)
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
+        affinity = pod.spec.affinity
+        if affinity is not None and (
+            affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+        ):
+            return NOT_SIGNABLE
+        return {} if self._ignores_existing_preferences else {"v1.Pod.Labels": pod.metadata.labels}

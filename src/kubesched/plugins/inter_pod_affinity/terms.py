@@ -1,0 +1,101 @@
+"""Matching terms with pods: the incoming pod's terms against pods on nodes, and theirs against it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+from kubesched.api.affinity_terms import AffinityTerm, AffinityTerms
+from kubesched.api.core_v1 import Pod
+from kubesched.api.selectors import Selector
+from kubesched.snapshot.namespaces import NamespaceLabels
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pod_index import Term
+
+
+class IncomingTerm(NamedTuple):
+    """A term of the pod to be scheduled, with the namespaces it means spelled out.
+
+    # Upstream: a namespace selector that matches a namespace without labels (`{}`, but also one made of NotIn and
+    # DoesNotExist only) means every namespace here.
+    """
+
+    topology_key: str
+    selector: Selector
+    namespaces: frozenset[str]
+    any_namespace: bool
+
+    def matches(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
+        return (self.any_namespace or namespace in self.namespaces) and self.selector.matches(
+            labels
+        )
+
+
+class WeightedIncomingTerm(NamedTuple):
+    """A preferred term; anti-affinity has a negative weight."""
+
+    weight: int
+    term: IncomingTerm
+
+
+class IncomingTerms(NamedTuple):
+    """All terms of the pod to be scheduled."""
+
+    required_affinity: tuple[IncomingTerm, ...]
+    required_anti_affinity: tuple[IncomingTerm, ...]
+    preferred: tuple[WeightedIncomingTerm, ...]
+
+
+def resolve(terms: AffinityTerms, namespaces: NamespaceLabels) -> IncomingTerms:
+    """Spell out the namespaces every term means today."""
+    return IncomingTerms(
+        tuple(_resolve(term, namespaces) for term in terms.required_affinity),
+        tuple(_resolve(term, namespaces) for term in terms.required_anti_affinity),
+        (
+            *(
+                WeightedIncomingTerm(w.weight, _resolve(w.term, namespaces))
+                for w in terms.preferred_affinity
+            ),
+            *(
+                WeightedIncomingTerm(-w.weight, _resolve(w.term, namespaces))
+                for w in terms.preferred_anti_affinity
+            ),
+        ),
+    )
+
+
+def _resolve(term: AffinityTerm, namespaces: NamespaceLabels) -> IncomingTerm:
+    selector = term.namespace_selector
+    any_namespace = selector.matches(None)
+    named = term.namespaces
+    if not any_namespace and not selector.selects_nothing:
+        named = named.union(name for name, labels in namespaces.items() if selector.matches(labels))
+    return IncomingTerm(term.topology_key, term.selector, named, any_namespace)
+
+
+class MatchingPods:
+    """Pods on nodes that satisfy all of some terms. Terminating pods count."""
+
+    __slots__ = ("_terms", "key")
+
+    def __init__(self, *terms: IncomingTerm) -> None:
+        self._terms = terms
+        self.key: Hashable = (
+            "affinity",
+            *((t.selector, t.namespaces, t.any_namespace) for t in terms),
+        )
+
+    def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
+        del terminating
+        return all([term.matches(namespace, labels) for term in self._terms])
+
+
+def terms_about(table: NodeTable, kind: str, pod: Pod) -> list[Term]:
+    """Terms of pods on nodes that mean this pod."""
+    meta = pod.metadata
+    namespace_labels = table.namespaces.labels_of(meta.namespace)
+    return [
+        each
+        for each in table.pod_index.terms(kind)
+        if each.term.matches(meta.namespace, meta.labels, namespace_labels)
+    ]

@@ -1,0 +1,182 @@
+"""Spread constraints in checked form: the pod's own, or the defaults for its workload."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod, Toleration, TopologySpreadConstraint
+from kubesched.api.node_selectors import RequiredNodeAffinity
+from kubesched.api.selectors import Operator, Requirement, Selector, from_label_selector
+from kubesched.api.tolerations import first_untolerated_taint
+from kubesched.framework.handle import Listers
+from kubesched.plugins.default_selector import default_selector
+from kubesched.plugins.node_selector_columns import admitted_by_affinity
+from kubesched.plugins.taint_toleration import taint_column
+from kubesched.snapshot.columns import ABSENT, Mask, Rows
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pod_index import Counter, DomainCounter
+from kubesched.snapshot.views import NodeColumns
+
+HARD = "DoNotSchedule"
+SOFT = "ScheduleAnyway"
+HONOR = "Honor"
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+
+SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SOFT),
+    TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable=SOFT),
+)
+
+
+class Constraint(NamedTuple):
+    """One rule: how far the number of matching pods may differ between the domains of a label."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+
+def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[Constraint, ...]:
+    """The pod's constraints with that action.
+
+    Raises:
+        SelectorError: a selector cannot be built.
+    """
+    return tuple(
+        _parse(
+            each, from_label_selector(each.label_selector), pod, match_label_keys=match_label_keys
+        )
+        for each in pod.spec.topology_spread_constraints or ()
+        if each.when_unsatisfiable == action
+    )
+
+
+def defaulted_constraints(
+    pod: Pod, defaults: Sequence[TopologySpreadConstraint], action: str, listers: Listers | None
+) -> tuple[Constraint, ...]:
+    """The default constraints with that action, aimed at the pod's workload; none when it has no workload."""
+    chosen = [each for each in defaults if each.when_unsatisfiable == action]
+    if not chosen:
+        return ()
+    selector = default_selector(pod, listers)
+    if selector.is_empty():
+        return ()
+    return tuple(_parse(each, selector, pod, match_label_keys=False) for each in chosen)
+
+
+def _parse(
+    constraint: TopologySpreadConstraint, selector: Selector, pod: Pod, *, match_label_keys: bool
+) -> Constraint:
+    if match_label_keys and constraint.match_label_keys:
+        labels = pod.metadata.labels or {}
+        equal = [
+            Requirement(key, Operator.IN, [labels[key]])
+            for key in constraint.match_label_keys
+            if key in labels
+        ]
+        selector = selector.add(*equal)
+    return Constraint(
+        constraint.max_skew,
+        constraint.topology_key,
+        selector,
+        1 if constraint.min_domains is None else constraint.min_domains,
+        constraint.node_affinity_policy in (None, HONOR),
+        constraint.node_taints_policy == HONOR,
+    )
+
+
+class SpreadPods:
+    """Pods on nodes that count for a constraint: same namespace, not terminating, selected.
+
+    # Upstream: an empty selector counts nothing here, although it matches the incoming pod itself.
+    """
+
+    __slots__ = ("_namespace", "_selector", "key")
+
+    def __init__(self, namespace: str, selector: Selector) -> None:
+        self._namespace = namespace
+        self._selector = selector
+        self.key: Hashable = ("spread", namespace, selector)
+
+    def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
+        return (
+            not terminating
+            and namespace == self._namespace
+            and not self._selector.is_empty()
+            and self._selector.matches(labels)
+        )
+
+
+class SpreadNodes:
+    """Nodes whose pods count for a constraint: they carry the labels, and the policies accept them."""
+
+    __slots__ = ("_affinity", "_comparison_operators", "_keys", "_tolerations", "key")
+
+    def __init__(
+        self,
+        pod: Pod,
+        keys: frozenset[str],
+        constraint: Constraint,
+        *,
+        comparison_operators: bool,
+    ) -> None:
+        self._keys = keys
+        affinity = RequiredNodeAffinity(pod) if constraint.honors_affinity else None
+        self._affinity = None if affinity is None or affinity.is_unrestricted else affinity
+        self._tolerations: tuple[Toleration, ...] | None = (
+            tuple(pod.spec.tolerations or ()) if constraint.honors_taints else None
+        )
+        self._comparison_operators = comparison_operators
+        self.key: Hashable = (keys, self._affinity, self._tolerations)
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        nodes = NodeColumns(table, rows)
+        accepted = np.ones(len(nodes), dtype=np.bool_)
+        for key in self._keys:
+            accepted &= nodes.label_ids(key) != ABSENT
+        if self._affinity is not None:
+            accepted &= admitted_by_affinity(nodes, self._affinity)
+        if self._tolerations is not None:
+            accepted &= self._tolerated(nodes)
+        return accepted
+
+    def _tolerated(self, nodes: NodeColumns) -> Mask:
+        column = taint_column(nodes.table)
+        verdicts = [
+            first_untolerated_taint(
+                taints, self._tolerations, comparison_operators=self._comparison_operators
+            )
+            is None
+            for taints in column.values
+        ]
+        found: Mask = np.array([*verdicts, True], dtype=np.bool_).take(column.ids[nodes.rows])
+        return found
+
+
+class Counted(NamedTuple):
+    """A constraint with its counters as they stand."""
+
+    constraint: Constraint
+    counter: Counter
+    domains: DomainCounter
+
+
+def count(
+    table: NodeTable,
+    pod: Pod,
+    constraint: Constraint,
+    keys: frozenset[str],
+    *,
+    comparison_operators: bool,
+) -> Counted:
+    """Look up, or start, the counters for a constraint of this pod."""
+    counter = table.pod_index.counter(SpreadPods(pod.metadata.namespace, constraint.selector))
+    nodes = SpreadNodes(pod, keys, constraint, comparison_operators=comparison_operators)
+    return Counted(constraint, counter, counter.by_domain(constraint.topology_key, nodes))

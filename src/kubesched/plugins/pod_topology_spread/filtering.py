@@ -1,0 +1,97 @@
+"""Hard constraints: the verdict on each domain, and how pods added in thought change it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.status import Status, unresolvable, unschedulable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.pod_topology_spread.constraints import Counted
+from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+MISMATCH = unschedulable("node(s) didn't match pod topology spread constraints")
+MISSING_LABEL = unresolvable(
+    "node(s) didn't match pod topology spread constraints (missing required label)"
+)
+
+_MISSING, _SKEWED = 1, 2
+_STATUSES = {_MISSING: MISSING_LABEL, _SKEWED: MISMATCH}
+
+
+class HardConstraint(NamedTuple):
+    """A constraint under evaluation. `changes` holds what was added or removed in thought, by value id."""
+
+    counted: Counted
+    self_match: int
+    changes: dict[int, int]
+
+
+class FilterState:
+    """What PreFilter found; a clone can be changed without touching the original."""
+
+    __slots__ = ("constraints",)
+
+    def __init__(self, constraints: tuple[HardConstraint, ...]) -> None:
+        self.constraints = constraints
+
+    def clone(self) -> FilterState:
+        return FilterState(tuple(c._replace(changes=dict(c.changes)) for c in self.constraints))
+
+    def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
+        """The first failing constraint decides; None when every node passes."""
+        codes: np.ndarray[tuple[int], np.dtype[np.int8]] | None = None
+        for constraint in self.constraints:
+            found = _codes(constraint, nodes)
+            codes = found if codes is None else np.where(codes == 0, found, codes)
+        assert codes is not None, "a pod without hard constraints is skipped"
+        return Verdicts(codes, _status_of) if codes.any() else None
+
+    def change(self, pod: Pod, other: PodInfo, node: NodeColumns, delta: int) -> None:
+        """A pod comes to, or leaves, a node in thought.
+
+        # Upstream: here an empty selector does match, and terminating pods count.
+        """
+        if other.namespace != pod.metadata.namespace:
+            return
+        ids = [int(c.counted.domains.column.ids[node.row_at(0)]) for c in self.constraints]
+        if any(value < 0 for value in ids):
+            return
+        labels = other.pod.metadata.labels
+        for constraint, value in zip(self.constraints, ids, strict=True):
+            counted = constraint.counted
+            if counted.constraint.selector.matches(labels) and counted.domains.counts_row(
+                node.row_at(0)
+            ):
+                constraint.changes[value] = constraint.changes.get(value, 0) + delta
+
+
+def _codes(
+    constraint: HardConstraint, nodes: NodeColumns
+) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """0, missing label or skewed, per node: worked out per domain, then looked up."""
+    rule, domains = constraint.counted.constraint, constraint.counted.domains
+    counts: Ints = domains.counts
+    if constraint.changes:
+        counts = counts.copy()
+        for value, delta in constraint.changes.items():
+            counts[value] += delta
+    existing: Mask = domains.nodes > 0
+    smallest = 0
+    if int(np.count_nonzero(existing)) >= rule.min_domains and existing.any():
+        smallest = int(counts[existing].min())
+    skewed = counts + (constraint.self_match - smallest) > rule.max_skew
+    by_value = np.where(skewed, np.int8(_SKEWED), np.int8(0))
+    by_value[-1] = _MISSING
+    found: np.ndarray[tuple[int], np.dtype[np.int8]] = by_value.take(
+        nodes.label_ids(rule.topology_key)
+    )
+    return found
+
+
+def _status_of(code: int) -> Status:
+    return _STATUSES[code]

@@ -1,0 +1,204 @@
+"""The plugin: which constraints apply, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
+from kubesched.api.selectors import SelectorError
+from kubesched.config.plugin_args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    SignPlugin,
+)
+from kubesched.framework.status import SKIP, Status, error_status, unschedulable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.args import checked_args
+from kubesched.plugins.default_selector import sources_version
+from kubesched.plugins.feature_gates import gates_of
+from kubesched.plugins.pod_topology_spread import hints
+from kubesched.plugins.pod_topology_spread.constraints import (
+    HARD,
+    SOFT,
+    SYSTEM_DEFAULTS,
+    Constraint,
+    Counted,
+    count,
+    defaulted_constraints,
+    own_constraints,
+)
+from kubesched.plugins.pod_topology_spread.filtering import FilterState, HardConstraint
+from kubesched.plugins.pod_topology_spread.scoring import ScoreState, normalized, raw_scores, weigh
+from kubesched.plugins.value_tables import remember
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+PRE_FILTER_STATE = "PreFilterPodTopologySpread"
+PRE_SCORE_STATE = "PreScorePodTopologySpread"
+
+NOT_SIGNABLE = unschedulable("pods with topology constraints are not signable")
+NOT_SIGNABLE_BY_DEFAULT = unschedulable("pods with default topology constraints are not signable")
+
+
+class PodTopologySpread(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin
+):
+    """Filters on DoNotSchedule constraints, scores on ScheduleAnyway ones.
+
+    The counts come from the table's pod index and are kept up to date by it; nothing is recounted here.
+    """
+
+    name = "PodTopologySpread"
+    args_type = PodTopologySpreadArgs
+    has_extensions = True
+    normalizes = True
+
+    def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
+        args = checked_args(args, PodTopologySpreadArgs, handle)
+        super().__init__(args, handle)
+        gates = gates_of(handle)
+        self._match_label_keys = gates.MatchLabelKeysInPodTopologySpread
+        self._comparison_operators = gates.TaintTolerationComparisonOperators
+        self._is_system_default = args.defaulting_type == SYSTEM_DEFAULTING
+        self._defaults: Sequence[TopologySpreadConstraint] = (
+            SYSTEM_DEFAULTS if self._is_system_default else tuple(args.default_constraints)
+        )
+
+    def _constraints(
+        self, state: CycleState | None, pod: Pod, action: str
+    ) -> tuple[Constraint, ...]:
+        """The constraints that apply. A pod with any of its own gets no defaults.
+
+        Raises:
+            SelectorError: a selector cannot be built.
+        """
+        if pod.spec.topology_spread_constraints:
+            return self._own(state, pod, action)
+        if not any(each.when_unsatisfiable == action for each in self._defaults):
+            return ()
+        listers = self.handle.listers
+        if state is None:
+            return defaulted_constraints(pod, self._defaults, action, listers)
+        # One slot per class, not one per version: old versions never come back.
+        kept: list[Any] = remember(state, (self.name, action, "defaults"), lambda: [None, ()])
+        version = sources_version(listers)
+        if kept[0] != version:
+            kept[:] = [version, defaulted_constraints(pod, self._defaults, action, listers)]
+        found: tuple[Constraint, ...] = kept[1]
+        return found
+
+    def _own(self, state: CycleState | None, pod: Pod, action: str) -> tuple[Constraint, ...]:
+        def make() -> tuple[Constraint, ...]:
+            return own_constraints(pod, action, match_label_keys=self._match_label_keys)
+
+        return make() if state is None else remember(state, (self.name, action), make)
+
+    def _counted(
+        self,
+        pod: Pod,
+        constraints: tuple[Constraint, ...],
+        nodes: NodeColumns,
+        *,
+        requires_all: bool,
+    ) -> tuple[Counted, ...]:
+        keys = frozenset(c.topology_key for c in constraints) if requires_all else frozenset()
+        return tuple(
+            [
+                count(nodes.table, pod, c, keys, comparison_operators=self._comparison_operators)
+                for c in constraints
+            ]
+        )
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        try:
+            constraints = self._constraints(state, pod, HARD)
+        except SelectorError as error:
+            return error_status(f"obtaining pod's hard topology spread constraints: {error}")
+        if not constraints:
+            return SKIP
+        labels = pod.metadata.labels
+        hard = [
+            HardConstraint(each, int(each.constraint.selector.matches(labels)), {})
+            for each in self._counted(pod, constraints, nodes, requires_all=True)
+        ]
+        state.write(PRE_FILTER_STATE, FilterState(tuple(hard)))
+        return None
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        found: FilterState | None = state.get(PRE_FILTER_STATE)
+        if found is None:
+            return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
+        return found.verdicts(nodes)
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
+        found: FilterState = state.read(PRE_FILTER_STATE)
+        found.change(pod, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns) -> None:
+        found: FilterState = state.read(PRE_FILTER_STATE)
+        found.change(pod, removed, node, -1)
+
+    # -- score -----------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        try:
+            constraints = self._constraints(state, pod, SOFT)
+        except SelectorError as error:
+            return error_status(f"obtaining pod's soft topology spread constraints: {error}")
+        if not constraints:
+            return SKIP
+        # Nodes without a zone still take part under the built-in defaults: not every cluster has zones.
+        requires_all = bool(pod.spec.topology_spread_constraints) or not self._is_system_default
+        counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
+        state.write(PRE_SCORE_STATE, weigh(counted, nodes, requires_all=requires_all))
+        return None
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+        found: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if found is None:
+            return error_status(f'error reading "{PRE_SCORE_STATE}" from cycleState: not found')
+        return raw_scores(found, nodes)
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
+    ) -> Ints:
+        found: ScoreState = state.read(PRE_SCORE_STATE)
+        return normalized(found, scores, nodes)
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pod_actions = (
+            Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
+        )
+        node_actions = (
+            Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        )
+        return (
+            ClusterEventWithHint(ClusterEvent(Resource.POD, pod_actions), self.after_pod_change),
+            ClusterEventWithHint(ClusterEvent(Resource.NODE, node_actions), self.after_node_change),
+        )
+
+    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        return hints.after_pod_change(pod, old, new, self._constraints(None, pod, HARD))
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        return hints.after_node_change(old, new, self._constraints(None, pod, HARD))
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
+        if pod.spec.topology_spread_constraints:
+            return NOT_SIGNABLE
+        return NOT_SIGNABLE_BY_DEFAULT if self._defaults else {}
