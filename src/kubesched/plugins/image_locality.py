@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, RowScorePlugin, SignPlugin
+from kubesched.plugins.row_mirror import RowMirror
 from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
@@ -19,6 +22,9 @@ MIN_THRESHOLD_BYTES = 23 * _MIB
 """Less than this on a node is not worth a point."""
 MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
 """This much per container earns the full score."""
+
+_COLUMN_BYTES_LIMIT: Final = 16 * _MIB
+"""Columns of recently wanted images are kept up to this size."""
 
 
 class PodImages(NamedTuple):
@@ -37,17 +43,17 @@ class ImageLocality(RowScorePlugin, SignPlugin):
 
     name = "ImageLocality"
 
+    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
+        super().__init__(args, handle)
+        self._columns: OrderedDict[str, ImageColumn] = OrderedDict()
+
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
         wanted = self._images(state, pod)
-        index, node_count = nodes.table.images, nodes.table.node_count
         total: Ints | None = None
         for name in wanted.names:
-            image = index.get(name)
-            if image is None:
-                continue
-            spread = index.frozen_counts(image, nodes.rows, len(nodes)) / float(node_count)
-            present = (float(image.size_bytes) * spread).astype(np.int64)
-            total = present if total is None else total + present
+            if nodes.table.images.get(name) is not None:
+                present = self._column(nodes.table, name).over(nodes)
+                total = present if total is None else total + present
         if total is None:
             # Nothing the pod wants is anywhere.
             return np.zeros(len(nodes), dtype=np.int64)
@@ -57,17 +63,22 @@ class ImageLocality(RowScorePlugin, SignPlugin):
         scores: Ints = MAX_NODE_SCORE * (worth - low) // (high - low)
         return scores
 
+    def _column(self, table: NodeTable, name: str) -> ImageColumn:
+        found = self._columns.get(name)
+        if found is None or found.table is not table:
+            found = self._columns[name] = ImageColumn(table, name)
+            while len(self._columns) > max(_COLUMN_BYTES_LIMIT // (8 * table.capacity), 1):
+                self._columns.popitem(last=False)
+        else:
+            self._columns.move_to_end(name)
+        return found
+
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
         wanted = self._images(state, pod)
         total = 0
-        held: dict[str, tuple[int, int]] | None = None
         for name in wanted.names:
-            if table.images.get(name) is None:
-                continue
-            held = table.images.states_of(row) if held is None else held
-            if name in held:
-                size_bytes, node_count = held[name]
-                total += int(float(size_bytes) * (float(node_count) / float(table.node_count)))
+            if table.images.get(name) is not None:
+                total += bytes_present(table, name, row)
         low, high = MIN_THRESHOLD_BYTES, wanted.max_threshold_bytes
         worth = low if total < low else min(total, high)
         return MAX_NODE_SCORE * (worth - low) // (high - low)
@@ -86,6 +97,49 @@ class ImageLocality(RowScorePlugin, SignPlugin):
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         names = {normalized_image_name(each.image) for each in containers}
         return {"v1.Pod.Spec.CanonicalImageNames()": sorted(names)}
+
+
+class ImageColumn(RowMirror):
+    """What one image is worth on each row: its bytes, weighed by the share of nodes that hold it."""
+
+    __slots__ = ("_name", "_node_count", "_values")
+
+    def __init__(self, table: NodeTable, name: str) -> None:
+        super().__init__(table)
+        self._name = name
+        self._node_count = -1
+
+    def over(self, nodes: NodeColumns) -> Ints:
+        if self._node_count != self.table.node_count:
+            self._node_count = self.table.node_count
+            self.invalidate()
+        self.sync()
+        return self._values[nodes.rows]
+
+    def _settled_until(self, end: int) -> int:
+        # A row logged but not yet refreshed will see other counts without being logged again.
+        return min(end, self.table.refreshed_until)
+
+    def _rebuild(self) -> None:
+        table = self.table
+        self._values: Ints = np.zeros(table.capacity, dtype=np.int64)
+        image = table.images.get(self._name)
+        if image is not None:
+            counts = table.images.frozen_counts(image, slice(0, table.capacity), table.capacity)
+            spread = counts / float(table.node_count)
+            self._values[:] = float(image.size_bytes) * spread
+
+    def _patch(self, row: int) -> None:
+        self._values[row] = bytes_present(self.table, self._name, row)
+
+
+def bytes_present(table: NodeTable, name: str, row: int) -> int:
+    """What one image is worth on one row."""
+    image = table.images.get(name)
+    if image is None:
+        return 0
+    spread = float(table.images.count_seen_at(image, row)) / float(table.node_count)
+    return int(float(image.size_bytes) * spread)
 
 
 def pod_images(pod: Pod) -> PodImages:

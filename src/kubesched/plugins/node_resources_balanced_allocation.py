@@ -16,11 +16,12 @@ from kubesched.framework.interfaces import PreScorePlugin, RowScorePlugin, SignP
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.feature_gates import gates_of
-from kubesched.plugins.node_resources.allocatable_columns import AllocatableColumns
-from kubesched.plugins.node_resources.balance import CurrentBalance, balance_at, balances
+from kubesched.plugins.node_resources.balance import balance_at, balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
+from kubesched.plugins.node_resources.resource_matrix import ResourceMatrices
 from kubesched.plugins.node_resources.scored_resources import ScoredResource, ScoredResources
 from kubesched.plugins.node_resources_fit import sign_requests
+from kubesched.plugins.row_mirror import RowMirror
 from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
@@ -29,8 +30,9 @@ from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 PRE_SCORE_STATE = "PreScoreNodeResourcesBalancedAllocation"
 
 _HALF_SCORE: Final = 50
-_BALANCES_LIMIT: Final = 8
-"""Combinations of resources whose current balance is kept."""
+_UNCHANGED: Final = _HALF_SCORE + _HALF_SCORE // 2
+_CURRENT_LIMIT: Final = 8
+"""Combinations of resources whose balance without the pod is kept."""
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin):
@@ -51,7 +53,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
         )
         self._scored = ScoredResources(args.resources)
         self._device_backed = DeviceBackedResources(handle)
-        self._allocatable = AllocatableColumns()
+        self._matrices = ResourceMatrices(nonzero=False)
         self._current: dict[tuple[int, ...], CurrentBalance] = {}
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
@@ -72,35 +74,66 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
                 return np.zeros(len(nodes), dtype=np.int64)
             resources = self._scored.for_pod(requests, nodes.table)
         if not resources:
-            return np.full(len(nodes), _HALF_SCORE + _HALF_SCORE // 2, dtype=np.int64)
-        divisors = [self._allocatable.over(nodes, each.line) for each in resources]
-        scores = balances(
-            [nodes.requested(line) + request for line, request, _ in resources], divisors
-        )
-        lines = tuple(each.line for each in resources)
+            return np.full(len(nodes), _UNCHANGED, dtype=np.int64)
+        lines = tuple([each.line for each in resources])
+        amounts = self._matrices.over(nodes, lines)
+        if amounts.is_exact:
+            requested = amounts.used + np.array([[float(each.request)] for each in resources])
+        else:  # doubles would round the sum's parts as well
+            sums = np.stack([nodes.requested(line) + request for line, request, _ in resources])
+            requested = sums.astype(np.float64)
+        capacity = amounts.capacity
+        scores = balances(requested, capacity, amounts.absent)
         if isinstance(nodes, WhatIfColumns):
-            scores -= balances([nodes.requested(line) for line in lines], divisors)
+            scores -= balances(amounts.used, capacity, amounts.absent)
         else:
             scores -= self._current_balance(nodes.table, lines).over(nodes)
-        # The sum is not negative, so that shifting divides as upstream does.
-        scores += _HALF_SCORE
+        # 50 + (50 + difference) / 2; the dividend is not negative, so shifting divides as upstream does.
+        scores += 3 * _HALF_SCORE
         scores >>= 1
-        scores += _HALF_SCORE
         return scores
 
     def _current_balance(self, table: NodeTable, lines: tuple[int, ...]) -> CurrentBalance:
         found = self._current.get(lines)
-        if found is None or not found.belongs_to(table):
-            if len(self._current) >= _BALANCES_LIMIT:
+        if found is None or found.table is not table:
+            if len(self._current) >= _CURRENT_LIMIT:
                 self._current.clear()
-            found = self._current[lines] = CurrentBalance(table, lines, self._allocatable)
+            found = self._current[lines] = CurrentBalance(table, lines, self._matrices)
         return found
 
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
         resources: Sequence[ScoredResource] = state.read(PRE_SCORE_STATE)
-        lines = [each.line for each in resources]
-        with_pod = balance_at(table, lines, row, [each.request for each in resources])
-        return _HALF_SCORE + (_HALF_SCORE + with_pod - balance_at(table, lines, row)) // 2
+        before, after = balance_at(
+            table, [each[0] for each in resources], [each[1] for each in resources], row
+        )
+        return _HALF_SCORE + (_HALF_SCORE + after - before) // 2
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
+
+
+class CurrentBalance(RowMirror):
+    """The balance of every row as it is: the same for all pods that compare the same resources."""
+
+    __slots__ = ("_lines", "_matrices", "_none", "_values")
+
+    def __init__(
+        self, table: NodeTable, lines: tuple[int, ...], matrices: ResourceMatrices
+    ) -> None:
+        super().__init__(table)
+        self._lines = lines
+        self._none = (0,) * len(lines)
+        self._matrices = matrices
+
+    def over(self, nodes: NodeColumns) -> Ints:
+        self.sync()
+        return self._values[nodes.rows]
+
+    def _rebuild(self) -> None:
+        nodes = NodeColumns(self.table)
+        amounts = self._matrices.over(nodes, self._lines)
+        self._values: Ints = np.zeros(self.table.capacity, dtype=np.int64)
+        self._values[: len(nodes)] = balances(amounts.used, amounts.capacity, amounts.absent)
+
+    def _patch(self, row: int) -> None:
+        self._values[row], _ = balance_at(self.table, self._lines, self._none, row)

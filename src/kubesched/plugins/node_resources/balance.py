@@ -7,149 +7,90 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.plugins.node_resources.allocatable_columns import (
-    AllocatableColumns,
-    Divisor,
-    Floats,
-)
-from kubesched.snapshot.columns import Ints
+from kubesched.plugins.node_resources.resource_matrix import Floats
+from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns
-
-_PATCH_LIMIT: Final = 16
-"""Up to this many changed rows are recomputed one by one; beyond, all at once is cheaper."""
 
 
-def balances(amounts: Sequence[Ints], divisors: Sequence[Divisor]) -> Ints:
-    """The balance of each node, given what would be in use and what is offered, resource by resource."""
-    fractions = [
-        _fractions(amount, divisor.amounts)
-        for amount, divisor in zip(amounts, divisors, strict=True)
-    ]
+def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ints:
+    """The balance of each node; all matrices have the shape (resources, nodes)."""
+    fractions = amounts / capacity
+    np.minimum(fractions, 1.0, out=fractions)
     result = _balance_of(fractions)
-    if all(divisor.absent is None for divisor in divisors):
+    if absent is None:
         return result
     # Nodes that lack a resource are judged by the others: each combination of resources on its own.
-    length = len(fractions[0])
-    absent = np.stack(
-        [np.zeros(length, np.bool_) if d.absent is None else d.absent for d in divisors]
-    )
     lacking = np.flatnonzero(absent.any(axis=0))
     patterns, numbers = np.unique(absent[:, lacking], axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
         nodes = lacking[numbers.reshape(-1) == number]
-        present = [
-            f[nodes] for f, is_absent in zip(fractions, pattern, strict=True) if not is_absent
-        ]
-        result[nodes] = _balance_of(present) if present else MAX_NODE_SCORE
+        result[nodes] = _balance_of(fractions[np.ix_(~pattern, nodes)])
     return result
 
 
-def balance(amounts: Sequence[tuple[int, int]]) -> int:
-    """The same for one node, from (in use, offered) pairs of which none offers 0."""
-    fractions = [min(used / offered, 1.0) for used, offered in amounts]
-    if len(fractions) < 2:
+def _balance_of(fractions: Floats) -> Ints:
+    count = len(fractions)
+    if count < 2:
+        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int64)
+    if count == 2:
+        deviation = fractions[0] - fractions[1]
+        deviation *= 0.5  # as exact as dividing by 2
+        np.abs(deviation, out=deviation)
+    else:
+        mean = _sum_in_order(fractions) / count
+        deviation = fractions - mean
+        deviation *= deviation
+        deviation = np.sqrt(_sum_in_order(deviation) / count)
+    np.subtract(1.0, deviation, out=deviation)
+    deviation *= float(MAX_NODE_SCORE)
+    balance: Ints = deviation.astype(np.int64)
+    return balance
+
+
+def _sum_in_order(rows: Floats) -> Floats:
+    """Row after row: NumPy's own sum may add in another order."""
+    total: Floats = rows[0].copy()
+    for row in rows[1:]:
+        total += row
+    return total
+
+
+def balance_at(
+    table: NodeTable, lines: Sequence[int], requests: Sequence[int], row: int
+) -> tuple[int, int]:
+    """The balance of one row without the requests, and with them."""
+    before: list[float] = []
+    after: list[float] = []
+    for line, request in zip(lines, requests, strict=True):
+        capacity = table.allocatable[line].cells[row]
+        if capacity:
+            used = table.requested[line].cells[row]
+            before.append(min(used / capacity, 1.0))
+            after.append(min((used + request) / capacity, 1.0))
+    if len(before) == 2:
+        # The usual case without detours: this runs for every row that changes.
+        apart, apart_after = abs((before[0] - before[1]) / 2), abs((after[0] - after[1]) / 2)
+        return int((1 - apart) * 100.0), int((1 - apart_after) * 100.0)
+    return balance(before), balance(after)
+
+
+def balance(fractions: Sequence[float]) -> int:
+    """The balance of one node."""
+    count = len(fractions)
+    if count < 2:
         return MAX_NODE_SCORE
-    if len(fractions) == 2:
+    if count == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     else:
         total = squares = 0.0
         for fraction in fractions:
             total += fraction
-        mean = total / len(fractions)
+        mean = total / count
         for fraction in fractions:
             squares += (fraction - mean) * (fraction - mean)
-        deviation = math.sqrt(squares / len(fractions))
+        deviation = math.sqrt(squares / count)
     return int((1 - deviation) * float(MAX_NODE_SCORE))
-
-
-def _fractions(amount: Ints, offered: Floats) -> Floats:
-    fraction = amount.astype(np.float64)
-    fraction /= offered
-    return np.minimum(fraction, 1.0, out=fraction)
-
-
-def _balance_of(fractions: Sequence[Floats]) -> Ints:
-    if len(fractions) < 2:
-        return np.full(len(fractions[0]), MAX_NODE_SCORE, dtype=np.int64)
-    if len(fractions) == 2:
-        deviation = fractions[0] - fractions[1]
-        deviation *= 0.5  # as exact as dividing by 2
-        np.abs(deviation, out=deviation)
-    else:
-        total = fractions[0].copy()
-        for fraction in fractions[1:]:
-            total += fraction
-        mean = total / len(fractions)
-        squares = np.zeros_like(mean)
-        for fraction in fractions:
-            squares += (fraction - mean) * (fraction - mean)
-        deviation = np.sqrt(squares / len(fractions))
-    np.subtract(1.0, deviation, out=deviation)
-    deviation *= float(MAX_NODE_SCORE)
-    return deviation.astype(np.int64)
-
-
-class CurrentBalance:
-    """The balance of every row as it is, without the pod: the same for all pods that compare the same resources.
-
-    Kept current through the table's log, because each pod that is placed changes one row.
-    """
-
-    __slots__ = ("_allocatable", "_cursor", "_epoch", "_lines", "_table", "_values")
-
-    def __init__(
-        self, table: NodeTable, lines: tuple[int, ...], allocatable: AllocatableColumns
-    ) -> None:
-        self._table = table
-        self._lines = lines
-        self._allocatable = allocatable
-        self._cursor = -1
-        self._epoch = -1
-
-    def belongs_to(self, table: NodeTable) -> bool:
-        return self._table is table
-
-    def over(self, nodes: NodeColumns) -> Ints:
-        self._sync()
-        return self._values[nodes.rows]
-
-    def _sync(self) -> None:
-        log = self._table.pod_log
-        if self._cursor == log.end and self._epoch == self._table.epoch:
-            return
-        changed = log.since(self._cursor) if self._epoch == self._table.epoch else None
-        if changed is None or len(changed) > _PATCH_LIMIT:
-            self._rebuild()
-        else:
-            for row in changed:
-                self._values[row] = balance_at(self._table, self._lines, row)
-        self._cursor, self._epoch = log.end, self._table.epoch
-
-    def _rebuild(self) -> None:
-        table = self._table
-        nodes = NodeColumns(table)
-        self._values: Ints = np.zeros(table.capacity, dtype=np.int64)
-        self._values[: table.high_water] = balances(
-            [nodes.requested(line) for line in self._lines],
-            [self._allocatable.over(nodes, line) for line in self._lines],
-        )
-
-
-def balance_at(
-    table: NodeTable, lines: Sequence[int], row: int, requests: Sequence[int] = ()
-) -> int:
-    """The balance of one row, with `requests` (one per line) on top of what is in use."""
-    more = requests or (0,) * len(lines)
-    return balance(
-        [
-            (table.requested[line].cells[row] + request, offered)
-            for line, request in zip(lines, more, strict=True)
-            if (offered := table.allocatable[line].cells[row])
-        ]
-    )

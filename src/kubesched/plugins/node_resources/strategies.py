@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from kubesched.config.plugin_args import (
     UtilizationShapePoint,
 )
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.plugins.node_resources.allocatable_columns import AllocatableColumns, Floats
+from kubesched.plugins.node_resources.resource_matrix import Amounts, Floats, ResourceMatrices
 from kubesched.plugins.node_resources.scored_resources import (
     ScoredResource,
     nonzero_use,
@@ -36,31 +35,34 @@ class Strategy(ABC):
     """A share per resource, and their weighted mean, rounded down."""
 
     def __init__(self) -> None:
-        self._allocatable = AllocatableColumns()
+        self._matrices = ResourceMatrices(nonzero=True)
 
     def score_nodes(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
-        total: Floats | None = None
-        weights: float | np.ndarray[Any, Any] = 0.0
-        for line, request, weight in resources:
-            capacity, absent, is_exact = self._allocatable.over(nodes, line)
-            used = nonzero_use(nodes, line)
-            share = (
-                self._shares(used, request, capacity)
-                if is_exact
-                else self._exact_shares(used, request, nodes.allocatable(line))
-            )
-            if absent is None:
-                weights = weights + weight
-            else:
-                share[absent] = 0.0
-                weights = weights + weight * ~absent
-            if weight != 1:
-                share *= weight
-            total = share if total is None else np.add(total, share, out=total)
-        if total is None:
+        if not resources:
             return np.zeros(len(nodes), dtype=np.int64)
-        total /= np.maximum(weights, 1.0)
-        return total.astype(np.int64)
+        amounts = self._matrices.over(nodes, tuple([each.line for each in resources]))
+        requests = np.array([[float(each.request)] for each in resources])
+        shares = (
+            self._shares(amounts, requests)
+            if amounts.is_exact
+            else self._shares_one_by_one(amounts, resources, nodes)
+        )
+        if amounts.absent is not None:
+            shares[amounts.absent] = 0.0
+        return self._mean(shares, amounts, [each.weight for each in resources]).astype(np.int64)
+
+    def _mean(self, shares: Floats, amounts: Amounts, weights: list[int]) -> Floats:
+        total = _weighted_sum(shares, weights)
+        if amounts.absent is None:
+            total /= sum(weights)
+        else:
+            counted = np.array(weights, dtype=np.float64) @ ~amounts.absent
+            total /= np.maximum(counted, 1.0)
+        return total
+
+    @abstractmethod
+    def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
+        """Whole percentages, as doubles, by resource and node."""
 
     def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
         total = weights = 0
@@ -73,30 +75,28 @@ class Strategy(ABC):
         return total // weights if weights else 0
 
     @abstractmethod
-    def _shares(self, used: Ints, request: int, capacity: Floats) -> Floats:
-        """Whole percentages, as doubles; capacities are below `EXACT_BELOW`."""
-
-    @abstractmethod
     def _share(self, requested: int, capacity: int) -> int:
-        """The same for one node and any capacity other than 0."""
+        """The same for one resource of one node that offers it."""
 
-    def _exact_shares(self, used: Ints, request: int, capacity: Ints) -> Floats:
-        """The same where capacities are too large for doubles: rare, so one by one."""
-        pairs = zip((used + request).tolist(), capacity.tolist(), strict=True)
-        return np.array([float(self._share(*pair)) if pair[1] else 0.0 for pair in pairs])
+    def _shares_one_by_one(
+        self, amounts: Amounts, resources: Sequence[ScoredResource], nodes: NodeColumns
+    ) -> Floats:
+        """Capacities are too large for doubles: rare, so the scalar form does it."""
+        shares = np.zeros_like(amounts.capacity)
+        for at, (line, request, _) in enumerate(resources):
+            used = (nonzero_use(nodes, line) + request).tolist()
+            pairs = zip(used, nodes.allocatable(line).tolist(), strict=True)
+            shares[at] = [self._share(*pair) if pair[1] else 0 for pair in pairs]
+        return shares
 
 
 class LeastAllocated(Strategy):
     """The emptier, the better."""
 
-    def _shares(self, used: Ints, request: int, capacity: Floats) -> Floats:
-        free = used.astype(np.float64)
-        np.subtract(capacity, free, out=free)
-        free -= request
+    def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
+        free = amounts.free - requests
         np.maximum(free, 0.0, out=free)
-        free *= MAX_NODE_SCORE
-        free /= capacity
-        return np.trunc(free, out=free)
+        return _percentages(free, amounts.capacity)
 
     def _share(self, requested: int, capacity: int) -> int:
         return 0 if requested > capacity else _percentage(capacity - requested, capacity)
@@ -105,15 +105,18 @@ class LeastAllocated(Strategy):
 class MostAllocated(Strategy):
     """The fuller, the better; overcommitted counts as full."""
 
-    def _shares(self, used: Ints, request: int, capacity: Floats) -> Floats:
-        return _utilizations(used, request, capacity)
+    def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
+        capacity = amounts.capacity
+        requested = amounts.used + requests
+        np.minimum(requested, capacity, out=requested)
+        return _percentages(requested, capacity)
 
     def _share(self, requested: int, capacity: int) -> int:
         return _percentage(min(requested, capacity), capacity)
 
 
-class RequestedToCapacityRatio(Strategy):
-    """Whatever a piecewise linear function of the utilization says.
+class RequestedToCapacityRatio(MostAllocated):
+    """Whatever a piecewise linear function says of the share that MostAllocated would give.
 
     # Upstream: a resource that scores 0 is left out together with its weight, and the mean is rounded to nearest.
     """
@@ -125,43 +128,30 @@ class RequestedToCapacityRatio(Strategy):
         self._curve = [broken_linear(points, at) for at in range(MAX_NODE_SCORE + 1)]
         self._curve_table = np.array(self._curve, dtype=np.float64)
 
-    def score_nodes(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
-        total = np.zeros(len(nodes))
-        weights = np.zeros(len(nodes))
-        for line, request, weight in resources:
-            capacity, absent, is_exact = self._allocatable.over(nodes, line)
-            used = nonzero_use(nodes, line)
-            share = (
-                self._shares(used, request, capacity)
-                if is_exact
-                else self._exact_shares(used, request, nodes.allocatable(line))
-            )
-            if absent is not None:
-                share[absent] = 0.0
-            total += share * weight
-            weights += (share > 0) * weight
-        # Halves go up: scores are not negative.
-        return np.floor(total / np.maximum(weights, 1.0) + 0.5).astype(np.int64)
+    def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
+        utilization = super()._shares(amounts, requests).astype(np.intp)
+        return self._curve_table.take(utilization, mode="clip")
+
+    def _share(self, requested: int, capacity: int) -> int:
+        utilization = super()._share(requested, capacity)
+        return self._curve[min(max(utilization, 0), MAX_NODE_SCORE)]
+
+    def _mean(self, shares: Floats, amounts: Amounts, weights: list[int]) -> Floats:
+        counted = np.array(weights, dtype=np.float64) @ (shares > 0)
+        # Halves go up: there are no negative scores.
+        return np.floor(_weighted_sum(shares, weights) / np.maximum(counted, 1.0) + 0.5)
 
     def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
         total = weights = 0
         for line, request, weight in resources:
             capacity = table.allocatable[line].cells[row]
-            if capacity:
-                share = self._share(nonzero_use_at(table, line, row) + request, capacity)
-                if share > 0:
-                    total += weight * share
-                    weights += weight
+            share = (
+                self._share(nonzero_use_at(table, line, row) + request, capacity) if capacity else 0
+            )
+            if share > 0:
+                total += weight * share
+                weights += weight
         return int(total / weights + 0.5) if weights else 0
-
-    def _shares(self, used: Ints, request: int, capacity: Floats) -> Floats:
-        utilization = _utilizations(used, request, capacity).astype(np.intp)
-        return self._curve_table.take(utilization, mode="clip")
-
-    def _share(self, requested: int, capacity: int) -> int:
-        if requested > capacity:
-            return self._curve[MAX_NODE_SCORE]
-        return self._curve[min(max(_percentage(requested, capacity), 0), MAX_NODE_SCORE)]
 
 
 def make_strategy(strategy: ScoringStrategy) -> Strategy:
@@ -185,13 +175,17 @@ def broken_linear(points: Sequence[tuple[int, int]], at: int) -> int:
     return points[-1][1]
 
 
-def _utilizations(used: Ints, request: int, capacity: Floats) -> Floats:
-    share = used.astype(np.float64)
-    share += request
-    np.minimum(share, capacity, out=share)
-    share *= MAX_NODE_SCORE
-    share /= capacity
-    return np.trunc(share, out=share)
+def _weighted_sum(shares: Floats, weights: list[int]) -> Floats:
+    total: Floats = shares[0] * weights[0] if weights[0] != 1 else shares[0]
+    for row, weight in zip(shares[1:], weights[1:], strict=True):
+        total += row * weight if weight != 1 else row
+    return total
+
+
+def _percentages(part: Floats, whole: Floats) -> Floats:
+    part *= MAX_NODE_SCORE
+    part /= whole
+    return np.trunc(part, out=part)
 
 
 def _percentage(part: int, whole: int) -> int:

@@ -1,0 +1,54 @@
+"""Columns computed from the node table, each entry from one row, and kept current through the table's log.
+
+Between two pods usually one row changes. A plugin whose answer is partly the same for every pod keeps that part here
+and recomputes the changed rows, instead of all of them for every pod.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from kubesched.snapshot.node_table import NodeTable
+
+_PATCH_LIMIT: Final = 16
+"""Up to this many changed rows are recomputed one by one; beyond, all at once is cheaper."""
+
+
+class RowMirror(ABC):
+    """Follows one table. Call `sync` before reading; entries of dead rows mean nothing."""
+
+    __slots__ = ("_cursor", "_epoch", "table")
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self._cursor = self._epoch = -1
+
+    def sync(self) -> None:
+        table = self.table
+        end, is_current = table.pod_log.end, self._epoch == table.epoch
+        if is_current and self._cursor == end:
+            return
+        changed = table.pod_log.since(self._cursor) if is_current else None
+        if changed is None or len(changed) > _PATCH_LIMIT:
+            self._rebuild()
+        else:
+            for row in dict.fromkeys(changed):
+                self._patch(row)
+        self._cursor, self._epoch = self._settled_until(end), table.epoch
+
+    def invalidate(self) -> None:
+        """Compute everything anew at the next `sync`."""
+        self._epoch = -1
+
+    def _settled_until(self, end: int) -> int:
+        """The position in the log up to which entries need not be looked at again."""
+        return end
+
+    @abstractmethod
+    def _rebuild(self) -> None:
+        """Compute every row; arrays span the table's capacity."""
+
+    @abstractmethod
+    def _patch(self, row: int) -> None:
+        """Compute one row, which may be dead."""
