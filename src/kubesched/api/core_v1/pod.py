@@ -1,12 +1,13 @@
 """Pods: what is to run, and how it stands.
 
-What only matters inside a running container (environment, probes, mounts, commands) is left out.
+What only matters inside a running container (environment, probes, mounts, commands) is left out: a
+scheduler keeps every pod of the cluster in memory.
 """
 
 from __future__ import annotations
 
 from kubesched.api.core_v1.placement import Affinity, Toleration, TopologySpreadConstraint
-from kubesched.api.core_v1.references import LocalObjectReference, ObjectReference
+from kubesched.api.core_v1.references import ObjectReference
 from kubesched.api.core_v1.volumes import Volume
 from kubesched.api.meta import ObjectMeta, Record, ResourceList, constant
 
@@ -67,7 +68,6 @@ class Container(Record):
     resize_policy: list[ContainerResizePolicy] | None = None
     restart_policy: str | None = None
     restart_policy_rules: list[ContainerRestartRule] | None = None
-    image_pull_policy: str = ""
 
     def is_restartable_init(self) -> bool:
         """True for a sidecar, given that this is an init container."""
@@ -100,12 +100,6 @@ class PodOS(Record):
     name: str = ""
 
 
-class PodReadinessGate(Record):
-    """A condition that has to be true before the pod counts as ready."""
-
-    condition_type: str = ""
-
-
 class PodSpec(Record):
     """What is to run, and where it may."""
 
@@ -122,15 +116,11 @@ class PodSpec(Record):
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
-    image_pull_secrets: list[LocalObjectReference] | None = None
-    hostname: str = ""
-    subdomain: str = ""
     affinity: Affinity | None = None
     scheduler_name: str = ""
     tolerations: list[Toleration] | None = None
     priority_class_name: str = ""
     priority: int | None = None
-    readiness_gates: list[PodReadinessGate] | None = None
     runtime_class_name: str | None = None
     preemption_policy: str | None = None
     overhead: ResourceList | None = None
@@ -201,16 +191,13 @@ class ContainerState(Record):
 
 
 class ContainerStatus(Record):
-    """How one container stands, including the resources it really has."""
+    """How one container stands, and the resources it really has (image names are not kept)."""
 
     name: str = ""
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
     ready: bool = False
     restart_count: int = 0
-    image: str = ""
-    image_id: str = ""
-    container_id: str = ""
     started: bool | None = None
     allocated_resources: ResourceList | None = None
     resources: ResourceRequirements | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubesched.api.core_v1.references import (
     LocalObjectReference,
     TypedLocalObjectReference,
@@ -155,9 +153,8 @@ class ConfigMapVolumeSource(Record):
 
 
 class ProjectedVolumeSource(Record):
-    """Several sources in one directory; the scheduler reads none of them."""
+    """Several sources in one directory. Nearly every pod has one and nobody here reads its parts."""
 
-    sources: list[dict[str, Any]] | None = None
     default_mode: int | None = None
 
 
