@@ -66,7 +66,6 @@ class HttpTransport:
         self,
         config: ConnectionConfig,
         *,
-        user_agent: str,
         settings: PoolSettings | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
@@ -77,7 +76,7 @@ class HttpTransport:
         self._authority = self._dialer.authority
         self._target_prefix = self._dialer.target_prefix()
         self._static_block = encode_headers(
-            {"Host": self._authority, "User-Agent": user_agent, **self._dialer.proxy_headers()}
+            {"Host": self._authority, **self._dialer.proxy_headers()}
         )
         self._credential_headers: HeaderValues | None = None
         self._credential_block = b""

@@ -67,7 +67,7 @@ class Request:
     """One HTTP request, addressed relative to the server the transport talks to.
 
     `target` is the percent-encoded path with its query, starting with "/" and without the server's path prefix.
-    `headers` need not contain Host, Content-Length, User-Agent or Authorization; the transport adds them.
+    `headers` must not contain Host, Content-Length or Authorization; the transport adds them.
     """
 
     method: str

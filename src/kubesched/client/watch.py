@@ -11,49 +11,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-import msgspec
-
-from kubesched.client.status_errors import DECODE_ERRORS, error_from_object
+from kubesched.api import codec
+from kubesched.api.codec import DECODE_ERRORS, MalformedObject
+from kubesched.api.watch import WatchDecoder, WatchEvent
 from kubesched.client.transport import Response
 from kubesched.errors import ApiError, StreamEnded, TransportError
 
 T = TypeVar("T")
 
-EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-
-ADDED: EventType = "ADDED"
-MODIFIED: EventType = "MODIFIED"
-DELETED: EventType = "DELETED"
-BOOKMARK: EventType = "BOOKMARK"
-
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""Annotation of the bookmark after which a streamed list is complete."""
-
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """etcd takes objects of 1.5 MB; nothing an API server sends comes close to this."""
 
 
-class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What happened to an object. A bookmark's object carries only its metadata."""
-
-    type: EventType
-    object: T
-
-
-class _AnyEvent(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class WatchDecoder(Generic[T]):
+class EventStream(Generic[T]):
     """Bytes in, events out. `error` is set when the stream cannot go on; what came before it is still returned."""
 
-    def __init__(self, kind: type[T]) -> None:
-        # mypy cannot subscript a generic with a run-time type; msgspec can.
-        self._decoder = msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
-        self._any_decoder = msgspec.json.Decoder(_AnyEvent)
+    def __init__(self, record: type[T]) -> None:
+        self._decode_lines = codec.decoder(WatchEvent[record]).decode_lines  # type: ignore[valid-type]  # a run-time value
+        # Unbound here so that callers may be generic over less than `Record`.
+        self._decode_line: Callable[[bytes], WatchEvent[T]] = WatchDecoder(
+            cast("Any", record)
+        ).decode
         self._partial: list[bytes] = []
         self._partial_bytes = 0
         self.error: ApiError | TransportError | None = None
@@ -75,7 +55,7 @@ class WatchDecoder(Generic[T]):
         if end < len(chunk):
             self._keep(chunk[end:])
         try:
-            return self._decoder.decode_lines(lines)
+            return self._decode_lines(lines)
         except DECODE_ERRORS:
             return self._decode_one_by_one(lines)
 
@@ -93,17 +73,16 @@ class WatchDecoder(Generic[T]):
     def _decode_one_by_one(self, lines: bytes) -> list[WatchEvent[T]]:
         """Find out which event is not an ordinary one: usually it is the server's own ERROR."""
         events: list[WatchEvent[T]] = []
-        for line in lines.splitlines():
+        for line in lines.split(b"\n"):
             if not line.strip():
                 continue
             try:
-                found = self._any_decoder.decode(line)
-                if found.type == "ERROR":
-                    self.error = error_from_object(bytes(found.object))
-                    break
-                events.append(self._decoder.decode(line))
-            except DECODE_ERRORS as error:
-                self.error = TransportError(f"watch event cannot be decoded: {error}")
+                events.append(self._decode_line(line))
+            except MalformedObject as error:
+                self.error = TransportError(f"watch event cannot be understood: {error}")
+                break
+            except ApiError as error:
+                self.error = error
                 break
         return events
 
@@ -111,9 +90,9 @@ class WatchDecoder(Generic[T]):
 class Watch(Generic[T]):
     """An open watch. Use as `async with client.watch(...) as watch: async for event in watch: ...`."""
 
-    def __init__(self, kind: type[T], start: Callable[[], Awaitable[Response]]) -> None:
+    def __init__(self, record: type[T], start: Callable[[], Awaitable[Response]]) -> None:
         """`start` sends the request; it raises what the server or the transport has against it."""
-        self._decoder: WatchDecoder[T] = WatchDecoder(kind)
+        self._stream: EventStream[T] = EventStream(record)
         self._start = start
         self._response: Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
@@ -141,18 +120,18 @@ class Watch(Generic[T]):
         Raises `ApiError` for an ERROR event (`Gone` above all) and `TransportError` for a broken stream.
         """
         assert self._chunks is not None, "a watch must be entered before it is read"
-        decoder = self._decoder
-        while decoder.error is None:
+        stream = self._stream
+        while stream.error is None:
             try:
                 chunk = await anext(self._chunks)
             except StopAsyncIteration:
-                decoder.finish()
-                if decoder.error is None:
+                stream.finish()
+                if stream.error is None:
                     return []
                 break
-            if events := decoder.feed(chunk):
+            if events := stream.feed(chunk):
                 return events
-        raise decoder.error
+        raise stream.error
 
     async def __aiter__(self) -> AsyncIterator[WatchEvent[T]]:
         while events := await self.next_batch():

@@ -21,12 +21,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kubesched.client.watch import DELETED, WatchEvent
+from kubesched.api.names import key_of
+from kubesched.api.watch import WatchEvent
 from kubesched.clock import Clock
 from kubesched.informers.index import IndexFunction
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import BURST, ListerWatcher, Reflector, ReflectorSettings
-from kubesched.informers.store import ApiObject, Store, key_of
+from kubesched.informers.store import ApiObject, Store
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class Informer(Generic[T]):
         """Hear of every change from now on; what is already here is added first, before this returns."""
         if handler.on_add is not None:
             for obj in self.store.values():
-                self._call(handler.on_add, key_of(obj), obj)
+                self._call(handler.on_add, key_of(obj.metadata), obj)
         self._handlers.append(handler)
 
     def remove_event_handler(self, handler: EventHandler[T]) -> None:
@@ -110,7 +111,7 @@ class Informer(Generic[T]):
     async def replace(self, objects: list[T]) -> None:
         seen: set[str] = set()
         for count, obj in enumerate(objects, start=1):
-            key = key_of(obj)
+            key = key_of(obj.metadata)
             seen.add(key)
             self._put(key, obj)
             if count % BURST == 0:
@@ -124,8 +125,8 @@ class Informer(Generic[T]):
 
     def apply(self, event: WatchEvent[T]) -> None:
         obj = event.object
-        key = key_of(obj)
-        if event.type == DELETED:
+        key = key_of(obj.metadata)
+        if event.type == "DELETED":
             self._remove(key, obj)
         else:
             self._put(key, obj)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from kubesched.informers.store import NAMESPACE_INDEX, ApiObject, Store, key_for
+from kubesched.api.names import object_key
+from kubesched.informers.store import NAMESPACE_INDEX, ApiObject, Store
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -23,7 +24,7 @@ class Lister(Generic[T]):
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object, or None; cluster-scoped kinds have namespace ""."""
-        return self._store.get(key_for(namespace, name))
+        return self._store.get(object_key(namespace, name))
 
     def list(
         self, namespace: str | None = None, matches: Callable[[T], bool] | None = None

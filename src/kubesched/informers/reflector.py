@@ -24,9 +24,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from kubesched.api.names import key_of
+from kubesched.api.status import StatusDetails
+from kubesched.api.watch import INITIAL_EVENTS_END, WatchEvent
 from kubesched.client.backoff import Backoff
-from kubesched.client.status_errors import is_resource_version_too_large
-from kubesched.client.watch import BOOKMARK, DELETED, INITIAL_EVENTS_END, Watch, WatchEvent
+from kubesched.client.watch import Watch
 from kubesched.clock import Clock
 from kubesched.errors import (
     ApiError,
@@ -41,11 +43,12 @@ from kubesched.errors import (
     TransportError,
     Unauthorized,
 )
-from kubesched.informers.store import ApiObject, key_of
+from kubesched.informers.store import ApiObject
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
+P = TypeVar("P")
 
 BURST = 256
 """Events applied before others on the loop get their turn: with typical handlers a few milliseconds' worth."""
@@ -71,10 +74,10 @@ class ReflectorSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage(Generic[T]):
+class ListPage(Generic[P]):
     """Part of a list; `continue_token` is "" on the last page."""
 
-    items: list[T]
+    items: list[P]
     resource_version: str
     continue_token: str = ""
 
@@ -243,15 +246,15 @@ class Reflector(Generic[T]):
         while True:
             batch = await self._next_initial_batch(watch)
             for position, event in enumerate(batch):
-                if event.type == BOOKMARK:
+                if event.type == "BOOKMARK":
                     metadata = event.object.metadata
                     if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                         newer = batch[position + 1 :]
                         return list(objects.values()), metadata.resource_version, newer
-                elif event.type == DELETED:
-                    objects.pop(key_of(event.object), None)
+                elif event.type == "DELETED":
+                    objects.pop(key_of(event.object.metadata), None)
                 else:
-                    objects[key_of(event.object)] = event.object
+                    objects[key_of(event.object.metadata)] = event.object
 
     async def _next_initial_batch(self, watch: Watch[T]) -> list[WatchEvent[T]]:
         try:
@@ -294,7 +297,7 @@ class Reflector(Generic[T]):
             and int(resource_version) <= self._revision
         ):
             return
-        if event.type != BOOKMARK:
+        if event.type != "BOOKMARK":
             self._sink.apply(event)
         self._reached(resource_version)
 
@@ -304,3 +307,12 @@ class Reflector(Generic[T]):
 
     def _watch_timeout_s(self) -> float:
         return self._settings.min_watch_s * (1.0 + self._random.random())
+
+
+def is_resource_version_too_large(error: ApiError) -> bool:
+    """Whether the server has not yet seen the revision we asked for (it may have been restored from a backup)."""
+    details = error.details
+    causes = (isinstance(details, StatusDetails) and details.causes) or []
+    return any(cause.reason == "ResourceVersionTooLarge" for cause in causes) or (
+        "Too large resource version" in error.message
+    )

@@ -25,17 +25,6 @@ class ApiObject(Protocol):
 T = TypeVar("T", bound=ApiObject)
 
 
-def key_of(obj: ApiObject) -> str:
-    """`namespace/name`, or the name alone for objects without namespace."""
-    metadata = obj.metadata
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-
-
-def key_for(namespace: str, name: str) -> str:
-    """The key of the object with this name; namespace "" means cluster-scoped."""
-    return f"{namespace}/{name}" if namespace else name
-
-
 def _namespace_of(obj: ApiObject) -> tuple[str, ...]:
     namespace = obj.metadata.namespace
     return (namespace,) if namespace else ()

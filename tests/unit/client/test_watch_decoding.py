@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.watch import INITIAL_EVENTS_END
 from kubesched.client.exchange import BufferedResponse
-from kubesched.client.watch import INITIAL_EVENTS_END, MAX_LINE_BYTES, Watch, WatchDecoder
+from kubesched.client.watch import MAX_LINE_BYTES, EventStream, Watch
 from kubesched.errors import Gone, ServerError, StreamEnded, TransportError
 
 
@@ -53,13 +54,13 @@ def test_any_cut_of_the_stream_gives_the_same_events(sizes, cuts):
         line("ADDED", f"pod-{number}-" + "x" * size, number) for number, size in enumerate(sizes)
     )
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
-    decoder = WatchDecoder(Pod)
+    stream_decoder = EventStream(Pod)
     events = []
     for start, end in itertools.pairwise(edges):
-        events += decoder.feed(stream[start:end])
-    decoder.finish()
-    assert decoder.error is None
-    assert names(events) == names(WatchDecoder(Pod).feed(stream))
+        events += stream_decoder.feed(stream[start:end])
+    stream_decoder.finish()
+    assert stream_decoder.error is None
+    assert names(events) == names(EventStream(Pod).feed(stream))
     assert len(events) == len(sizes)
 
 
@@ -67,25 +68,25 @@ def test_any_cut_of_the_stream_gives_the_same_events(sizes, cuts):
 def test_events_before_an_error_are_delivered_wherever_the_stream_is_cut(cuts):
     stream = line("ADDED", "a", 1) + line("DELETED", "b", 2) + GONE + b"\n" + line("ADDED", "c", 3)
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
-    decoder = WatchDecoder(Pod)
+    stream_decoder = EventStream(Pod)
     events = []
     for start, end in itertools.pairwise(edges):
-        events += decoder.feed(stream[start:end])
+        events += stream_decoder.feed(stream[start:end])
     assert names(events) == [("ADDED", "a"), ("DELETED", "b")]
-    assert isinstance(decoder.error, Gone)
-    assert decoder.error.message == "too old resource version: 1 (9)"
+    assert isinstance(stream_decoder.error, Gone)
+    assert stream_decoder.error.message == "too old resource version: 1 (9)"
 
 
 def test_blank_lines_and_carriage_returns_mean_nothing():
-    decoder = WatchDecoder(Pod)
+    stream_decoder = EventStream(Pod)
     stream = b"\n\r\n" + line("ADDED", "a", 1).replace(b"\n", b"\r\n") + b"\n"
-    assert names(decoder.feed(stream)) == [("ADDED", "a")]
-    decoder.finish()
-    assert decoder.error is None
+    assert names(stream_decoder.feed(stream)) == [("ADDED", "a")]
+    stream_decoder.finish()
+    assert stream_decoder.error is None
 
 
 def test_bookmark_carries_its_metadata():
-    (event,) = WatchDecoder(Pod).feed(
+    (event,) = EventStream(Pod).feed(
         b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"7",'
         b'"creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},'
         b'"spec":{"containers":null},"status":{}}}\n'
@@ -107,17 +108,17 @@ def test_bookmark_carries_its_metadata():
     ],
 )
 def test_events_that_make_no_sense_are_an_error(bad):
-    decoder = WatchDecoder(Pod)
-    assert names(decoder.feed(line("ADDED", "a", 1) + bad)) == [("ADDED", "a")]
-    assert isinstance(decoder.error, TransportError)
+    stream_decoder = EventStream(Pod)
+    assert names(stream_decoder.feed(line("ADDED", "a", 1) + bad)) == [("ADDED", "a")]
+    assert isinstance(stream_decoder.error, TransportError)
 
 
 def test_line_without_end_is_bounded():
-    decoder = WatchDecoder(Pod)
+    stream_decoder = EventStream(Pod)
     for _ in range(MAX_LINE_BYTES // 2**20 + 1):
-        decoder.feed(b"x" * 2**20)
-    assert isinstance(decoder.error, TransportError)
-    assert "exceeds the limit" in str(decoder.error)
+        stream_decoder.feed(b"x" * 2**20)
+    assert isinstance(stream_decoder.error, TransportError)
+    assert "exceeds the limit" in str(stream_decoder.error)
 
 
 def watch_over(body: bytes) -> Watch[Pod]:

@@ -83,6 +83,7 @@ class FakeCollection:
     requests: list[tuple[str, str]] = field(default_factory=list)
     expires_continue: bool = False
     uid_count: int = 0
+    snapshots: dict[str, list[Pod]] = field(default_factory=dict)
 
     # Changes.
 
@@ -161,29 +162,16 @@ class FakeCollection:
         if continue_token and self.expires_continue:
             self.expires_continue = False
             raise Gone("continue token expired")
-        # Pages of a consistent read: the token carries the revision and what is left of that moment's names.
+        # Pages of one consistent read: the token names the revision and how far we got.
         revision, _, start = (continue_token or f"{self.revision}:0").partition(":")
-        snapshot = self._snapshot(int(revision))
+        if int(revision) < self.compacted:
+            raise Gone("continue token expired")
+        if not continue_token:
+            self.snapshots[revision] = [self.pods[name] for name in sorted(self.pods)]
+        snapshot = self.snapshots[revision]
         end = int(start) + limit if limit else len(snapshot)
         token = f"{revision}:{end}" if end < len(snapshot) else ""
         return ListPage(snapshot[int(start) : end], revision, token)
-
-    def _snapshot(self, revision: int) -> list[Pod]:
-        if revision == self.revision:
-            return [self.pods[name] for name in sorted(self.pods)]
-        if revision < self.compacted:
-            raise Gone("continue token expired")
-        names = dict(self.pods)
-        for event_revision, _, pod in reversed(self.history):
-            if event_revision > revision:
-                names.pop(pod.metadata.name, None)
-        for event_revision, type_, pod in self.history:
-            if event_revision <= revision:
-                if type_ == "DELETED":
-                    names.pop(pod.metadata.name, None)
-                else:
-                    names[pod.metadata.name] = pod
-        return [names[name] for name in sorted(names)]
 
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool

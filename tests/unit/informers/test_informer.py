@@ -317,6 +317,8 @@ async def test_last_error_tells_why_until_things_work(collection, story):
     await scene.informer.wait_for_sync()
     assert scene.informer.reflector.last_error is None
     task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_failing_handler_hurts_nobody_and_is_counted(collection, story, caplog):

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
+from kubesched.api.names import key_of, object_key
 from kubesched.informers.lister import Lister
-from kubesched.informers.store import Store, key_for, key_of
+from kubesched.informers.store import Store
 
 
 def pod(name: str, namespace: str = "default", **labels: str) -> Pod:
@@ -37,7 +38,7 @@ def test_indexes_equal_freshly_built_ones_after_any_changes(steps, index_at):
     for number, (what, name, namespace, labels) in enumerate(steps):
         if number == index_at:
             store.add_index("label", label_values)
-        key = key_for(namespace, name)
+        key = object_key(namespace, name)
         version = store.version
         if what == "put":
             obj = pod(name, namespace, **labels)
@@ -47,7 +48,7 @@ def test_indexes_equal_freshly_built_ones_after_any_changes(steps, index_at):
         else:
             assert store.remove(key) is expected.pop(key, None)
         store.check_invariants()
-    assert {key_of(obj): obj for obj in store} == expected
+    assert {key_of(obj.metadata): obj for obj in store} == expected
     assert set(store.index_values("namespace")) == {obj.metadata.namespace for obj in store}
 
 
@@ -56,7 +57,7 @@ def test_lister_finds_by_name_namespace_predicate_and_index():
     lister = Lister(store)
     store.add_index("label", label_values)
     for obj in (pod("a"), pod("b", app="web"), pod("c", "kube-system", app="web")):
-        store.put(key_of(obj), obj)
+        store.put(key_of(obj.metadata), obj)
 
     def names(objects):
         return [obj.metadata.name for obj in objects]
@@ -74,7 +75,7 @@ def test_lister_finds_by_name_namespace_predicate_and_index():
 
 
 def test_cluster_scoped_objects_have_their_name_as_key():
-    assert key_of(pod("node-1", "")) == key_for("", "node-1") == "node-1"
+    assert key_of(pod("node-1", "").metadata) == object_key("", "node-1") == "node-1"
 
 
 def test_unknown_and_repeated_indexes_are_errors():

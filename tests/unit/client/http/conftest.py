@@ -281,7 +281,6 @@ async def connect() -> AsyncIterator[Callable[..., HttpTransport]]:
         }
         transport = HttpTransport(
             ConnectionConfig(**{**defaults, **config}),
-            user_agent="kubesched/test",
             settings=settings,
             environ={},
         )

@@ -215,7 +215,6 @@ async def test_proxy_of_the_environment_is_used_for_servers_elsewhere(serve):
         ConnectionConfig(
             host="api.example.test", port=80, scheme="http", credentials=AnonymousCredentials()
         ),
-        user_agent="kubesched/test",
         environ={"HTTP_PROXY": f"127.0.0.1:{proxy.port}"},
     )
     try:

@@ -48,7 +48,6 @@ async def test_request_arrives_as_written_and_answer_comes_back(serve, connect):
         b'{"a":1}',
     )
     assert request.headers["host"] == f"127.0.0.1:{server.port}"
-    assert request.headers["user-agent"] == "kubesched/test"
     assert request.headers["content-type"] == "application/json"
 
 

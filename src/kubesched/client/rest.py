@@ -1,0 +1,427 @@
+"""Typed verbs of the Kubernetes API.
+
+Responsible for paths, queries, bodies and their decoding into records, for every kind in `kubesched.api.kinds` and any
+other `Kind` a caller brings. Retries and rate limits are `retry`'s, bytes are the transport's, staying up to date is
+the informers'.
+
+Verbs take a record type or a `Kind`. They raise `kubesched.errors.ApiError` for what the server refuses and
+`TransportError` if there is no usable answer. Records know only some fields of a kind; `get_preserved` and
+`update_merged` are for writing objects back without losing the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import random
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from kubesched import __version__
+from kubesched.api import codec
+from kubesched.api.codec import ListOf, MalformedObject, Preserved
+from kubesched.api.kinds import PODS, Kind, kind_of
+from kubesched.api.meta import DeleteOptions, ObjectMeta, Record
+from kubesched.api.names import object_key
+from kubesched.api.policy_v1 import Eviction
+from kubesched.api.status import conflict
+from kubesched.client.patch import APPLY_PATCH, CONTENT_TYPES, Patch
+from kubesched.client.rate_limit import Sleep, TokenBucket
+from kubesched.client.retry import Caller, RetryPolicy
+from kubesched.client.transport import (
+    DEFAULT_DEADLINE_S,
+    HeaderBlock,
+    Request,
+    Response,
+    Transport,
+)
+from kubesched.client.watch import Watch
+from kubesched.clock import Clock, SystemClock
+from kubesched.errors import Gone, TransportError
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+DEFAULT_PAGE_SIZE = 500
+
+WATCH_FIRST_BYTE_S = 30.0
+"""A watch's headers come at once, except that a streamed list waits until the server's cache is fresh."""
+
+WATCH_GRACE_S = 30.0
+"""How much longer than asked for a watch may live before we cut it."""
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def user_agent(component: str = "") -> str:
+    """`kubesched/<version> (<os>/<architecture>)`, with the part of the program that asks, as client-go has it."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    name = f"kubesched/{__version__} ({platform.system().lower()}/{machine})"
+    return f"{name}/{component}" if component else name
+
+
+class RestClient:
+    """The API server's verbs. Several clients may share one transport, each with its own name and rate limit."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        user_agent: str,
+        limiter: TokenBucket | None = None,
+        policy: RetryPolicy | None = None,
+        clock: Clock | None = None,
+        random: random.Random,
+        sleep: Sleep = asyncio.sleep,
+        deadline_s: float = DEFAULT_DEADLINE_S,
+    ) -> None:
+        """`deadline_s` bounds every call, all its attempts included; watches have deadlines of their own."""
+        self._caller = Caller(
+            transport,
+            limiter=limiter,
+            policy=policy or RetryPolicy(),
+            clock=clock or SystemClock(),
+            random=random,
+            sleep=sleep,
+        )
+        self._deadline_s = deadline_s
+        common = {"Accept": "application/json", "User-Agent": user_agent}
+        self._read_headers = HeaderBlock(common)
+        self._write_headers = HeaderBlock({**common, "Content-Type": "application/json"})
+        self._patch_headers = {
+            content_type: HeaderBlock({**common, "Content-Type": content_type})
+            for content_type in CONTENT_TYPES
+        }
+
+    # Reading.
+
+    async def get(self, kind: type[R] | Kind[R], name: str, namespace: str = "") -> R:
+        kind = _kind(kind)
+        body = await self._read(kind.object_path(name, namespace))
+        return _decoded(body, kind.record, codec.decode)
+
+    async def get_preserved(
+        self, kind: type[R] | Kind[R], name: str, namespace: str = ""
+    ) -> Preserved[R]:
+        """The object with every field the server sent, for writing it back."""
+        kind = _kind(kind)
+        body = await self._read(kind.object_path(name, namespace))
+        return _decoded(body, kind.record, codec.decode_preserved)
+
+    async def list_page(
+        self,
+        kind: type[R] | Kind[R],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+    ) -> ListOf[R]:
+        """One page of a list, all of it with `limit` 0; `metadata.continue_` is the token for the next."""
+        kind = _kind(kind)
+        body = await self._read(
+            kind.collection_path(namespace),
+            {
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "limit": str(limit) if limit else "",
+                "continue": continue_token,
+                "resourceVersion": resource_version,
+                "resourceVersionMatch": resource_version_match,
+            },
+        )
+        return _decoded(body, kind.record, codec.decode_list)
+
+    async def list(
+        self,
+        kind: type[R] | Kind[R],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = DEFAULT_PAGE_SIZE,
+    ) -> ListOf[R]:
+        """The whole list, fetched in pages of one consistent read."""
+
+        async def page(limit: int, token: str) -> ListOf[R]:
+            return await self.list_page(
+                kind,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                limit=limit,
+                continue_token=token,
+            )
+
+        found = await page(page_size, "")
+        items = found.items
+        while found.metadata.continue_:
+            try:
+                found = await page(page_size, found.metadata.continue_)
+            except Gone:
+                # It took longer than the server remembers; without pages there is nothing to expire.
+                return await page(0, "")
+            items += found.items
+        return msgspec.structs.replace(found, items=items)
+
+    def watch(
+        self,
+        kind: type[R] | Kind[R],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        timeout_s: float = 300.0,
+        send_initial_events: bool = False,
+    ) -> Watch[R]:
+        """Changes from a revision on; with `send_initial_events` the present state first, then a marked bookmark.
+
+        Entering the watch sends the request, once: whoever watches has to cope with broken watches anyway.
+        """
+        kind = _kind(kind)
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, int(timeout_s))),
+        }
+        if send_initial_events:
+            query["sendInitialEvents"] = "true"
+            query["resourceVersionMatch"] = "NotOlderThan"
+        request = Request(
+            method="GET",
+            target=_target(kind.collection_path(namespace), query),
+            headers=self._read_headers,
+            stream=True,
+            idempotent=True,
+            first_byte_s=WATCH_FIRST_BYTE_S,
+            deadline_s=timeout_s + WATCH_GRACE_S,
+        )
+        return Watch(kind.record, lambda: self._caller.send_once(request))
+
+    # Writing.
+
+    async def create(self, obj: R, *, dry_run: bool = False) -> R:
+        """The object as the server made it."""
+        kind = kind_of(type(obj))
+        target = _target(kind.collection_path(_metadata(obj).namespace), _write_query(dry_run))
+        body = await self._write("POST", target, codec.encode(obj))
+        return _decoded(body, kind.record, codec.decode)
+
+    async def create_preserved(self, obj: R) -> Preserved[R]:
+        kind = kind_of(type(obj))
+        target = kind.collection_path(_metadata(obj).namespace)
+        body = await self._write("POST", target, codec.encode(obj))
+        return _decoded(body, kind.record, codec.decode_preserved)
+
+    async def update(self, obj: R, *, subresource: str = "", dry_run: bool = False) -> R:
+        """Replace the object by exactly what the record says; `Conflict` if it changed meanwhile.
+
+        For kinds whose records leave fields out this would remove them: use `update_merged` there.
+        """
+        kind, metadata = kind_of(type(obj)), _metadata(obj)
+        path = kind.object_path(metadata.name, metadata.namespace, subresource)
+        body = await self._write("PUT", _target(path, _write_query(dry_run)), codec.encode(obj))
+        return _decoded(body, kind.record, codec.decode)
+
+    async def update_status(self, obj: R) -> R:
+        return await self.update(obj, subresource="status")
+
+    async def update_preserved(self, obj: Preserved[R], *, subresource: str = "") -> Preserved[R]:
+        """Write a whole object back; `Conflict` if it changed meanwhile."""
+        kind, metadata = kind_of(type(obj.record)), _metadata(obj.record)
+        path = kind.object_path(metadata.name, metadata.namespace, subresource)
+        body = await self._write("PUT", path, obj.raw)
+        return _decoded(body, kind.record, codec.decode_preserved)
+
+    async def update_merged(self, changed: R, *, subresource: str = "") -> R:
+        """Write a changed record back without losing the fields it does not know.
+
+        Reads the object first; `Conflict` if it is not at the record's revision any more.
+        """
+        kind, metadata = kind_of(type(changed)), _metadata(changed)
+        current = await self.get_preserved(kind, metadata.name, metadata.namespace)
+        if _metadata(current.record).resource_version != metadata.resource_version:
+            raise conflict(
+                kind.plural,
+                object_key(metadata.namespace, metadata.name),
+                "the object has been modified; please apply your changes to the latest version and try again",
+                kind.group,
+            )
+        written = await self.update_preserved(current.with_record(changed), subresource=subresource)
+        return written.record
+
+    async def patch(
+        self,
+        kind: type[R] | Kind[R],
+        name: str,
+        namespace: str,
+        patch: Patch,
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> R:
+        """Change part of an object. An apply patch needs a field manager; `force` takes fields from other managers."""
+        kind = _kind(kind)
+        if patch.content_type == APPLY_PATCH and not field_manager:
+            raise ValueError("an apply patch needs a field manager")
+        query = {
+            **_write_query(dry_run),
+            "fieldManager": field_manager,
+            "force": "true" if force else "",
+        }
+        target = _target(kind.object_path(name, namespace, subresource), query)
+        body = await self._write(
+            "PATCH", target, patch.body, headers=self._patch_headers[patch.content_type]
+        )
+        return _decoded(body, kind.record, codec.decode)
+
+    async def delete(
+        self,
+        kind: type[R] | Kind[R],
+        name: str,
+        namespace: str = "",
+        options: DeleteOptions | None = None,
+    ) -> None:
+        """Ask for an object's deletion; it may live on until its grace period and finalizers are done."""
+        path = _kind(kind).object_path(name, namespace)
+        await self._write("DELETE", path, b"" if options is None else codec.encode(options))
+
+    async def delete_collection(
+        self,
+        kind: type[R] | Kind[R],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        options: DeleteOptions | None = None,
+    ) -> None:
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        target = _target(_kind(kind).collection_path(namespace), query)
+        await self._write("DELETE", target, b"" if options is None else codec.encode(options))
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        """Assign a pod to a node. `Conflict` if the pod is another one by now, bound, or being deleted.
+
+        Sent once: the scheduler itself decides what a failed binding means. The body is written out here because this
+        is the request that limits how many pods per second can be scheduled.
+        """
+        if not _SAFE_NAME.fullmatch(namespace) or not _SAFE_NAME.fullmatch(name):
+            target = PODS.object_path(name, namespace, "binding")
+        else:
+            target = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+        encode = codec.encode
+        body = (
+            b'{"apiVersion":"v1","kind":"Binding","metadata":{"name":%b,"namespace":%b,"uid":%b},"target":{"kind":"Node","name":%b}}'
+            % (
+                encode(name),
+                encode(namespace),
+                encode(uid),
+                encode(node_name),
+            )
+        )
+        # The answer is a Status, whatever the published schema says; success is all there is to know.
+        await self._caller.send_once(
+            Request(
+                method="POST",
+                target=target,
+                headers=self._write_headers,
+                body=body,
+                deadline_s=self._deadline_s,
+            )
+        )
+
+    async def evict(self, namespace: str, name: str, options: DeleteOptions | None = None) -> None:
+        """Delete a pod if its disruption budgets allow; `TooManyRequests` if they do not."""
+        eviction = Eviction(
+            metadata=ObjectMeta(name=name, namespace=namespace), delete_options=options
+        )
+        await self._write(
+            "POST",
+            PODS.object_path(name, namespace, "eviction"),
+            codec.encode(eviction),
+            repeats_overload=False,
+        )
+
+    # Anything else.
+
+    async def get_raw(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """The answer to a GET of any path (`/version`, discovery)."""
+        return await self._read(path, query)
+
+    async def post_raw(self, path: str, body: bytes) -> bytes:
+        """The answer to a POST of JSON to any path (reviews and other things that are not stored)."""
+        return await self._write("POST", path, body)
+
+    async def _read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        response = await self._caller.send(
+            Request(
+                method="GET",
+                target=_target(path, query or {}),
+                headers=self._read_headers,
+                deadline_s=self._deadline_s,
+                idempotent=True,
+            )
+        )
+        return await response.read()
+
+    async def _write(
+        self,
+        method: str,
+        target: str,
+        body: bytes,
+        *,
+        headers: HeaderBlock | None = None,
+        repeats_overload: bool = True,
+    ) -> bytes:
+        response: Response = await self._caller.send(
+            Request(
+                method=method,
+                target=target,
+                headers=headers or self._write_headers,
+                body=body,
+                deadline_s=self._deadline_s,
+            ),
+            repeats_overload=repeats_overload,
+        )
+        return await response.read()
+
+
+def _kind(kind: type[R] | Kind[R]) -> Kind[R]:
+    return kind if isinstance(kind, Kind) else kind_of(kind)
+
+
+def _metadata(obj: Record) -> ObjectMeta:
+    metadata = getattr(obj, "metadata", None)
+    if not isinstance(metadata, ObjectMeta):
+        raise TypeError(f"{type(obj).__name__} is not an object of its own")
+    return metadata
+
+
+def _target(path: str, query: Mapping[str, str]) -> str:
+    """Path and query; empty values are left out."""
+    given = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(given, quote_via=quote)}" if given else path
+
+
+def _write_query(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _decoded(body: bytes, record: type[R], decode: Callable[[bytes, type[R]], T]) -> T:
+    try:
+        return decode(body, record)
+    except MalformedObject as error:
+        raise TransportError(f"server sent an object that cannot be understood: {error}") from error

@@ -1,0 +1,121 @@
+"""Sending a request until it succeeds, is refused for good, or time runs out.
+
+Responsible for the client-side rate limit, for telling which failures may be repeated, and for pausing in between.
+Not responsible for what a request means (`rest`) nor for reconnecting watches (`informers.reflector`).
+
+The rule, never bent: a request is repeated only if the server cannot have acted on it (it was not sent, or was answered
+with 429), or if acting on it twice is the same as once (reads).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from kubesched.api.status import error_from_status
+from kubesched.client.backoff import Backoff
+from kubesched.client.rate_limit import Sleep, TokenBucket
+from kubesched.client.transport import Request, Response, Transport
+from kubesched.clock import Clock
+from kubesched.errors import (
+    ApiError,
+    ConnectFailed,
+    DeadlineExceeded,
+    ServerError,
+    StreamEnded,
+    TooManyRequests,
+    TransportError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how patiently. The request's deadline bounds all attempts together."""
+
+    max_attempts: int = 5
+    initial_s: float = 0.1
+    max_s: float = 5.0
+    retry_after_jitter: float = 0.1
+    """A pause the server asked for is stretched by up to this part, so that clients do not come back in step."""
+
+
+class Caller:
+    """Sends requests over a transport, patiently."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        limiter: TokenBucket | None,
+        policy: RetryPolicy,
+        clock: Clock,
+        random: random.Random,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.transport = transport
+        self._limiter = limiter if limiter is not None and not limiter.is_unlimited else None
+        self._policy = policy
+        self._clock = clock
+        self._random = random
+        self._sleep = sleep
+
+    async def send_once(self, request: Request) -> Response:
+        """One attempt. Returns a successful response; raises `ApiError` or `TransportError`."""
+        if self._limiter is not None:
+            await self._limiter.acquire(request.deadline_s)
+        response = await self.transport.request(request)
+        if response.status < 300:
+            return response
+        raise await _error_of(response)
+
+    async def send(self, request: Request, *, repeats_overload: bool = True) -> Response:
+        """As many attempts as are safe and allowed.
+
+        Without `repeats_overload` a 429 is the answer: evictions use it to say that a budget does not allow them.
+        """
+        give_up_at = self._clock.monotonic() + request.deadline_s
+        backoff: Backoff | None = None
+        attempt = 1
+        while True:
+            try:
+                return await self.send_once(request)
+            except (ApiError, TransportError) as error:
+                if attempt >= self._policy.max_attempts or not _may_repeat(
+                    request, error, repeats_overload
+                ):
+                    raise
+                if backoff is None:
+                    backoff = Backoff(self._policy.initial_s, self._policy.max_s, self._random)
+                pause_s = self._pause_s(error, backoff)
+                remaining_s = give_up_at - self._clock.monotonic() - pause_s
+                if remaining_s <= 0:
+                    raise
+            await self._sleep(pause_s)
+            request.deadline_s = remaining_s
+            attempt += 1
+
+    def _pause_s(self, error: ApiError | TransportError, backoff: Backoff) -> float:
+        pause_s = backoff.next_s()
+        asked_s = error.retry_after_s if isinstance(error, ApiError) else None
+        if asked_s is None:
+            return pause_s
+        return asked_s * (1.0 + self._random.random() * self._policy.retry_after_jitter)
+
+
+def _may_repeat(request: Request, error: ApiError | TransportError, repeats_overload: bool) -> bool:
+    if isinstance(error, TooManyRequests):
+        return repeats_overload
+    if isinstance(error, ConnectFailed):
+        return True
+    if isinstance(error, StreamEnded | DeadlineExceeded) and not error.sent:
+        return True
+    return request.idempotent and isinstance(error, ServerError | TransportError)
+
+
+async def _error_of(response: Response) -> ApiError:
+    retry_after = response.headers.get("retry-after", "").strip()
+    # Only the form in seconds: no Kubernetes server sends a date here.
+    retry_after_s = float(retry_after) if retry_after.isdigit() else None
+    body = await response.read()
+    return error_from_status(response.status, body, retry_after_s=retry_after_s)

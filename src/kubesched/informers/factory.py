@@ -1,0 +1,153 @@
+"""All informers of a process: one per kind, started, awaited and stopped together.
+
+Responsible for sharing (whoever asks for the pods' informer gets the same one) and for the life of the tasks, which
+belong to the caller's `TaskGroup`. Not responsible for what the informers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from kubesched.api.kinds import Kind, kind_of
+from kubesched.client.rest import RestClient
+from kubesched.clock import Clock
+from kubesched.errors import DeadlineExceeded
+from kubesched.informers.collection import Collection, Selection
+from kubesched.informers.informer import Informer, Transform
+from kubesched.informers.lister import Lister
+from kubesched.informers.reflector import ReflectorSettings
+from kubesched.informers.store import ApiObject, Store
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=ApiObject)
+
+# mypy cannot say "a Record that has metadata", which is what every kind's record is; hence `Any` inside this module.
+AnyInformer = Informer[Any]
+
+
+@dataclass(slots=True)
+class _Entry:
+    informer: AnyInformer
+    selection: Selection
+    task: asyncio.Task[None] | None = None
+
+
+class InformerFactory:
+    """Makes informers on demand; those made after `start` need another `start`."""
+
+    def __init__(
+        self,
+        client: RestClient,
+        *,
+        clock: Clock,
+        random: random.Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        settings: ReflectorSettings | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._sleep = sleep
+        self._settings = settings
+        self._entries: dict[Kind[Any], _Entry] = {}
+        self._empty: Lister[Any] = Lister(Store())
+
+    @overload
+    def informer(
+        self,
+        kind: type[T],
+        *,
+        selection: Selection | None = None,
+        transform: Transform[T] | None = None,
+    ) -> Informer[T]: ...
+
+    @overload
+    def informer(
+        self,
+        kind: Kind[Any],
+        *,
+        selection: Selection | None = None,
+        transform: Transform[Any] | None = None,
+    ) -> AnyInformer: ...
+
+    def informer(
+        self,
+        kind: type[Any] | Kind[Any],
+        *,
+        selection: Selection | None = None,
+        transform: Transform[Any] | None = None,
+    ) -> AnyInformer:
+        """The informer of a kind. Selection and transform count for the first caller; others may leave them out."""
+        kind = _kind(kind)
+        entry = self._entries.get(kind)
+        if entry is None:
+            selection = selection or Selection()
+            informer: AnyInformer = Informer(
+                Collection(self._client, kind, selection),
+                name=kind.resource,
+                clock=self._clock,
+                random=self._random,
+                transform=transform,
+                sleep=self._sleep,
+                settings=self._settings,
+            )
+            self._entries[kind] = _Entry(informer, selection)
+            return informer
+        if selection is not None and selection != entry.selection:
+            raise ValueError(f"informer for {kind.resource} exists already with another selection")
+        return entry.informer
+
+    @overload
+    def of(self, kind: type[T]) -> Lister[T]: ...
+
+    @overload
+    def of(self, kind: Kind[Any]) -> Lister[Any]: ...
+
+    def of(self, kind: type[Any] | Kind[Any]) -> Lister[Any]:
+        """The lister of a kind; one that is always empty if nobody has asked for its informer."""
+        entry = self._entries.get(_kind(kind))
+        return self._empty if entry is None else entry.informer.lister
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Run every informer that is not running yet."""
+        for entry in self._entries.values():
+            if entry.task is None:
+                informer = entry.informer
+                entry.task = group.create_task(informer.run(), name=f"informer {informer.name}")
+
+    async def wait_for_sync(self, timeout_s: float) -> None:
+        """Return when every started informer has its first list and its handlers know; else `DeadlineExceeded`."""
+        started = [entry.informer for entry in self._entries.values() if entry.task is not None]
+        try:
+            async with asyncio.timeout(timeout_s):
+                for informer in started:
+                    await informer.wait_for_sync()
+        except TimeoutError:
+            missing = ", ".join(
+                f"{informer.name} ({informer.reflector.last_error or 'still listing'})"
+                for informer in started
+                if not informer.has_synced
+            )
+            raise DeadlineExceeded(
+                f"no complete list within {timeout_s:g} s of: {missing}", sent=True
+            ) from None
+
+    async def stop(self) -> None:
+        """End all informers; their stores stay readable."""
+        tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
+        for entry in self._entries.values():
+            entry.task = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _kind(kind: type[Any] | Kind[Any]) -> Kind[Any]:
+    return kind if isinstance(kind, Kind) else kind_of(kind)
