@@ -8,6 +8,8 @@ from kubesched.framework.registry import Registry, load_by_path
 
 IN_TREE: dict[str, str] = {
     "DefaultBinder": "kubesched.plugins.default_binder:DefaultBinder",
+    "DefaultPreemption": "kubesched.plugins.not_yet:DefaultPreemption",
+    "DynamicResources": "kubesched.plugins.dynamic_resources:DynamicResources",
     "ImageLocality": "kubesched.plugins.image_locality:ImageLocality",
     "InterPodAffinity": "kubesched.plugins.inter_pod_affinity:InterPodAffinity",
     "NodeAffinity": "kubesched.plugins.node_affinity:NodeAffinity",
@@ -18,11 +20,15 @@ IN_TREE: dict[str, str] = {
         "kubesched.plugins.node_resources_balanced_allocation:NodeResourcesBalancedAllocation"
     ),
     "NodeResourcesFit": "kubesched.plugins.node_resources_fit:NodeResourcesFit",
+    "NodeVolumeLimits": "kubesched.plugins.not_yet:NodeVolumeLimits",
     "NodeUnschedulable": "kubesched.plugins.node_unschedulable:NodeUnschedulable",
     "PodTopologySpread": "kubesched.plugins.pod_topology_spread:PodTopologySpread",
     "PrioritySort": "kubesched.plugins.priority_sort:PrioritySort",
     "SchedulingGates": "kubesched.plugins.scheduling_gates:SchedulingGates",
     "TaintToleration": "kubesched.plugins.taint_toleration:TaintToleration",
+    "VolumeBinding": "kubesched.plugins.not_yet:VolumeBinding",
+    "VolumeRestrictions": "kubesched.plugins.not_yet:VolumeRestrictions",
+    "VolumeZone": "kubesched.plugins.not_yet:VolumeZone",
 }
 """Plugin name -> `module:class`."""
 
