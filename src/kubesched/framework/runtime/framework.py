@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.status import Code, Status, code_of
 from kubesched.metrics.instruments import Histogram
+
+logger = logging.getLogger(__name__)
 
 
 class Framework:
@@ -109,6 +112,19 @@ class Framework:
     def plugins(self) -> list[Plugin]:
         """Every plugin once, in order of first appearance."""
         return list({id(p): p for plugins in self.points.values() for p in plugins}.values())
+
+    def close(self) -> None:
+        """Close every plugin; one that fails is reported and does not keep the others open."""
+        for plugin in self.plugins:
+            try:
+                plugin.close()
+            except Exception as error:  # a plugin may raise anything, and we are leaving anyway
+                logger.error(
+                    "framework %s failed to close: %s failed to close: %s",
+                    self.profile_name,
+                    plugin.name,
+                    error,
+                )
 
     @property
     def has_scoring(self) -> bool:

@@ -1,0 +1,114 @@
+"""Which kinds the scheduler watches, and who hears of their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
+from kubesched.api.core_v1 import (
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    ReplicationController,
+    Service,
+)
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.storage_v1 import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+    VolumeAttachment,
+)
+from kubesched.framework.events import Action, Resource
+from kubesched.informers.collection import Selection
+from kubesched.informers.factory import InformerFactory
+from kubesched.informers.informer import DeletedFinalStateUnknown, EventHandler
+from kubesched.scheduler.factory import Assembly
+
+NOT_FINISHED = Selection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
+"""A pod that finishes arrives as deleted: it takes no more resources."""
+
+KIND_OF_RESOURCE: dict[str, type[Any]] = {
+    Resource.PERSISTENT_VOLUME: PersistentVolume,
+    Resource.PERSISTENT_VOLUME_CLAIM: PersistentVolumeClaim,
+    Resource.CSI_NODE: CSINode,
+    Resource.CSI_DRIVER: CSIDriver,
+    Resource.VOLUME_ATTACHMENT: VolumeAttachment,
+    Resource.CSI_STORAGE_CAPACITY: CSIStorageCapacity,
+    Resource.STORAGE_CLASS: StorageClass,
+    Resource.RESOURCE_CLAIM: ResourceClaim,
+    Resource.RESOURCE_SLICE: ResourceSlice,
+    Resource.DEVICE_CLASS: DeviceClass,
+}
+
+LISTED_BY_PLUGIN: dict[str, tuple[type[Any], ...]] = {
+    "PodTopologySpread": (Service, ReplicationController, ReplicaSet, StatefulSet),
+    "DefaultPreemption": (PodDisruptionBudget,),
+    "NodeResourcesFit": (DeviceClass,),
+}
+"""Kinds that plugins look things up in without registering for their events."""
+
+
+def ask_for_informers(factory: InformerFactory, plugins: set[str]) -> None:
+    """Have the listers exist before the plugins are built; handlers follow in `connect`."""
+    factory.informer(Pod, selection=NOT_FINISHED)
+    factory.informer(Node)
+    factory.informer(Namespace)
+    for plugin, kinds in LISTED_BY_PLUGIN.items():
+        if plugin in plugins:
+            for kind in kinds:
+                factory.informer(kind)
+
+
+def connect(factory: InformerFactory, assembly: Assembly) -> None:
+    """Attach the scheduler's handlers; install generic ones only for what some plugin registered."""
+    handlers = assembly.handlers
+    factory.informer(Node).add_event_handler(
+        EventHandler(
+            on_add=handlers.node_added,
+            on_update=handlers.node_updated,
+            on_delete=lambda gone: handlers.node_deleted(_last_state(gone)),
+        )
+    )
+    factory.informer(Namespace).add_event_handler(
+        EventHandler(
+            on_add=handlers.namespace_changed,
+            on_update=lambda _old, new: handlers.namespace_changed(new),
+            on_delete=lambda gone: handlers.namespace_deleted(_last_state(gone)),
+        )
+    )
+    factory.informer(Pod).add_event_handler(
+        EventHandler(
+            on_add=handlers.pod_added,
+            on_update=handlers.pod_updated,
+            on_delete=lambda gone: handlers.pod_deleted(
+                _last_state(gone),
+                final_state_unknown=isinstance(gone, DeletedFinalStateUnknown),
+            ),
+        )
+    )
+    for resource, actions in assembly.hints.actions_by_resource().items():
+        kind = KIND_OF_RESOURCE.get(resource)
+        if kind is not None:
+            factory.informer(kind).add_event_handler(_generic(assembly, resource, actions))
+
+
+def _generic(assembly: Assembly, resource: str, actions: Action) -> EventHandler[Any]:
+    def changed(action: Action) -> Callable[[object, object], None] | None:
+        return assembly.handlers.generic(resource, action) if actions & action else None
+
+    added, updated, deleted = changed(Action.ADD), changed(Action.UPDATE), changed(Action.DELETE)
+    return EventHandler(
+        on_add=None if added is None else lambda new: added(None, new),
+        on_update=updated,
+        on_delete=None if deleted is None else lambda gone: deleted(_last_state(gone), None),
+    )
+
+
+def _last_state(gone: Any) -> Any:  # noqa: ANN401  # whatever kind the informer is of
+    return gone.obj if isinstance(gone, DeletedFinalStateUnknown) else gone
