@@ -149,11 +149,3 @@ class DeleteOptions(Record):
     preconditions: Preconditions | None = None
     propagation_policy: str | None = None
     dry_run: list[str] | None = None
-
-
-class TypedObject(Record):
-    """The part that every top-level object has; enough to learn what it is and which one."""
-
-    kind: str = ""
-    api_version: str = ""
-    metadata: ObjectMeta = ObjectMeta()

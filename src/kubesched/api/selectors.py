@@ -9,6 +9,7 @@ Absent and empty differ: no selector at all selects nothing, an empty one select
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -195,7 +196,10 @@ class Selector:
         for key, value in self._equal:
             if labels.get(key) != value:
                 return False
-        return all(requirement.matches(labels) for requirement in self._other)
+        for requirement in self._other:  # noqa: SIM110 - a generator costs more than the test
+            if not requirement.matches(labels):
+                return False
+        return True
 
     def is_empty(self) -> bool:
         """True when nothing is required. False for the selector that selects nothing."""
@@ -244,20 +248,35 @@ _API_OPERATORS = {
 
 
 def from_label_selector(selector: LabelSelector | None) -> Selector:
-    """The meaning of an API label selector: None selects nothing, an empty one everything."""
+    """The meaning of an API label selector: None selects nothing, an empty one everything.
+
+    Pods of one workload carry the same selectors, so recent ones are kept: building is done once and
+    comparing two of them is mostly a comparison of identities.
+    """
     if selector is None:
         return NOTHING
-    if not selector.match_labels and not selector.match_expressions:
+    labels, expressions = selector.match_labels, selector.match_expressions
+    if not labels and not expressions:
         return EVERYTHING
-    requirements = [
-        new_requirement(key, Operator.EQUALS, (value,))
-        for key, value in (selector.match_labels or {}).items()
-    ]
-    for expression in selector.match_expressions or ():
-        operator = _API_OPERATORS.get(expression.operator)
+    return _built(
+        tuple(labels.items()) if labels else (),
+        tuple((e.key, e.operator, tuple(e.values or ())) for e in expressions)
+        if expressions
+        else (),
+    )
+
+
+@functools.lru_cache(maxsize=8192)
+def _built(
+    labels: tuple[tuple[str, str], ...],
+    expressions: tuple[tuple[str, str, tuple[str, ...]], ...],
+) -> Selector:
+    requirements = [new_requirement(key, Operator.EQUALS, (value,)) for key, value in labels]
+    for key, written, values in expressions:
+        operator = _API_OPERATORS.get(written)
         if operator is None:
-            raise SelectorError(f'"{expression.operator}" is not a valid label selector operator')
-        requirements.append(new_requirement(expression.key, operator, expression.values or None))
+            raise SelectorError(f'"{written}" is not a valid label selector operator')
+        requirements.append(new_requirement(key, operator, values or None))
     return Selector(requirements)
 
 

@@ -73,7 +73,6 @@ from kubesched.api.core_v1.pod import (
     PodSchedulingGroup,
     PodSpec,
     PodStatus,
-    PodTemplateSpec,
     ResourceClaim,
     ResourceRequirements,
 )
@@ -198,7 +197,6 @@ __all__ = [
     "PodSchedulingGroup",
     "PodSpec",
     "PodStatus",
-    "PodTemplateSpec",
     "PortworxVolumeSource",
     "PreferredSchedulingTerm",
     "ProjectedVolumeSource",

@@ -269,13 +269,6 @@ class Pod(Record):
     status: PodStatus = PodStatus()
 
 
-class PodTemplateSpec(Record):
-    """A pod yet to be made, read-only: whoever makes pods copies the JSON instead (see apps_v1)."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PodSpec = PodSpec()
-
-
 class Binding(Record):
     """The order to run a pod on a node; posted to the pod's `binding` subresource."""
 
