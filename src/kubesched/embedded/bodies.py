@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, cast, get_args
 
-from kubesched.embedded.conversion import event_from_events_v1
+from kubesched.embedded.conversion import event_from_events_v1, event_to_events_v1
 from kubesched.embedded.exchange import ApiRequest, Query, decode_body
 from kubesched.embedded.objects import Json, JsonObject, encode
 from kubesched.embedded.resources import ResourceInfo
@@ -96,6 +96,10 @@ def check_types(resource: ResourceInfo, body: bytes) -> None:
 
 def to_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
     return event_from_events_v1(obj) if resource.key == "events.events.k8s.io" else obj
+
+
+def from_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
+    return event_to_events_v1(obj) if resource.key == "events.events.k8s.io" else obj
 
 
 def _unreadable(resource: ResourceInfo, detail: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.api.names import dns_1035_label_problems, dns_1123_label_problems
+from kubesched.api.names import dns_1035_label_problems
 from kubesched.embedded.admission import others as admission
 from kubesched.embedded.admission.pods import admit_pod
 from kubesched.embedded.defaults import others as defaults
 from kubesched.embedded.defaults import workloads as workload_defaults
 from kubesched.embedded.defaults.pods import default_pod
-from kubesched.embedded.metadata import path_segment_problems
+from kubesched.embedded.metadata import label_problems, path_segment_problems
 from kubesched.embedded.strategy import Strategy
 from kubesched.embedded.validation import others, pods, storage, workloads
 
@@ -54,7 +54,7 @@ KINDS: dict[str, Strategy] = {
         returns_deleted_object=True,
         default=defaults.default_namespace,
         admit=admission.admit_namespace,
-        name_rule=dns_1123_label_problems,
+        name_rule=label_problems,
     ),
     "nodes": Strategy(
         keeps_status_on_create=True,

@@ -7,6 +7,7 @@ as frozen; `copy_json` is how a caller gets one of its own.
 from __future__ import annotations
 
 import datetime
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -59,8 +60,12 @@ def full_name(namespace: str, name: str) -> str:
 
 def timestamp(now: float) -> str:
     """RFC 3339 with whole seconds, as `metav1.Time` is written."""
-    moment = datetime.datetime.fromtimestamp(int(now), datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _timestamp(int(now))
+
+
+@lru_cache(maxsize=64)
+def _timestamp(second: int) -> str:
+    return datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp(now: float) -> str:

@@ -9,7 +9,6 @@ Objects given to a verb become the registry's property; entries that come back a
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,7 +25,10 @@ from kubesched.embedded.failures import (
 )
 from kubesched.embedded.metadata import validate_metadata, validate_metadata_update
 from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.ownership.managers import Manager, after_update, creator, parse_managers
+from kubesched.embedded.ownership.paths import Layout, kind_layout
 from kubesched.embedded.resources import ResourceCatalog, ResourceInfo
+from kubesched.embedded.schema.table import type_of_kind
 from kubesched.embedded.store import Entry, Store
 from kubesched.embedded.strategy import GENERIC, GENERIC_CUSTOM, Propagation, Strategy
 
@@ -42,7 +44,8 @@ ORPHAN_FINALIZER = "orphan"
 class WriteOptions:
     """What a client may say about a write besides the object itself."""
 
-    manager: str = "unknown"
+    manager: str = ""
+    """Who writes, for the ownership of fields; empty: nobody keeps account of this write."""
     dry_run: bool = False
 
 
@@ -101,12 +104,15 @@ class Registry:
         namespace: str,
         obj: JsonObject,
         options: WriteOptions = NO_OPTIONS,
+        *,
+        managers: tuple[Manager, ...] | None = None,
     ) -> Entry:
+        """Create an object; `managers` is given by an apply, else the writer owns what it wrote."""
         metadata = self._own_metadata(resource, namespace, obj)
         if metadata.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
         if metadata.get("name"):
-            return self._create_named(resource, obj, options)
+            return self._create_named(resource, obj, options, managers)
         prefix = metadata.get("generateName")
         if not prefix:
             name_required = required("metadata.name", "name or generateName is required")
@@ -120,10 +126,14 @@ class Registry:
                 is None
             ):
                 break
-        return self._create_named(resource, obj, options)
+        return self._create_named(resource, obj, options, managers)
 
     def _create_named(
-        self, resource: ResourceInfo, obj: JsonObject, options: WriteOptions
+        self,
+        resource: ResourceInfo,
+        obj: JsonObject,
+        options: WriteOptions,
+        managers: tuple[Manager, ...] | None,
     ) -> Entry:
         strategy = self.strategy(resource)
         metadata = obj["metadata"]
@@ -143,6 +153,8 @@ class Registry:
         if strategy.default is not None:
             strategy.default(obj)
         self._require_live_namespace(resource, metadata)
+        if managers is None:
+            managers = self._creator(resource, obj, options)
         if strategy.admit is not None:
             strategy.admit(self, obj)
         self._validate(resource, obj, strategy)
@@ -151,7 +163,7 @@ class Registry:
             is not None
         ):
             raise already_exists(resource, metadata["name"])
-        return self._put(resource, obj, (), options)
+        return self._put(resource, obj, managers, options)
 
     def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
         """The object's metadata with the request's namespace in it."""
@@ -225,9 +237,11 @@ class Registry:
         options: WriteOptions = NO_OPTIONS,
         *,
         subresource: str = "",
+        managers: tuple[Manager, ...] | None = None,
     ) -> Entry:
         """Make `obj` the next version of `old` after defaults, rules and bookkeeping; unchanged means unwritten."""
         strategy = self.strategy(resource)
+        sent = obj["metadata"].pop("managedFields", None)
         self._carry_over_metadata(old.obj["metadata"], obj["metadata"])
         if subresource == "status":
             obj = self._status_replacement(strategy, old.obj, obj)
@@ -238,11 +252,13 @@ class Registry:
         causes += validate_metadata_update(obj, old.obj)
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
-        return self._finish(resource, old, obj, options)
+        if managers is None:
+            known = old.managers if sent is None else parse_managers(sent)
+            managers = self._after_update(resource, known, old.obj, obj, options, subresource)
+        return self._finish(resource, old, obj, options, managers)
 
     def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
         """What no client may change by leaving it out or inventing it."""
-        new.pop("managedFields", None)
         new.pop("selfLink", None)
         for field in (
             "uid",
@@ -297,10 +313,15 @@ class Registry:
         return causes
 
     def _finish(
-        self, resource: ResourceInfo, old: Entry, obj: JsonObject, options: WriteOptions
+        self,
+        resource: ResourceInfo,
+        old: Entry,
+        obj: JsonObject,
+        options: WriteOptions,
+        managers: tuple[Manager, ...],
     ) -> Entry:
         """Write the new version, or remove the object when its last finalizer has gone."""
-        if obj == old.obj:
+        if obj == old.obj and managers == old.managers:
             return old
         if _is_ready_to_go(obj["metadata"]) and not _has_spec_finalizers(obj):
             if options.dry_run:
@@ -308,7 +329,7 @@ class Registry:
             return self.store.remove(
                 resource.storage_key, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
             )
-        return self._put(resource, obj, old.managed, options)
+        return self._put(resource, obj, managers, options)
 
     def modify(
         self, resource: ResourceInfo, old: Entry, change: Callable[[JsonObject], JsonObject]
@@ -319,7 +340,7 @@ class Registry:
             return old
         if obj["metadata"] is old.obj["metadata"]:
             obj["metadata"] = dict(obj["metadata"])
-        return self._put(resource, obj, old.managed, NO_OPTIONS)
+        return self._put(resource, obj, old.managers, NO_OPTIONS)
 
     # -- deleting -----------------------------------------------------------------------------------------------------
 
@@ -360,7 +381,7 @@ class Registry:
         obj = {**old.obj, "metadata": marked}
         if resource.storage_key == "namespaces":
             obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
-        return self._put(resource, obj, old.managed, WriteOptions(dry_run=options.dry_run)), False
+        return self._put(resource, obj, old.managers, WriteOptions(dry_run=options.dry_run)), False
 
     def _propagation(self, resource: ResourceInfo, metadata: JsonObject) -> Propagation:
         finalizers = metadata.get("finalizers") or ()
@@ -403,10 +424,57 @@ class Registry:
         # Upstream: a negative grace period counts as one second.
         return grace if grace >= 0 else 1
 
+    # -- ownership of fields ------------------------------------------------------------------------------------------
+
+    def layout(self, resource: ResourceInfo) -> Layout:
+        """How objects of this resource merge, in their stored form."""
+        stored = self.catalog.get(resource.storage_key)
+        return kind_layout(type_of_kind(stored.group, stored.kind) if not stored.custom else None)
+
+    def _creator(
+        self, resource: ResourceInfo, obj: JsonObject, options: WriteOptions
+    ) -> tuple[Manager, ...]:
+        if not options.manager:
+            return ()
+        return creator(
+            self.layout(resource),
+            obj,
+            manager=options.manager,
+            api_version=resource.api_version,
+            now=self.clock.now(),
+        )
+
+    def _after_update(
+        self,
+        resource: ResourceInfo,
+        managers: tuple[Manager, ...],
+        old: JsonObject,
+        new: JsonObject,
+        options: WriteOptions,
+        subresource: str,
+    ) -> tuple[Manager, ...]:
+        if not options.manager:
+            return managers
+        return after_update(
+            managers,
+            self.layout(resource),
+            old,
+            new,
+            manager=options.manager,
+            api_version=resource.api_version,
+            now=self.clock.now(),
+            subresource=subresource,
+        )
+
     # -- bookkeeping --------------------------------------------------------------------------------------------------
 
     def new_uid(self) -> str:
-        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
+        """A random version 4 UUID, from our own source of randomness."""
+        digits = f"{self.rng.getrandbits(128):032x}"
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return (
+            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        )
 
     def _suffix(self) -> str:
         return "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
@@ -422,12 +490,12 @@ class Registry:
         self,
         resource: ResourceInfo,
         obj: JsonObject,
-        managed: tuple[JsonObject, ...],
+        managers: tuple[Manager, ...],
         options: WriteOptions,
     ) -> Entry:
         if options.dry_run:
-            return Entry(obj, self.store.revision, managed)
-        return self.store.put(resource.storage_key, obj, managed)
+            return Entry(obj, self.store.revision, managers)
+        return self.store.put(resource.storage_key, obj, managers)
 
 
 def _desired_state(obj: JsonObject) -> JsonObject:

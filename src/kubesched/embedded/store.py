@@ -25,6 +25,7 @@ from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias
 
 from kubesched.embedded.objects import JsonObject, encode
+from kubesched.embedded.ownership.managers import Manager
 from kubesched.errors import Gone
 
 logger = logging.getLogger(__name__)
@@ -38,14 +39,13 @@ DEFAULT_HISTORY_LIMIT = 32_768
 class Entry:
     """One version of one object, with its encoding shared by every reader."""
 
-    __slots__ = ("_body", "_variants", "managed", "obj", "revision")
+    __slots__ = ("_body", "_variants", "managers", "obj", "revision")
 
-    def __init__(
-        self, obj: JsonObject, revision: int, managed: tuple[JsonObject, ...] = ()
-    ) -> None:
+    def __init__(self, obj: JsonObject, revision: int, managers: tuple[Manager, ...] = ()) -> None:
         self.obj = obj
         self.revision = revision
-        self.managed = managed
+        self.managers = managers
+        """Who set which fields; kept beside the object so that the process's own readers are spared it."""
         self._body: bytes | None = None
         self._variants: dict[str, bytes] | None = None
 
@@ -57,9 +57,10 @@ class Entry:
         return self._body
 
     def with_managed_fields(self) -> JsonObject:
-        if not self.managed:
+        if not self.managers:
             return self.obj
-        return {**self.obj, "metadata": {**self.obj["metadata"], "managedFields": self.managed}}
+        managed = [manager.to_json() for manager in self.managers]
+        return {**self.obj, "metadata": {**self.obj["metadata"], "managedFields": managed}}
 
     def variant(self, name: str, build: Callable[[Entry], bytes]) -> bytes:
         """Another encoding of the same version (say, its metadata only), built once."""
@@ -225,20 +226,20 @@ class Store:
     @classmethod
     def restore(
         cls,
-        rows: Iterator[tuple[str, JsonObject, int, tuple[JsonObject, ...]]],
+        rows: Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]],
         revision: int,
         *,
         history_limit: int = DEFAULT_HISTORY_LIMIT,
         journal: Journal | None = None,
     ) -> Store:
-        """A store holding what a journal kept: (resource, object, revision, managed fields) per object."""
+        """A store holding what a journal kept: (resource, object, revision, managers) per object."""
         store = cls(history_limit=history_limit, journal=journal)
         store.revision = store._initial_revision = max(revision, 1)
-        for resource, obj, object_revision, managed in rows:
+        for resource, obj, object_revision, managers in rows:
             collection = store.collection(resource)
             metadata = obj["metadata"]
             names = collection.by_namespace.setdefault(metadata.get("namespace", ""), {})
-            names[metadata["name"]] = Entry(obj, object_revision, managed)
+            names[metadata["name"]] = Entry(obj, object_revision, managers)
             collection.count += 1
         return store
 
@@ -256,7 +257,7 @@ class Store:
         found = self._collections.get(resource)
         return found.get(namespace, name) if found is not None else None
 
-    def put(self, resource: str, obj: JsonObject, managed: tuple[JsonObject, ...] = ()) -> Entry:
+    def put(self, resource: str, obj: JsonObject, managers: tuple[Manager, ...] = ()) -> Entry:
         """Store a new version. The caller gives `obj` away; its `metadata` must not be shared with another version."""
         collection = self.collection(resource)
         metadata = obj["metadata"]
@@ -265,7 +266,7 @@ class Store:
         assert old is None or old.obj["metadata"] is not metadata, "a stored object is frozen"
         self.revision += 1
         metadata["resourceVersion"] = str(self.revision)
-        entry = Entry(obj, self.revision, managed)
+        entry = Entry(obj, self.revision, managers)
         self._commit(
             collection, namespace, name, Change("ADDED" if old is None else "MODIFIED", entry, old)
         )
@@ -278,7 +279,7 @@ class Store:
         assert old is not None, f"{resource} {namespace}/{name} is not in the store"
         self.revision += 1
         metadata = {**old.obj["metadata"], "resourceVersion": str(self.revision)}
-        entry = Entry({**old.obj, "metadata": metadata}, self.revision, old.managed)
+        entry = Entry({**old.obj, "metadata": metadata}, self.revision, old.managers)
         self._commit(collection, namespace, name, Change("DELETED", entry, old))
         return entry
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kubesched.api.field_errors import FieldError
-from kubesched.embedded.metadata import SUBDOMAIN, NameRule
+from kubesched.embedded.metadata import NameRule, subdomain_problems
 from kubesched.embedded.objects import JsonObject
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Strategy:
     validate: Validator | None = None
     validate_update: UpdateValidator | None = None
     validate_status: Validator | None = None
-    name_rule: NameRule = SUBDOMAIN
+    name_rule: NameRule = subdomain_problems
 
 
 GENERIC = Strategy()

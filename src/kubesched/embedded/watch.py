@@ -126,4 +126,4 @@ def _last_visible(change: Change, old: Entry) -> Entry:
     if change.type == "DELETED":
         return change.entry
     metadata = {**old.obj["metadata"], "resourceVersion": str(change.revision)}
-    return Entry({**old.obj, "metadata": metadata}, change.revision, old.managed)
+    return Entry({**old.obj, "metadata": metadata}, change.revision, old.managers)

@@ -13,10 +13,11 @@ from kubesched.embedded.exchange import (
     Query,
     decode_body,
     decode_raw_json,
+    decode_yaml,
 )
 from kubesched.embedded.failures import details_of, success_status
 from kubesched.embedded.objects import JsonObject, encode
-from kubesched.embedded.patching import PatchKind, patch_object
+from kubesched.embedded.patching import PatchKind, apply_object, patch_object
 from kubesched.embedded.reading import Page, entry_response, list_page
 from kubesched.embedded.registry import DeleteOptions, Registry, WriteOptions
 from kubesched.embedded.representation import encode_list, encoder_for
@@ -30,6 +31,7 @@ _PATCH_KINDS: dict[str, PatchKind] = {
     "application/strategic-merge-patch+json": "strategic",
 }
 _PATCH_TYPES = ", ".join([*_PATCH_KINDS, "application/apply-patch+yaml"])
+_APPLY_TYPE = "application/apply-patch+yaml"
 _MAX_MANAGER_LENGTH = 128
 
 
@@ -93,6 +95,8 @@ def patch(
     registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
     media_type = request.media_type
+    if media_type == _APPLY_TYPE:
+        return _apply(registry, request, target, query, accepted)
     kind = _PATCH_KINDS.get(media_type)
     if kind is None:
         raise UnsupportedMediaType(
@@ -115,6 +119,28 @@ def patch(
     if target.subresource == "scale":
         return ApiResponse(200, encode(scale.scale_of(target.resource, entry.obj)))
     return with_warnings(entry_response(registry, target, entry, query, accepted), warnings)
+
+
+def _apply(
+    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+) -> ApiResponse:
+    if not query.get("fieldManager"):
+        raise BadRequest("fieldManager: Required value: is required for apply patch")
+    if target.subresource not in ("", "status"):
+        raise UnsupportedMediaType("apply is supported for objects and their status only")
+    entry, is_new, warnings = apply_object(
+        registry,
+        target.resource,
+        target.namespace or "",
+        target.name,
+        decode_yaml(request.body),
+        write_options(request, query),
+        force=query.flag("force"),
+        subresource=target.subresource,
+        validation=field_validation(query),
+    )
+    response = entry_response(registry, target, entry, query, accepted, 201 if is_new else 200)
+    return with_warnings(response, warnings)
 
 
 def delete(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubesched.embedded.patching.apply import apply_object
 from kubesched.embedded.patching.verb import PatchKind, patch_object
 
-__all__ = ["PatchKind", "patch_object"]
+__all__ = ["PatchKind", "apply_object", "patch_object"]

@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from kubesched.embedded import scale
-from kubesched.embedded.bodies import FieldValidation, check_fields, check_kind, to_stored
+from kubesched.embedded.bodies import (
+    FieldValidation,
+    check_fields,
+    check_kind,
+    from_stored,
+    to_stored,
+)
 from kubesched.embedded.exchange import strip_nulls
 from kubesched.embedded.failures import conflict, stale
 from kubesched.embedded.objects import Json, JsonObject, decode, encode
@@ -42,8 +48,7 @@ def patch_object(
     if subresource == "scale":
         patched = apply_patch(resource, scale.scale_of(resource, old.obj), patch, kind)
         return scale.update(registry, resource, namespace, name, patched, options), []
-    # The object as this client sees it, decoded afresh: what the patch leaves alone may be changed in place later.
-    document = decode(encoder_for(resource)(old))
+    document = _document(resource, old, patch)
     patched = apply_patch(resource, document, patch, kind)
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
         raise BadRequest("the patched object has no metadata")
@@ -55,6 +60,16 @@ def patch_object(
     return registry.replace(
         resource, old, to_stored(resource, patched), options, subresource=subresource
     ), warnings
+
+
+def _document(resource: ResourceInfo, old: Entry, patch: Json) -> JsonObject:
+    """The object as this client sees it, decoded afresh: what a patch leaves alone may be changed in place later."""
+    if old.managers and b"managedFields" in encode(patch):
+        seen: JsonObject = decode(encoder_for(resource)(old))
+    else:
+        # Without the long list of managers, which hardly any patch is about.
+        seen = decode(encode(from_stored(resource, old.obj)))
+    return seen
 
 
 def _check_identity(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:

@@ -13,7 +13,7 @@ from kubesched.api.field_errors import (
     not_found,
     required,
 )
-from kubesched.api.names import dns_1123_label_problems
+from kubesched.embedded.metadata import label_problems
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.validation.common import not_negative, one_of, port_number
 from kubesched.embedded.validation.resources import container_resources
@@ -34,9 +34,7 @@ def volumes(items: Sequence[JsonObject], path: str) -> tuple[list[FieldError], s
         if not name:
             problems.append(required(f"{here}.name"))
         else:
-            problems += [
-                invalid(f"{here}.name", name, text) for text in dns_1123_label_problems(name)
-            ]
+            problems += [invalid(f"{here}.name", name, text) for text in label_problems(name)]
         if name in names:
             problems.append(duplicate(f"{here}.name", name))
         names.add(name)
@@ -78,9 +76,7 @@ def containers(
         if not name:
             problems.append(required(f"{here}.name"))
         else:
-            problems += [
-                invalid(f"{here}.name", name, text) for text in dns_1123_label_problems(name)
-            ]
+            problems += [invalid(f"{here}.name", name, text) for text in label_problems(name)]
         if name in taken_names:
             problems.append(duplicate(f"{here}.name", name))
         taken_names.add(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.api.field_errors import FieldError, forbidden, invalid, required
-from kubesched.api.names import dns_1123_label_problems, dns_1123_subdomain_problems
+from kubesched.embedded.metadata import label_problems, subdomain_problems
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.validation import scheduling
 from kubesched.embedded.validation.common import not_negative, one_of
@@ -95,11 +95,11 @@ def _numbers(spec: JsonObject, path: str) -> list[FieldError]:
 def _names(spec: JsonObject, path: str) -> list[FieldError]:
     problems: list[FieldError] = []
     for field, rule in (
-        ("nodeName", dns_1123_subdomain_problems),
-        ("serviceAccountName", dns_1123_subdomain_problems),
-        ("priorityClassName", dns_1123_subdomain_problems),
-        ("hostname", dns_1123_label_problems),
-        ("subdomain", dns_1123_label_problems),
+        ("nodeName", subdomain_problems),
+        ("serviceAccountName", subdomain_problems),
+        ("priorityClassName", subdomain_problems),
+        ("hostname", label_problems),
+        ("subdomain", label_problems),
     ):
         value = spec.get(field)
         if value:

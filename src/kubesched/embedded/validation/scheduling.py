@@ -12,8 +12,8 @@ from kubesched.api.field_errors import (
     not_supported,
     required,
 )
-from kubesched.api.names import dns_1123_label_problems, label_key_problems, label_value_problems
-from kubesched.embedded.metadata import validate_labels
+from kubesched.api.names import label_key_problems, label_value_problems
+from kubesched.embedded.metadata import label_problems, validate_labels
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.validation.common import label_selector, one_of
 
@@ -175,8 +175,7 @@ def _pod_affinity_term(term: JsonObject, path: str) -> list[FieldError]:
     problems += label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
     for namespace in term.get("namespaces") or ():
         problems += [
-            invalid(f"{path}.namespace", namespace, text)
-            for text in dns_1123_label_problems(namespace)
+            invalid(f"{path}.namespace", namespace, text) for text in label_problems(namespace)
         ]
     problems += _match_label_keys(term, path)
     key = term.get("topologyKey", "")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kubesched.api.field_errors import FieldError, forbidden, invalid, not_supported, required
-from kubesched.api.names import dns_1123_label_problems
 from kubesched.embedded.label_selectors import selector_matches
-from kubesched.embedded.metadata import validate_annotations, validate_labels
+from kubesched.embedded.metadata import label_problems, validate_annotations, validate_labels
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.validation.common import (
     at_most_hundred_percent,
@@ -143,9 +142,7 @@ def validate_stateful_set(obj: JsonObject) -> list[FieldError]:
     )
     service = spec.get("serviceName")
     if service:
-        problems += [
-            invalid("spec.serviceName", service, text) for text in dns_1123_label_problems(service)
-        ]
+        problems += [invalid("spec.serviceName", service, text) for text in label_problems(service)]
     return problems + _selector(spec, "statefulset") + _template(spec, ("Always",))
 
 
