@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import PreFilterResult
+from kubesched.framework.interfaces import PreFilterPlugin, PreFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.status import Code, Status, unresolvable
@@ -37,7 +37,6 @@ def run_pre_filter(
     rejection: Status | None = None
     state.skip_filter_plugins = skipped
     for plugin in framework.pre_filter:
-        prefix = f'running PreFilter plugin "{plugin.name}": '
         try:
             answer = plugin.pre_filter(state, pod, nodes)
             if isinstance(answer, PreFilterResult):
@@ -49,7 +48,7 @@ def run_pre_filter(
                 continue
             status = as_status(plugin, answer)
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
-            return PreFilterOutcome(raised(prefix, error, plugin=plugin.name))
+            return PreFilterOutcome(raised(_prefix(plugin), error, plugin=plugin.name))
         if status is None or status.code is Code.SUCCESS:
             continue
         if status.code is Code.SKIP:
@@ -59,8 +58,12 @@ def run_pre_filter(
         elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return PreFilterOutcome(status.with_plugin(plugin.name))
         else:
-            return PreFilterOutcome(failure(prefix, status, plugin=plugin.name))
+            return PreFilterOutcome(failure(_prefix(plugin), status, plugin=plugin.name))
     return PreFilterOutcome(rejection, result.node_names, narrowing)
+
+
+def _prefix(plugin: PreFilterPlugin) -> str:
+    return f'running PreFilter plugin "{plugin.name}": '
 
 
 def _emptied(narrowing: set[str]) -> Status:

@@ -32,15 +32,14 @@ def run_pre_score(
     skipped: set[str] = set()
     state.skip_score_plugins = skipped
     for plugin in framework.pre_score:
-        prefix = f'running PreScore plugin "{plugin.name}": '
         try:
             status = as_status(plugin, plugin.pre_score(state, pod, feasible))
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
-            return raised(prefix, error)
+            return raised(f'running PreScore plugin "{plugin.name}": ', error)
         if status is None or status.is_success:
             continue
         if status.code is not Code.SKIP:
-            return failure(prefix, status)
+            return failure(f'running PreScore plugin "{plugin.name}": ', status)
         skipped.add(plugin.name)
     return None
 
