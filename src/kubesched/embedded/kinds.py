@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubesched.api.names import dns_1035_label_problems
+from kubesched.embedded import custom_resources
 from kubesched.embedded.admission import others as admission
 from kubesched.embedded.admission.pods import admit_pod
 from kubesched.embedded.defaults import others as defaults
@@ -29,6 +30,13 @@ KINDS: dict[str, Strategy] = {
     ),
     "csidrivers.storage.k8s.io": Strategy(default=defaults.default_csi_driver),
     "csinodes.storage.k8s.io": Strategy(validate=others.validate_csi_node),
+    "customresourcedefinitions.apiextensions.k8s.io": Strategy(
+        tracks_generation=True,
+        default=custom_resources.default_definition,
+        admit=custom_resources.admit_definition,
+        validate=custom_resources.validate_definition,
+        validate_update=custom_resources.validate_definition_update,
+    ),
     "daemonsets.apps": replace(
         _WORKLOAD,
         default=workload_defaults.default_daemon_set,
@@ -60,6 +68,7 @@ KINDS: dict[str, Strategy] = {
         keeps_status_on_create=True,
         status_writes_metadata=True,
         default=defaults.default_node,
+        default_status=defaults.default_node,
         validate=others.validate_node,
         validate_status=others.validate_node,
     ),

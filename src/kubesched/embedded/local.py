@@ -16,13 +16,12 @@ from typing import Literal, TypeAlias
 from kubesched.clock import Clock
 from kubesched.embedded import binding, eviction
 from kubesched.embedded.bodies import check_types, to_stored
-from kubesched.embedded.bootstrap import bootstrap
+from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.exchange import decode_json
-from kubesched.embedded.kinds import KINDS
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.patching import PatchKind, patch_object
 from kubesched.embedded.registry import DeleteOptions, Registry, WriteOptions
-from kubesched.embedded.resources import ResourceCatalog, ResourceInfo
+from kubesched.embedded.resources import ResourceInfo
 from kubesched.embedded.selectors import combine, compile_field_selector, compile_label_selector
 from kubesched.embedded.store import Change, ChangeType, Store
 from kubesched.embedded.strategy import Propagation
@@ -43,9 +42,7 @@ class LocalApi:
     @classmethod
     def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
         """A fresh cluster that lives in this object alone, with the namespaces every cluster has."""
-        registry = Registry(Store(), ResourceCatalog(), clock=clock, rng=rng, kinds=KINDS)
-        bootstrap(registry)
-        return cls(registry)
+        return cls(build_registry(Store(), clock=clock, rng=rng))
 
     def as_manager(self, manager: str) -> LocalApi:
         """The same API, writing under another field manager's name."""

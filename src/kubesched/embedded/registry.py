@@ -244,6 +244,8 @@ class Registry:
         sent = obj["metadata"].pop("managedFields", None)
         self._carry_over_metadata(old.obj["metadata"], obj["metadata"])
         if subresource == "status":
+            if strategy.default_status is not None:
+                strategy.default_status(obj)
             obj = self._status_replacement(strategy, old.obj, obj)
             causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
             causes += validate_metadata(resource, obj, strategy.name_rule)

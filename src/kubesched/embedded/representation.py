@@ -6,6 +6,7 @@ Encodings are kept on the entry, so that a thousand watchers of one write cost o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from kubesched.embedded.conversion import event_to_events_v1
@@ -23,6 +24,15 @@ def _stored(entry: Entry) -> bytes:
 def _as_events_v1(entry: Entry) -> bytes:
     return entry.variant(
         "events.k8s.io/v1", lambda each: encode(event_to_events_v1(each.with_managed_fields()))
+    )
+
+
+def _as_version(api_version: str, entry: Entry) -> bytes:
+    """A custom object under the version asked for: without conversion only the label differs."""
+    if entry.obj.get("apiVersion") == api_version:
+        return entry.body
+    return entry.variant(
+        api_version, lambda each: encode({**each.with_managed_fields(), "apiVersion": api_version})
     )
 
 
@@ -44,6 +54,8 @@ def encoder_for(resource: ResourceInfo, *, metadata_only: bool = False) -> Encod
         return _metadata_only
     if resource.key == "events.events.k8s.io":
         return _as_events_v1
+    if resource.custom:
+        return partial(_as_version, resource.api_version)
     return _stored
 
 

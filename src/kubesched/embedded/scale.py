@@ -52,7 +52,7 @@ def update(
         )
     obj = copy_json(old.obj)
     obj["spec"]["replicas"] = replicas
-    return registry.replace(resource, old, obj, options)
+    return registry.replace(resource, old, obj, options, subresource="scale")
 
 
 def selector_text(selector: Json) -> str:

@@ -40,6 +40,8 @@ class Strategy:
     returns_deleted_object: bool = False
     default_propagation: Propagation = "Background"
     default: Defaulter | None = None
+    default_status: Defaulter | None = None
+    """Applied to what a write to `/status` brings; must leave the rest of the object alone."""
     admit: Admission | None = None
     prepare_update: UpdateAdmission | None = None
     validate: Validator | None = None

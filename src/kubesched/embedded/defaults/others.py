@@ -16,7 +16,8 @@ def default_namespace(obj: JsonObject) -> None:
 
 
 def default_node(obj: JsonObject) -> None:
-    obj.setdefault("spec", {})
+    if "spec" not in obj:
+        obj["spec"] = {}
     status = obj.get("status")
     if status:
         round_list(status.get("capacity"))

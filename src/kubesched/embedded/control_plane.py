@@ -1,0 +1,25 @@
+"""A registry with everything that makes it a cluster: namespaces that live and die, custom resources, bootstrap."""
+
+from __future__ import annotations
+
+import random
+
+from kubesched.clock import Clock
+from kubesched.embedded.bootstrap import bootstrap
+from kubesched.embedded.custom_resources import CustomResources
+from kubesched.embedded.kinds import KINDS
+from kubesched.embedded.namespaces import NamespaceLifecycle
+from kubesched.embedded.registry import Registry
+from kubesched.embedded.resources import ResourceCatalog
+from kubesched.embedded.store import Store
+
+
+def build_registry(store: Store, *, clock: Clock, rng: random.Random) -> Registry:
+    """A registry over a new or a restored store, ready for use."""
+    registry = Registry(store, ResourceCatalog(), clock=clock, rng=rng, kinds=KINDS)
+    custom_resources = CustomResources(registry)
+    namespaces = NamespaceLifecycle(registry)
+    custom_resources.resume()
+    namespaces.resume()
+    bootstrap(registry)
+    return registry
