@@ -228,8 +228,6 @@ class HttpTransport:
         Streams always get a connection of their own, closed at their end: a handshake every few minutes is cheaper
         than watches that occupy the pool.
         """
-        if self._is_closed:
-            raise self._closed_error()
         if request.stream:
             if self._stream_count >= self._settings.max_streams:
                 raise ConnectFailed(
@@ -251,6 +249,8 @@ class HttpTransport:
     async def _connect(
         self, loop: asyncio.AbstractEventLoop, for_stream: bool, deadline_at: float
     ) -> HttpConnection:
+        if self._is_closed:
+            raise self._closed_error()
         connection = HttpConnection(
             loop, self._authority, self._settings.limits, self._on_idle, self._on_lost
         )
@@ -344,6 +344,16 @@ class HttpTransport:
             for connection in list(self._open):
                 connection.abort()
             await asyncio.wait(pending, timeout=_CLOSE_GRACE_S)
+
+    def check_invariants(self) -> None:
+        """The books match reality. Only while nothing is being connected."""
+        streams = sum(connection.is_for_stream for connection in self._open)
+        assert self._stream_count == streams, "streams are miscounted"
+        assert self._slot_count == len(self._open) - streams, "connections are miscounted"
+        assert self._slot_count <= self._settings.max_connections, "too many connections"
+        idle = [connection for connection in self._idle if connection.is_open]
+        assert len(set(idle)) == len(idle), "a connection is idle twice"
+        assert all(connection in self._open for connection in idle), "an idle one is unknown"
 
     def _closed_error(self) -> ConnectFailed:
         return ConnectFailed(f"client of {self._authority} is closed")

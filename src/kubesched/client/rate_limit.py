@@ -51,8 +51,8 @@ class TokenBucket:
         self._updated_at = now
         return wait_s
 
-    async def acquire(self, max_wait_s: float) -> None:
-        """Wait for a token; `DeadlineExceeded` at once if it would come too late."""
+    async def acquire(self, max_wait_s: float) -> float:
+        """Wait for a token and return how long that took; `DeadlineExceeded` at once if it would come too late."""
         wait_s = self.reserve(max_wait_s)
         if wait_s < 0:
             raise DeadlineExceeded(
@@ -66,3 +66,4 @@ class TokenBucket:
             except asyncio.CancelledError:
                 self._tokens += 1.0  # not used after all
                 raise
+        return wait_s

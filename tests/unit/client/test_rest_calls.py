@@ -485,6 +485,7 @@ async def test_every_attempt_counts_against_the_rate_limit(transport, clock):
     await client.get(Pod, "p", "d")
     limit_waits = [waits[0], waits[1], waits[3]]
     assert limit_waits == pytest.approx([1.0, 1.0, 1.0 - waits[2]])
+    assert transport.deadlines[1] == pytest.approx(29.0)  # waiting is part of the deadline
 
 
 # Adapters.

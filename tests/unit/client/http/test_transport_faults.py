@@ -6,7 +6,9 @@ The claim behind `sent`: it is False only when the server cannot have acted on t
 from __future__ import annotations
 
 import asyncio
+import collections
 import itertools
+import random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -389,6 +391,65 @@ async def test_streams_are_bounded_and_do_not_starve_requests(serve, connect):
         else:
             break
     again.close()
+
+
+# Everything at once.
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_books_of_the_pool_survive_any_mixture_of_faults(serve, connect, tls, seed):
+    rng = random.Random(seed)
+
+    async def script(peer):
+        while True:
+            request = await peer.read_request()
+            fate = rng.random()
+            if fate < 0.1:
+                return  # closed without an answer
+            if fate < 0.2:
+                await peer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+                return
+            if fate < 0.3:
+                await peer.answer(request.body, Connection="close")
+                return
+            if fate < 0.35:
+                await peer.until_closed()
+                return
+            if fate < 0.4:
+                await peer.write(b"nonsense\r\n\r\n")
+                return
+            await peer.answer(request.body)
+
+    transport = connect(
+        await serve(script, tls.server()),
+        context=tls.client(),
+        settings=PoolSettings(max_connections=5, max_streams=3),
+    )
+    outcomes = collections.Counter()
+
+    async def one(number: int) -> None:
+        body = str(number).encode()
+        request = Request(
+            method="POST",
+            target="/",
+            body=body,
+            deadline_s=0.3,
+            stream=rng.random() < 0.1,
+            idempotent=rng.random() < 0.5,
+        )
+        try:
+            async with asyncio.timeout(rng.choice([0.001, 0.05, 5.0])):
+                response = await transport.request(request)
+                assert await response.read() == body
+                outcomes["answered"] += 1
+        except (TransportError, TimeoutError) as error:
+            outcomes[type(error).__name__] += 1
+
+    await asyncio.gather(*(one(number) for number in range(200)))
+    transport.check_invariants()
+    assert outcomes["answered"] > 0
+    assert outcomes["TimeoutError"] > 0
+    assert sum(outcomes.values()) == 200
 
 
 # Any split of the bytes is the same answer.
