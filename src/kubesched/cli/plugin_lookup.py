@@ -6,15 +6,14 @@ scheduler finds them: by entry point, or as `module:Class`.
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.types import ExtensionPoint
-from kubesched.errors import ConfigError, FieldProblem
 
-ENTRY_POINT_GROUP = "kubesched.plugins"
+if TYPE_CHECKING:
+    from kubesched.framework.registry import Registry
 
 
 def implements(name: str, point: ExtensionPoint) -> bool | None:
@@ -25,36 +24,20 @@ def implements(name: str, point: ExtensionPoint) -> bool | None:
     """
     if name in IN_TREE_PLUGINS:
         return point in IN_TREE_PLUGINS[name]
-    plugin = _third_party(name)
-    if plugin is None:
+    if not name:
         return None
-    from kubesched.framework.interfaces import EXTENSION_POINTS
+    from kubesched.framework.registry import RegistryError, as_config_error
 
-    interface = EXTENSION_POINTS.get(point.value)
-    return interface is not None and issubclass(plugin, interface)
+    try:
+        return _third_party().implements(name, point.value)
+    except RegistryError as error:
+        raise as_config_error(error) from error
 
 
 @cache
-def _third_party(name: str) -> type | None:
-    try:
-        for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
-            return _plugin_class(name, entry.load())
-        module, colon, attribute = name.partition(":")
-        if not (colon and module and attribute):
-            return None
-        found: object = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # importing runs foreign code, which may raise anything
-        problem = FieldProblem("", f'plugin "{name}" cannot be loaded: {error}')
-        raise ConfigError([problem]) from error
-    return _plugin_class(name, found)
+def _third_party() -> Registry:
+    from kubesched.framework.registry import Registry
 
-
-def _plugin_class(name: str, found: object) -> type:
-    from kubesched.framework.interfaces import Plugin
-
-    if isinstance(found, type) and issubclass(found, Plugin):
-        return found
-    problem = FieldProblem("", f'plugin "{name}" is not a class derived from framework.Plugin')
-    raise ConfigError([problem])
+    registry = Registry()
+    registry.add_installed()
+    return registry

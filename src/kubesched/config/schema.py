@@ -354,7 +354,7 @@ def _integer_reader(bounds: Bounds) -> Reader:
 def _read_number(decoder: Decoder, node: Node, path: str) -> object:
     value = _number(node)
     if value is None or not math.isfinite(value):
-        return decoder.wrong_type(path, node, "a number")
+        return decoder.wrong_type(path, node, "a finite number")
     return float(value)
 
 

@@ -1,0 +1,193 @@
+"""Proves the shell around the commands: help, dispatch, exit codes, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+
+import pytest
+
+from kubesched import KUBERNETES_VERSION, __version__
+from kubesched.cli import main as cli
+from kubesched.errors import ConfigError, FieldProblem, KubeschedError
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """A command `probe` that does what the test says."""
+
+    def install(action):
+        module = types.ModuleType("kubesched.cli.probe")
+        module.__spec__ = types.SimpleNamespace()
+        module.add_parser = lambda subparsers: subparsers.add_parser("probe")
+        module.main = action
+        monkeypatch.setitem(sys.modules, "kubesched.cli.probe", module)
+        monkeypatch.setattr(
+            cli, "COMMANDS", (*cli.COMMANDS, cli.Command("probe", "Other", "does as it is told"))
+        )
+
+    return install
+
+
+def raising(error):
+    def action(args):
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["-h"], ["help"], []], ids=["--help", "-h", "help", "nothing"]
+)
+def test_help_lists_the_commands_by_group(words, capsys):
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: kubesched")
+    assert "Understand:\n  config       show and check scheduler configurations" in out
+
+
+def test_help_names_only_commands_that_are_there(capsys, monkeypatch):
+    ghost = cli.Command("ghost", "Other", "is not there")
+    monkeypatch.setattr(cli, "COMMANDS", (*cli.COMMANDS, ghost))
+    cli.main(["--help"])
+    assert "ghost" not in capsys.readouterr().out
+    assert cli.main(["ghost"]) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["config", "--help"], ["help", "config"], ["config", "view", "-h"], ["version", "--help"]],
+    ids=" ".join,
+)
+def test_every_command_has_help(words, capsys):
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out.startswith("usage: kubesched")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["nonsense"], 'unknown command "nonsense"', id="an unknown command"),
+        pytest.param(["confg"], 'did you mean "config"?', id="a misspelt command"),
+        pytest.param(["--nonsense"], "unknown option --nonsense", id="an unknown option"),
+        pytest.param(["config"], "required: COMMAND", id="a command without its subcommand"),
+        pytest.param(["version", "-o", "xml"], "invalid choice", id="a value that is no choice"),
+        pytest.param(["version", "--out", "json"], "unrecognized", id="an abbreviated option"),
+    ],
+)
+def test_wrong_calls_say_so_and_exit_2(words, message, capsys):
+    assert cli.main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
+    assert message in captured.err
+    assert "--help'" in captured.err
+    assert captured.out == ""
+
+
+def test_the_exit_code_is_the_commands(command):
+    command(lambda args: 7)
+    assert cli.main(["probe"]) == 7
+
+
+def test_an_error_of_the_package_is_one_line_and_exits_1(command, capsys):
+    command(raising(KubeschedError("pod default/web: no such thing")))
+    assert cli.main(["probe"]) == 1
+    assert capsys.readouterr().err == "error: pod default/web: no such thing\n"
+
+
+def test_a_configuration_error_lists_its_problems(command, capsys):
+    found = [FieldProblem("a.b", "is wrong", 3, 5), FieldProblem("", "is missing")]
+    command(raising(ConfigError(found, source="scheduler.yaml")))
+    assert cli.main(["probe"]) == 1
+    assert capsys.readouterr().err == (
+        "error: 2 problems\n  scheduler.yaml:3:5: a.b: is wrong\n  scheduler.yaml: is missing\n"
+    )
+
+
+def test_an_operating_system_error_names_the_file(command, capsys):
+    command(raising(FileNotFoundError(2, "No such file or directory", "/etc/nothing")))
+    assert cli.main(["probe"]) == 1
+    assert capsys.readouterr().err == "error: /etc/nothing: No such file or directory\n"
+
+
+def test_a_bug_is_reported_without_traceback(command, capsys):
+    command(raising(ZeroDivisionError("division by zero")))
+    assert cli.main(["probe"]) == 70
+    err = capsys.readouterr().err
+    assert err.startswith("error: internal error: ZeroDivisionError: division by zero; ")
+    assert "Traceback" not in err
+
+
+def test_debug_shows_where_an_error_arose(command, capsys):
+    command(raising(ZeroDivisionError("division by zero")))
+    assert cli.main(["--debug", "probe"]) == 70
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "in action" in err
+
+
+def test_an_interrupt_exits_130_quietly(command, capsys):
+    command(raising(KeyboardInterrupt()))
+    assert cli.main(["probe"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+# -- as a process ---------------------------------------------------------------------------------
+
+
+def run(*words: str, **options) -> subprocess.CompletedProcess[str]:
+    call = [sys.executable, "-m", "kubesched", *words]
+    return subprocess.run(call, capture_output=True, text=True, timeout=60, **options)
+
+
+def test_the_package_can_be_run_as_a_module():
+    done = run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"kubesched {__version__} (kube-scheduler v{KUBERNETES_VERSION}")
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    call = (
+        f"{sys.executable} -m kubesched config view -o json | head -c 10; exit ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 141)
+    assert done.stderr == ""
+
+
+def test_output_survives_a_locale_that_cannot_show_it(tmp_path):
+    path = tmp_path / "é.yaml"
+    path.write_text("apiVersion: v1\nkind: Pödel\n", encoding="utf-8")
+    done = run("config", "validate", str(path), env={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 1
+    assert r"P\xf6del" in done.stdout
+
+
+def test_help_loads_nothing_heavy():
+    probe = (
+        "import sys\n"
+        "from kubesched.cli.main import main\n"
+        "main(['--help'])\n"
+        "heavy = {'numpy', 'asyncio', 'aiohttp', 'rich', 'msgspec', 'yaml', 'uvloop', 'ssl'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_viewing_a_configuration_loads_no_plugin_and_no_numpy():
+    probe = (
+        "import sys\n"
+        "from kubesched.cli.main import main\n"
+        "main(['config', 'view'])\n"
+        "heavy = [m for m in sys.modules if m in ('numpy', 'asyncio', 'aiohttp')"
+        " or m.startswith('kubesched.plugins')]\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

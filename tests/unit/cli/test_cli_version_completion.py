@@ -1,0 +1,106 @@
+"""Proves `kubesched version` and the completion scripts, which bash is asked to run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from kubesched import KUBERNETES_VERSION, __version__
+from kubesched.cli.completion import walk
+from kubesched.cli.main import full_parser, main
+
+
+def test_version_is_one_line(capsys):
+    assert main(["version"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"kubesched {__version__} (kube-scheduler v{KUBERNETES_VERSION}, Python ")
+    assert out.count("\n") == 1
+
+
+@pytest.mark.parametrize(("form", "read"), [("yaml", yaml.safe_load), ("json", json.loads)])
+def test_version_can_be_read_by_programs(form, read, capsys):
+    assert main(["version", "-o", form]) == 0
+    versions = read(capsys.readouterr().out)
+    assert versions["version"] == __version__
+    assert versions["kubernetesVersion"] == f"v{KUBERNETES_VERSION}"
+    assert set(versions) == {"version", "kubernetesVersion", "pythonVersion", "platform"}
+
+
+@pytest.fixture
+def script(capsys):
+    def build(shell: str) -> str:
+        assert main(["completion", shell]) == 0
+        return capsys.readouterr().out
+
+    return build
+
+
+COMPLETE = """
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+_kubesched
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "unexpected"),
+    [
+        pytest.param([""], {"config", "version", "completion"}, {"view"}, id="commands"),
+        pytest.param(["ver"], {"version"}, {"config"}, id="the start of a command"),
+        pytest.param(["config", ""], {"view", "validate"}, {"version"}, id="subcommands"),
+        pytest.param(
+            ["config", "view", "--"],
+            {"--config", "--output", "--feature-gates"},
+            {"view"},
+            id="options",
+        ),
+        pytest.param(["config", "view", "-o", "j"], {"json"}, {"yaml"}, id="values of an option"),
+        pytest.param(["completion", ""], {"bash", "zsh", "fish"}, {"config"}, id="choices"),
+        pytest.param(
+            ["--debug", "config", ""], {"view"}, {"version"}, id="behind an option of kubesched"
+        ),
+    ],
+)
+def test_bash_completes(words, expected, unexpected, script):
+    call = ["bash", "-c", script("bash") + COMPLETE, "bash", "kubesched", *words]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    offered = set(done.stdout.split())
+    assert expected <= offered
+    assert not (unexpected & offered)
+
+
+def test_bash_completes_files(script, tmp_path):
+    (tmp_path / "scheduler.yaml").touch()
+    call = [
+        "bash",
+        "-c",
+        script("bash") + COMPLETE,
+        "bash",
+        "kubesched",
+        "config",
+        "validate",
+        "sch",
+    ]
+    done = subprocess.run(
+        call, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["scheduler.yaml"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_know_every_command_and_option(shell, script):
+    text = script(shell)
+    for node in walk(full_parser()):
+        assert all(word in text for word in node.words)
+        for option in node.options:
+            longest = max(option.flags, key=len)
+            assert longest.lstrip("-") in text
+
+
+def test_an_unknown_shell_is_refused(capsys):
+    assert main(["completion", "tcsh"]) == 2
+    assert "invalid choice" in capsys.readouterr().err
