@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kubesched.config.plugin_args import ARGS_BY_PLUGIN
 from kubesched.config.v1 import API_VERSION, GROUP, KIND
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, Sequence
 from kubesched.errors import FieldProblem
@@ -128,10 +129,12 @@ def unsupported_kind(root: Mapping, api_version: str, kind: str) -> list[FieldPr
     api_node, kind_node = _value(root, "apiVersion"), _value(root, "kind")
     if kind == "Policy":
         return [_policy(api_version, kind_node), *_policy_details(root)]
-    if api_version == API_VERSION:
-        # Upstream knows the args kinds under this version too, hence the two texts.
-        return [_at(kind_node, "kind", f"couldn't decode as {KIND}, got {GROUP}/v1, Kind={kind}")]
     message = f'no kind "{kind}" is registered for version "{api_version}"'
+    if api_version == API_VERSION:
+        # The arguments of plugins are kinds of this version too, though no configurations.
+        if kind in {f"{plugin}Args" for plugin in ARGS_BY_PLUGIN}:
+            message = f"couldn't decode as {KIND}, got {api_version}, Kind={kind}"
+        return [_at(kind_node, "kind", f'{message}; the supported kind is "{KIND}"')]
     version = _VERSIONS.get(api_version)
     if version is not None:
         message += (

@@ -87,7 +87,16 @@ def test_another_kind_of_the_group_is_refused():
     text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: InterPodAffinityArgs\n"
     assert problems(text) == [
         "kind: couldn't decode as KubeSchedulerConfiguration, got "
-        "kubescheduler.config.k8s.io/v1, Kind=InterPodAffinityArgs (line 2, column 7)"
+        "kubescheduler.config.k8s.io/v1, Kind=InterPodAffinityArgs; the supported kind is "
+        '"KubeSchedulerConfiguration" (line 2, column 7)'
+    ]
+
+
+def test_a_kind_nobody_knows_is_refused():
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: Nonsense\n"
+    assert problems(text) == [
+        'kind: no kind "Nonsense" is registered for version "kubescheduler.config.k8s.io/v1"; '
+        'the supported kind is "KubeSchedulerConfiguration" (line 2, column 7)'
     ]
 
 
