@@ -43,3 +43,27 @@ def _ensure(registry: Registry, resource: str, namespace: str, obj: JsonObject) 
     info = registry.catalog.get(resource)
     if registry.store.get(info.storage_key, namespace, obj["metadata"]["name"]) is None:
         registry.create(info, namespace, obj, _MANAGER)
+
+
+def publish(registry: Registry, ca_certificate: str, port: int) -> None:
+    """What tells clients inside the cluster where the API server is and whom it trusts."""
+    metadata: JsonObject = {"name": "kubernetes", "namespace": "default"}
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**metadata, "labels": labels},
+        "spec": {
+            "clusterIP": "10.96.0.1",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+        },
+    }
+    _ensure(registry, "services", "default", service)
+    # Delegated authentication (kube-scheduler's serving port, for one) looks its authorities up here.
+    authentication = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {"client-ca-file": ca_certificate},
+    }
+    _ensure(registry, "configmaps", "kube-system", authentication)

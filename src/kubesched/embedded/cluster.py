@@ -1,8 +1,17 @@
-"""A whole embedded cluster: store, API server on a loopback socket, kubeconfig."""
+"""A whole embedded cluster: store, API server on a loopback socket, controllers, nodes, kubeconfig.
+
+    async with EmbeddedCluster(ClusterSettings(nodes=10)) as cluster:
+        ...  # kubectl --kubeconfig works now; cluster.api is the same cluster without a socket
+
+Everything started on the way in is stopped on the way out, in reverse order. A controller that dies takes the
+`async with` block down with it instead of leaving half a cluster behind.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import random
 import secrets
 from dataclasses import dataclass
@@ -11,18 +20,20 @@ from types import TracebackType
 from typing import Self
 
 from kubesched.clock import Clock, SystemClock
-from kubesched.embedded import pki
-from kubesched.embedded.bootstrap import bootstrap
-from kubesched.embedded.kinds import KINDS
+from kubesched.embedded import bootstrap, pki
+from kubesched.embedded.control_plane import build_registry
+from kubesched.embedded.controllers import ControllerOptions, ControllerSet, start_all
+from kubesched.embedded.journal import SqliteJournal
 from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import encode
-from kubesched.embedded.registry import Registry
-from kubesched.embedded.resources import ResourceCatalog
+from kubesched.embedded.memory_transport import MemoryTransport
+from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.server import ApiServer
-from kubesched.embedded.store import Store
+from kubesched.embedded.store import DEFAULT_HISTORY_LIMIT, Store
 from kubesched.embedded.web import WebServer
 
 LOOPBACK = "127.0.0.1"
+CONTEXT = "kubesched"
+USER = "kubesched-admin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,46 +42,51 @@ class ClusterSettings:
 
     port: int = 0
     """Where to listen on loopback; 0 takes a free port."""
+
     kubeconfig: Path | None = None
-    """Where to write the kubeconfig."""
+    """Where to write a kubeconfig for the administrator, readable by its owner only."""
+
+    data_dir: Path | None = None
+    """Where to keep everything across restarts; None keeps it in memory."""
+
+    controllers: ControllerOptions | None = None
+    """The cast, kubelets included; None runs a bare API server."""
+
+    history_limit: int = DEFAULT_HISTORY_LIMIT
+    """How many changes per resource a watch may be behind."""
 
 
 class EmbeddedCluster:
     """Start with `async with`; everything is stopped on the way out."""
 
+    api: LocalApi
+    server: ApiServer
+    controllers: ControllerSet | None = None
+
     def __init__(
         self,
-        settings: ClusterSettings,
+        settings: ClusterSettings | None = None,
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self.settings = settings
+        self.settings = settings or ClusterSettings()
         self.clock = clock or SystemClock()
         self.rng = rng or random.Random(secrets.randbits(64))
-        self.token = secrets.token_urlsafe(32)
-        self.registry = Registry(
-            Store(), ResourceCatalog(), clock=self.clock, rng=self.rng, kinds=KINDS
-        )
-        self.api = LocalApi(self.registry)
-        self.server = ApiServer(self.registry, clock=self.clock, rng=self.rng, token=self.token)
-        self.certificates = pki.load_or_make(None, self.clock.now())
-        self._web = WebServer(
-            self.server,
-            token=self.token,
-            tls=self.certificates.server_context(),
-            trusts_certificates=True,
-        )
+        self.token = ""
+        self._certificates: pki.Certificates | None = None
+        self._web: WebServer | None = None
+        self._stack = contextlib.AsyncExitStack()
 
     @property
     def url(self) -> str:
+        assert self._web is not None, "the cluster has not been started"
         return f"https://{LOOPBACK}:{self._web.port}"
 
     async def __aenter__(self) -> Self:
-        bootstrap(self.registry)
-        await self._web.start(LOOPBACK, self.settings.port)
-        if self.settings.kubeconfig is not None:
-            pki.write_private(self.settings.kubeconfig, self.kubeconfig())
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -79,28 +95,89 @@ class EmbeddedCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._web.stop()
+        await self._stack.__aexit__(kind, error, trace)
+
+    def transport(self, *, user_agent: str = "kubesched") -> MemoryTransport:
+        """The way to this cluster that needs no socket."""
+        return MemoryTransport(self.server, user_agent=user_agent)
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        secrets_dir = self.settings.data_dir / "pki" if self.settings.data_dir is not None else None
+        store, journal = self._open_store()
+        if journal is not None:
+            stack.push_async_callback(journal.close)
+        self._certificates = pki.load_or_make(secrets_dir, self.clock.now())
+        self.token = _load_or_make_token(secrets_dir)
+        registry = build_registry(store, clock=self.clock, rng=self.rng)
+        self.api = LocalApi(registry)
+        self.server = ApiServer(
+            registry,
+            clock=self.clock,
+            rng=self.rng,
+            settled=journal.settled if journal is not None else None,
+            token=self.token,
+        )
+        await self._start_controllers(stack)
+        self._web = WebServer(
+            self.server,
+            token=self.token,
+            tls=self._certificates.server_context(),
+            trusts_certificates=True,
+        )
+        stack.push_async_callback(self._web.stop)
+        await self._web.start(LOOPBACK, self.settings.port)
+        bootstrap.publish(registry, self._certificates.ca_certificate.decode(), self._web.port)
+        if self.settings.kubeconfig is not None:
+            self.settings.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+            pki.write_private(self.settings.kubeconfig, self.kubeconfig())
+
+    def _open_store(self) -> tuple[Store, SqliteJournal | None]:
+        limit = self.settings.history_limit
+        if self.settings.data_dir is None:
+            return Store(history_limit=limit), None
+        journal = SqliteJournal(self.settings.data_dir)
+        revision, rows = journal.load()
+        store = Store.restore(rows, revision, history_limit=limit, journal=journal)
+        journal.start()
+        return store, journal
+
+    async def _start_controllers(self, stack: contextlib.AsyncExitStack) -> None:
+        if self.settings.controllers is None:
+            return
+        self.controllers = start_all(self.api, self.clock, self.rng, self.settings.controllers)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        group.create_task(self.controllers.run(), name="embedded/controllers")
+        stack.callback(self.controllers.stop)
 
     def kubeconfig(self) -> bytes:
-        """A kubeconfig for the administrator, in JSON (which is YAML)."""
-        ca = base64.b64encode(self.certificates.ca_certificate).decode()
-        return encode(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [
-                    {
-                        "name": "kubesched",
-                        "cluster": {"server": self.url, "certificate-authority-data": ca},
-                    }
-                ],
-                "users": [{"name": "kubesched-admin", "user": {"token": self.token}}],
-                "contexts": [
-                    {
-                        "name": "kubesched",
-                        "context": {"cluster": "kubesched", "user": "kubesched-admin"},
-                    }
-                ],
-                "current-context": "kubesched",
-            }
-        )
+        """A kubeconfig for the administrator."""
+        import yaml
+
+        assert self._certificates is not None, "the cluster has not been started"
+        authority = base64.b64encode(self._certificates.ca_certificate).decode()
+        config: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": CONTEXT,
+                    "cluster": {"server": self.url, "certificate-authority-data": authority},
+                }
+            ],
+            "users": [{"name": USER, "user": {"token": self.token}}],
+            "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": USER}}],
+            "current-context": CONTEXT,
+        }
+        return yaml.safe_dump(config, sort_keys=False).encode()
+
+
+def _load_or_make_token(folder: Path | None) -> str:
+    """A random bearer token; one that is kept stays the same, so that kubeconfigs survive a restart."""
+    if folder is None:
+        return secrets.token_urlsafe(32)
+    path = folder / "token"
+    if path.exists():
+        return path.read_text(encoding="ascii").strip()
+    token = secrets.token_urlsafe(32)
+    pki.write_private(path, token.encode())
+    return token

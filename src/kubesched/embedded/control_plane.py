@@ -1,4 +1,4 @@
-"""A registry with everything that makes it a cluster: namespaces that live and die, custom resources, bootstrap."""
+"""A registry with everything that makes it a cluster: custom resources, default accounts, bootstrap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubesched.clock import Clock
 from kubesched.embedded.bootstrap import bootstrap
 from kubesched.embedded.custom_resources import CustomResources
 from kubesched.embedded.kinds import KINDS
-from kubesched.embedded.namespaces import NamespaceLifecycle
+from kubesched.embedded.namespaces import DefaultServiceAccounts
 from kubesched.embedded.registry import Registry
 from kubesched.embedded.resources import ResourceCatalog
 from kubesched.embedded.store import Store
@@ -18,8 +18,7 @@ def build_registry(store: Store, *, clock: Clock, rng: random.Random) -> Registr
     """A registry over a new or a restored store, ready for use."""
     registry = Registry(store, ResourceCatalog(), clock=clock, rng=rng, kinds=KINDS)
     custom_resources = CustomResources(registry)
-    namespaces = NamespaceLifecycle(registry)
+    DefaultServiceAccounts(registry)
     custom_resources.resume()
-    namespaces.resume()
     bootstrap(registry)
     return registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -44,6 +44,14 @@ class ApiRequest:
         return self.media_type in _JSON_TYPES
 
 
+class ChunkStream(Protocol):
+    """A body that is still being made; whoever stops reading early must close it."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class ApiResponse:
     """One answer: a body, or a stream of chunks that must be closed when the reader goes away."""
@@ -51,7 +59,7 @@ class ApiResponse:
     status: int
     body: bytes = b""
     content_type: str = JSON
-    stream: AsyncIterator[bytes] | None = None
+    stream: ChunkStream | None = None
     headers: dict[str, str] | None = None
 
 

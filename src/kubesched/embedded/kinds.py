@@ -59,6 +59,7 @@ KINDS: dict[str, Strategy] = {
     ),
     "leases.coordination.k8s.io": Strategy(validate=others.validate_lease),
     "namespaces": Strategy(
+        spec_subresource="finalize",
         returns_deleted_object=True,
         default=defaults.default_namespace,
         admit=admission.admit_namespace,

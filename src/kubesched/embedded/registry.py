@@ -250,6 +250,8 @@ class Registry:
             causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
             causes += validate_metadata(resource, obj, strategy.name_rule)
         else:
+            if strategy.spec_subresource not in ("", subresource):
+                obj["spec"] = old.obj.get("spec", {})
             causes = self._prepare_replacement(resource, strategy, old.obj, obj)
         causes += validate_metadata_update(obj, old.obj)
         if causes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from kubesched.clock import Clock
 from kubesched.embedded import reading, subresources, writing
@@ -27,10 +27,6 @@ from kubesched.embedded.watching import WatchStream, parse_watch_request
 from kubesched.errors import ApiError, MethodNotAllowed, ServerError
 
 logger = logging.getLogger(__name__)
-
-
-async def _nothing_to_wait_for() -> None:
-    return None
 
 
 class ApiServer:
@@ -59,21 +55,12 @@ class ApiServer:
             response = self._dispatch(request)
             if self._settled is not None:
                 await self._settled()
-                if response.stream is not None:
-                    response.stream = self._settled_stream(response.stream)
         except ApiError as error:
             return failure(error)
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
             return failure(ServerError(f"Internal error occurred: {type(error).__name__}: {error}"))
         return response
-
-    async def _settled_stream(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """A watch shows nothing that a crash could still undo."""
-        assert self._settled is not None
-        async for chunk in stream:
-            await self._settled()
-            yield chunk
 
     def _dispatch(self, request: ApiRequest) -> ApiResponse:
         path = request.path
@@ -127,8 +114,16 @@ class ApiServer:
         is_watch = target.is_watch_path or query.flag("watch")
         if is_watch and not target.subresource:
             watch_request = parse_watch_request(self.registry, query, self._rng)
-            stream = WatchStream(self.registry, target, query, accepted, watch_request, self._clock)
-            return ApiResponse(200, stream=stream.chunks())
+            stream = WatchStream(
+                self.registry,
+                target,
+                query,
+                accepted,
+                watch_request,
+                clock=self._clock,
+                settled=self._settled,
+            )
+            return ApiResponse(200, stream=stream)
         if target.name:
             return reading.get(self.registry, target, query, accepted)
         return reading.list_(self.registry, target, query, accepted)

@@ -35,6 +35,8 @@ class Strategy:
 
     tracks_generation: bool = False
     keeps_status_on_create: bool = False
+    spec_subresource: str = ""
+    """The only subresource that may change the spec; empty: any write may."""
     status_writes_metadata: bool = False
     """Whether a write to `/status` may also change labels, annotations and finalizers."""
     returns_deleted_object: bool = False

@@ -41,7 +41,8 @@ class Watch:
         self._position = self._collection.position_after(revision)
         self._namespace = namespace
         self._matches = matches
-        self._wake_up: asyncio.Future[None] | None = None
+        self._wake_up: asyncio.Future[bool] | None = None
+        self.is_closed = False
         self._unsubscribe = store.subscribe(resource, self._on_change)
 
     def __enter__(self) -> Watch:
@@ -56,18 +57,21 @@ class Watch:
         self.close()
 
     def close(self) -> None:
+        """End the watch; whoever waits for a batch gets an empty one."""
+        self.is_closed = True
         self._unsubscribe()
+        if self._wake_up is not None and not self._wake_up.done():
+            self._wake_up.set_result(False)
 
     async def next_batch(self, timeout_s: float | None = None) -> list[WatchEvent]:
-        """The next events that concern this watcher; empty when `timeout_s` passed without any change."""
-        while True:
+        """The next events that concern this watcher; empty when `timeout_s` passed without one, or after `close`."""
+        while not self.is_closed:
             batch = self.poll()
             if batch:
                 return batch
-            if batch is None:
-                await self._wait(timeout_s)
-                batch = self.poll()
-                return batch or []
+            if batch is None and not await self._wait(timeout_s):
+                return []
+        return []
 
     def poll(self) -> list[WatchEvent] | None:
         """Events that are there already: None when the history is exhausted, empty when none of them concerns us."""
@@ -108,17 +112,24 @@ class Watch:
 
     def _on_change(self, change: Change) -> None:
         if self._wake_up is not None and not self._wake_up.done():
-            self._wake_up.set_result(None)
+            self._wake_up.set_result(False)
 
-    async def _wait(self, timeout_s: float | None) -> None:
-        self._wake_up = asyncio.get_running_loop().create_future()
+    async def _wait(self, timeout_s: float | None) -> bool:
+        """Wait for a change; False when the time passed without one."""
+        loop = asyncio.get_running_loop()
+        wake_up = self._wake_up = loop.create_future()
+        # A timer that settles the same future is a tenth of the price of asyncio.wait_for.
+        timer = loop.call_later(timeout_s, self._on_timeout) if timeout_s is not None else None
         try:
-            if timeout_s is None:
-                await self._wake_up
-            else:
-                await asyncio.wait((self._wake_up,), timeout=timeout_s)
+            return not await wake_up
         finally:
             self._wake_up = None
+            if timer is not None:
+                timer.cancel()
+
+    def _on_timeout(self) -> None:
+        if self._wake_up is not None and not self._wake_up.done():
+            self._wake_up.set_result(True)
 
 
 def _last_visible(change: Change, old: Entry) -> Entry:

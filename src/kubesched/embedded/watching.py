@@ -8,7 +8,7 @@ sendInitialEvents=true        what exists now, a bookmark saying so, then change
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from kubesched.clock import Clock
@@ -74,7 +74,7 @@ def parse_watch_request(registry: Registry, query: Query, rng: random.Random) ->
 
 
 class WatchStream:
-    """One watch on its way to one client."""
+    """One watch on its way to one client. It begins with this object, not with the first read."""
 
     def __init__(
         self,
@@ -83,49 +83,70 @@ class WatchStream:
         query: Query,
         accepted: Accepted,
         request: WatchRequest,
+        *,
         clock: Clock,
+        settled: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._registry = registry
         self._target = target
         self._request = request
         self._clock = clock
+        self._settled = settled
         self._matches = selection(target, query)
         self._encode = _event_encoder(registry, target.resource, query, accepted)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The stream's bytes until its time is up; ends with an ERROR event when the history was lost."""
-        registry, request = self._registry, self._request
-        start = request.revision if request.revision is not None else registry.store.revision
-        deadline = self._clock.monotonic() + request.timeout_s
+        self._start = request.revision if request.revision is not None else registry.store.revision
+        self._deadline = clock.monotonic() + request.timeout_s
+        self._failure: Gone | None = None
+        self._watch: Watch | None = None
         try:
-            watch = Watch(
+            self._watch = Watch(
                 registry.store,
-                self._target.resource.storage_key,
-                start,
-                namespace=self._target.namespace,
+                target.resource.storage_key,
+                self._start,
+                namespace=target.namespace,
                 matches=self._matches,
             )
         except Gone as error:
-            yield _error_event(error)
+            # Upstream: once a watch is accepted, even its first failure is an event and not a status code.
+            self._failure = error
+        self._initial = self._initial_chunks() if request.revision is None else []
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The stream's bytes until its time is up; ends with an ERROR event when the history was lost."""
+        try:
+            async for chunk in self._chunks():
+                # A watch shows nothing that a crash could still undo.
+                if self._settled is not None:
+                    await self._settled()
+                yield chunk
+        finally:
+            self.close()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        watch, request = self._watch, self._request
+        if watch is None:
+            assert self._failure is not None
+            yield _error_event(self._failure)
             return
-        with watch:
-            if request.revision is None:
-                for chunk in self._initial_chunks():
-                    yield chunk
-                if request.sends_initial_end:
-                    yield self._bookmark(start, initial_end=True)
-            while (remaining := deadline - self._clock.monotonic()) > 0:
-                try:
-                    batch = await watch.next_batch(min(BOOKMARK_INTERVAL_S, remaining))
-                except Gone as error:
-                    yield _error_event(error)
-                    return
-                if batch:
-                    yield b"".join(
-                        [self._encode(event_type, entry) for event_type, entry, _ in batch]
-                    )
-                elif request.wants_bookmarks:
-                    yield self._bookmark(registry.store.revision)
+        for chunk in self._initial:
+            yield chunk
+        self._initial = []
+        if request.sends_initial_end:
+            yield self._bookmark(self._start, initial_end=True)
+        while not watch.is_closed and (remaining := self._deadline - self._clock.monotonic()) > 0:
+            try:
+                batch = await watch.next_batch(min(BOOKMARK_INTERVAL_S, remaining))
+            except Gone as error:
+                yield _error_event(error)
+                return
+            if batch:
+                yield b"".join([self._encode(event_type, entry) for event_type, entry, _ in batch])
+            elif request.wants_bookmarks and not watch.is_closed:
+                yield self._bookmark(self._registry.store.revision)
 
     def _initial_chunks(self) -> list[bytes]:
         collection = self._registry.store.collection(self._target.resource.storage_key)

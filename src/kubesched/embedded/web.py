@@ -10,8 +10,7 @@ import asyncio
 import hmac
 import logging
 import ssl
-from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
@@ -105,7 +104,8 @@ class WebServer:
     async def _send_stream(
         self, request: web.BaseRequest, response: ApiResponse
     ) -> web.StreamResponse:
-        stream = cast("AsyncGenerator[bytes, None]", response.stream)
+        stream = response.stream
+        assert stream is not None
         answer = web.StreamResponse(
             status=response.status, headers={"Content-Type": response.content_type}
         )
@@ -121,7 +121,7 @@ class WebServer:
             if request.transport is not None:
                 request.transport.abort()
         finally:
-            await stream.aclose()
+            stream.close()
         return answer
 
 

@@ -1,0 +1,130 @@
+"""The API server reached without a socket, for simulation and tests.
+
+Implements `kubesched.client.transport.Transport`, so the same client code runs over it, streams included. Under a
+virtual clock every wait is virtual too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from urllib.parse import unquote
+
+from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
+from kubesched.embedded.exchange import ApiRequest, ApiResponse
+from kubesched.embedded.server import ApiServer
+from kubesched.errors import DeadlineExceeded, StreamEnded
+
+
+class CaseInsensitiveHeaders(dict[str, str]):
+    """Headers looked up without regard to case, as HTTP has it."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__({name.lower(): value for name, value in headers.items()})
+
+    def get(self, name: str, default: str = "") -> str:  # type: ignore[override]  # narrower on purpose
+        return super().get(name.lower(), default)
+
+
+class MemoryTransport:
+    """Requests go straight to the server object."""
+
+    def __init__(
+        self, server: ApiServer, *, user_agent: str = "kubesched", user: str = "kubernetes-admin"
+    ) -> None:
+        self._server = server
+        self._user_agent = user_agent
+        self._user = user
+        self._open: set[MemoryResponse] = set()
+        self._is_closed = False
+
+    async def request(self, request: Request) -> MemoryResponse:
+        if self._is_closed:
+            raise StreamEnded("the transport is closed", sent=False)
+        path, _, query = request.target.partition("?")
+        headers = CaseInsensitiveHeaders({"User-Agent": self._user_agent, **request.headers})
+        incoming = ApiRequest(
+            request.method, unquote(path), query, headers, request.body, self._user
+        )
+        deadline_at = asyncio.get_running_loop().time() + request.deadline_s
+        try:
+            async with asyncio.timeout_at(deadline_at):
+                answer = await self._server.handle(incoming)
+        except TimeoutError as error:
+            raise DeadlineExceeded(
+                f"{request.method} {path}: no answer in {request.deadline_s} s"
+            ) from error
+        response = MemoryResponse(self, answer, deadline_at)
+        if answer.stream is not None:
+            self._open.add(response)
+            if not request.stream:
+                await response.read(request.max_body_bytes)
+        return response
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        for response in list(self._open):
+            response.close()
+
+    def forget(self, response: MemoryResponse) -> None:
+        self._open.discard(response)
+
+
+class MemoryResponse:
+    """An answer handed over as it is."""
+
+    def __init__(self, transport: MemoryTransport, answer: ApiResponse, deadline_at: float) -> None:
+        self._transport = transport
+        self._answer = answer
+        self._deadline_at = deadline_at
+        self._body: bytes | None = answer.body if answer.stream is None else None
+        self._is_closed = False
+
+    @property
+    def status(self) -> int:
+        return self._answer.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        headers = {"content-type": self._answer.content_type}
+        for name, value in (self._answer.headers or {}).items():
+            headers[name.lower()] = value
+        return headers
+
+    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
+        if self._body is None:
+            parts = []
+            size = 0
+            async for chunk in self.iter_chunks():
+                size += len(chunk)
+                if size > max_bytes:
+                    self.close()
+                    raise StreamEnded(f"the answer is longer than {max_bytes} bytes")
+                parts.append(chunk)
+            self._body = b"".join(parts)
+        if len(self._body) > max_bytes:
+            raise StreamEnded(f"the answer is longer than {max_bytes} bytes")
+        return self._body
+
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
+        if self._answer.stream is None:
+            if self._answer.body:
+                yield self._answer.body
+            return
+        try:
+            async with asyncio.timeout_at(self._deadline_at):
+                async for chunk in self._answer.stream:
+                    if chunk:
+                        yield chunk
+                    if self._is_closed:
+                        raise StreamEnded("the response was closed")
+        except TimeoutError as error:
+            raise DeadlineExceeded("the stream's deadline has passed") from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._answer.stream is not None:
+            self._answer.stream.close()
+        self._transport.forget(self)
