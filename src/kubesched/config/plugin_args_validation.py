@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from kubesched.api.core_v1.placement import (
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    TopologySpreadConstraint,
-)
+from kubesched.api.core_v1 import TopologySpreadConstraint
+from kubesched.api.names import label_key_problems
+from kubesched.api.node_selectors import ParsedNodeSelector, PreferredNodeTerms
+from kubesched.api.selectors import SelectorError
 from kubesched.config import durations
 from kubesched.config.features import FeatureGates
 from kubesched.config.field_problems import duplicate, forbidden, invalid, not_supported, required
-from kubesched.config.names import label_key_problems, label_value_problems
 from kubesched.config.plugin_args import (
     LEAST_ALLOCATED,
     LIST_DEFAULTING,
@@ -225,74 +222,22 @@ def _constraint(path: str, constraint: TopologySpreadConstraint) -> Problems:
 
 # -- NodeAffinity ---------------------------------------------------------------------------------
 
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_FIELD_OPERATORS = ("In", "NotIn")
-
 
 def _node_affinity(path: str, args: NodeAffinityArgs) -> Problems:
     affinity = args.added_affinity
     if affinity is None:
         return
+    texts: list[str] = []
     required_terms = affinity.required_during_scheduling_ignored_during_execution
     if required_terms is not None:
         where = f"{path}.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-        for index, term in enumerate(required_terms.node_selector_terms or ()):
-            yield from _term(f"{where}.nodeSelectorTerms[{index}]", term)
-    preferred = affinity.preferred_during_scheduling_ignored_during_execution or ()
-    where = f"{path}.addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-    for index, weighted in enumerate(preferred):
-        if weighted.weight != 0:
-            # Upstream: the path leaves out `preference`.
-            yield from _term(f"{where}[{index}]", weighted.preference)
-
-
-def _term(path: str, term: NodeSelectorTerm) -> Problems:
-    for index, requirement in enumerate(term.match_expressions or ()):
-        yield from _label_requirement(f"{path}.matchExpressions[{index}]", requirement)
-    for index, requirement in enumerate(term.match_fields or ()):
-        where = f"{path}.matchFields[{index}]"
-        if requirement.operator not in _FIELD_OPERATORS:
-            yield not_supported(f"{where}.operator", requirement.operator, _FIELD_OPERATORS)
-        elif len(requirement.values or ()) != 1:
-            yield invalid(f"{where}.values", requirement.values, "must have one element")
-
-
-def _label_requirement(path: str, requirement: NodeSelectorRequirement) -> Problems:
-    operator, values = requirement.operator, requirement.values or []
-    if operator not in _OPERATORS:
-        yield not_supported(f"{path}.operator", operator, _OPERATORS)
-        return
-    key_problems = label_key_problems(requirement.key)
-    if key_problems:
-        yield invalid(f"{path}.key", requirement.key, "; ".join(key_problems))
-    yield from _requirement_values(f"{path}.values", operator, requirement.values)
-    for index, value in enumerate(values):
-        problems = label_value_problems(value)
-        if problems:
-            yield invalid(f"{path}.values[{index}][{requirement.key}]", value, "; ".join(problems))
-
-
-def _requirement_values(path: str, operator: str, values: list[str] | None) -> Problems:
-    count = len(values or ())
-    if operator in ("In", "NotIn"):
-        if count == 0:
-            yield invalid(path, values, "for 'in', 'notin' operators, values set can't be empty")
-    elif operator in ("Exists", "DoesNotExist"):
-        if count != 0:
-            yield invalid(path, values, "values set must be empty for exists and does not exist")
-    else:
-        if count != 1:
-            yield invalid(path, values, "for 'Gt', 'Lt' operators, exactly one value is required")
-        for index, value in enumerate(values or ()):
-            if not _is_int64(value):
-                yield invalid(
-                    f"{path}[{index}]",
-                    value,
-                    "for 'Gt', 'Lt' operators, the value must be an integer",
-                )
-
-
-def _is_int64(text: str) -> bool:
-    if not re.fullmatch(r"[-+]?[0-9]{1,40}", text):
-        return False
-    return -(2**63) <= int(text) < 2**63
+        selector = ParsedNodeSelector(required_terms, where)
+        texts += [problem for term in selector.terms for problem in term.problems]
+    try:
+        PreferredNodeTerms(affinity.preferred_during_scheduling_ignored_during_execution)
+    except SelectorError as error:
+        where = f"{path}.addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+        texts += [f"{where}{problem}" for problem in error.problems]
+    for text in texts:
+        field, _, message = text.partition(": ")
+        yield FieldProblem(field, message)

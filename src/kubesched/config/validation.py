@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubesched.api.names import label_key_problems
+from kubesched.api.resources import is_extended
 from kubesched.config import durations
 from kubesched.config.defaults import ignored_by_extenders
 from kubesched.config.features import FeatureGates
 from kubesched.config.field_problems import duplicate, invalid, required
 from kubesched.config.legacy import plugin_hint
-from kubesched.config.names import is_extended_resource, label_key_problems
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN, NodeResourcesFitArgs, PluginArgs
 from kubesched.config.plugin_args_validation import validate_args
 from kubesched.config.schema import RawArgs, encode
@@ -289,5 +290,5 @@ def _extended_resource(path: str, name: str) -> Problems:
     rules = label_key_problems(name)
     for rule in rules:
         yield invalid(path, name, rule)
-    if not rules and not is_extended_resource(name):
+    if not rules and not is_extended(name):
         yield invalid(path, name, "is an invalid extended resource name")
