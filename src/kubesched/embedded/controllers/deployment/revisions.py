@@ -91,6 +91,7 @@ def size_of(replica_set: JsonObject, age_rank: int, deployment: JsonObject) -> S
         available=int(status_of(replica_set).get("availableReplicas", 0)),
         age_rank=age_rank,
         max_replicas_before=(int(before) if before.isdecimal() else 0) or fallback or None,
+        wanted_before=desired_replicas(replica_set),
     )
 
 

@@ -32,6 +32,8 @@ class Size:
     """Position among its siblings by creation, the oldest first."""
     max_replicas_before: int | None = None
     """Wanted replicas plus surge of the Deployment when this one was last sized."""
+    wanted_before: int | None = None
+    """Wanted replicas of the Deployment when this one was last sized."""
 
     @property
     def surely_available(self) -> int:
@@ -133,9 +135,14 @@ def scaled_steps(
     active = [each for each in everyone if each.replicas > 0]
     if len(active) <= 1:
         return _scale_only_one(bounds, active, new, old)
-    if new is not None and new.replicas == bounds.wanted and new.available == bounds.wanted:
+    if new is not None and _is_saturated(bounds, new):
         return {each.name: 0 for each in old if each.replicas > 0}
     return _scale_proportionally(bounds, active) if rolling else {}
+
+
+def _is_saturated(bounds: Bounds, new: Size) -> bool:
+    """Whether the new ReplicaSet is all the Deployment wants, and was sized with that in mind."""
+    return new.replicas == new.available == new.wanted_before == bounds.wanted
 
 
 def _scale_only_one(

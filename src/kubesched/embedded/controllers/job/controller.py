@@ -174,14 +174,16 @@ class JobController(Controller[Key]):
         pods = self._own_pods(job)
         active = [pod for pod in pods if is_active(pod)]
         verdict = self._verdict(job, tally, active)
-        again_s: float | None = None
         if verdict is not None:
-            again_s = self._conclude(job, verdict, active)
-        elif spec_of(job).get("suspend"):
+            self._conclude(job, verdict, active)
+            self._write_progress(key_of(job), verdict)
+            return None
+        again_s: float | None = None
+        if spec_of(job).get("suspend"):
             self._delete_all(job, active)
         elif not self._is_suspension_pending(job):
             again_s = self._scale(job, tally, active)
-        self._write_progress(key_of(job), verdict)
+        self._write_progress(key_of(job), None)
         return _sooner(again_s, self._deadline_in_s(job))
 
     def _verdict(self, job: JsonObject, tally: Tally, active: list[JsonObject]) -> _Verdict | None:
@@ -219,9 +221,7 @@ class JobController(Controller[Key]):
         )
         return restarts > 0 if limit == 0 else restarts >= limit
 
-    def _conclude(
-        self, job: JsonObject, verdict: _Verdict, active: list[JsonObject]
-    ) -> float | None:
+    def _conclude(self, job: JsonObject, verdict: _Verdict, active: list[JsonObject]) -> None:
         """Note the decision, end the pods that still run, and finish once all have ended."""
         self._delete_all(job, active)
         target = "SuccessCriteriaMet" if verdict.condition == "Complete" else "FailureTarget"
@@ -233,7 +233,7 @@ class JobController(Controller[Key]):
         leftovers = [pod for pod in self._own_pods(job) if is_active(pod) or is_terminating(pod)]
         if leftovers or Tally.of(job).uncounted():
             self._write(job, status)
-            return None
+            return
         status["conditions"] = _with_job_condition(
             status["conditions"], verdict.condition, "True", now, verdict.reason, verdict.message
         )
@@ -246,7 +246,6 @@ class JobController(Controller[Key]):
             status[field] = 0
         self._write(job, status)
         self._failures.pop(uid_of(job), None)
-        return 0.0
 
     # -- scaling ---------------------------------------------------------------------------------
 
