@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.client.client_config import ClientConfig, default_paths, load_config, load_default_config
+from kubesched.client.client_config import (
+    ClientConfig,
+    default_paths,
+    load_config,
+    load_default_config,
+)
 from kubesched.clock import ManualClock
 from kubesched.errors import CredentialsError
 
@@ -35,7 +40,10 @@ def pod(tmp_path: Path, authority):
 @pytest.fixture
 def nowhere(tmp_path: Path):
     """Neither a pod nor a home with a configuration."""
-    return {"environment": {"HOME": str(tmp_path / "home")}, "service_account": str(tmp_path / "none")}
+    return {
+        "environment": {"HOME": str(tmp_path / "home")},
+        "service_account": str(tmp_path / "none"),
+    }
 
 
 async def authorization(config: ClientConfig):
@@ -59,11 +67,20 @@ async def test_explicit_file_is_used_even_inside_a_pod(write_config, pod):
 
 def test_master_replaces_the_address_and_with_it_the_server_name(write_config, nowhere):
     path = write_config(
-        "a", cluster={"server": "https://a.test", "tls-server-name": "inner", "disable-compression": True}
+        "a",
+        cluster={
+            "server": "https://a.test",
+            "tls-server-name": "inner",
+            "disable-compression": True,
+        },
     )
     config = load_config(path, "https://other.test:1234/prefix/", **nowhere)
     connection = config.connection
-    assert (connection.host, connection.port, connection.path_prefix) == ("other.test", 1234, "/prefix")
+    assert (connection.host, connection.port, connection.path_prefix) == (
+        "other.test",
+        1234,
+        "/prefix",
+    )
     assert connection.server_name == ""
     assert connection.disable_compression
 
@@ -205,7 +222,14 @@ def test_server_addresses(write_config, nowhere, server, expected):
 
 @pytest.mark.parametrize(
     "server",
-    ["ftp://h.test", "https://", "https://h.test:port", "https://h.test:99999", "https://u:p@h.test", "https://[::1"],
+    [
+        "ftp://h.test",
+        "https://",
+        "https://h.test:port",
+        "https://h.test:99999",
+        "https://u:p@h.test",
+        "https://[::1",
+    ],
 )
 def test_impossible_addresses_are_refused_by_field(write_config, nowhere, server):
     path = write_config("a", cluster={"server": server})
@@ -249,7 +273,10 @@ def test_proxy_and_server_name_reach_the_connection(write_config, nowhere):
             id="two authorities",
         ),
         pytest.param(
-            {"proxy-url": "ftp://proxy.test"}, {}, 'cluster "a": proxy-url must begin', id="odd proxy"
+            {"proxy-url": "ftp://proxy.test"},
+            {},
+            'cluster "a": proxy-url must begin',
+            id="odd proxy",
         ),
         pytest.param(
             {"certificate-authority": "/does/not/exist"},
@@ -300,7 +327,10 @@ def test_proxy_and_server_name_reach_the_connection(write_config, nowhere):
             id="certificate file is missing",
         ),
         pytest.param(
-            {}, {"as-groups": ["g"]}, 'user "a": as-uid, as-groups and as-user-extra need as', id="groups of nobody"
+            {},
+            {"as-groups": ["g"]},
+            'user "a": as-uid, as-groups and as-user-extra need as',
+            id="groups of nobody",
         ),
         pytest.param(
             {},
@@ -381,10 +411,16 @@ def test_proxy_and_server_name_reach_the_connection(write_config, nowhere):
             id="unknown provider",
         ),
         pytest.param(
-            {}, {"tokenFile": "/no/token"}, 'user "a": token file /no/token cannot be used', id="no token file"
+            {},
+            {"tokenFile": "/no/token"},
+            'user "a": token file /no/token cannot be used',
+            id="no token file",
         ),
         pytest.param(
-            {}, {"token": f"{SECRET}\nX-Evil: 1"}, 'user "a": token contains characters', id="two-line token"
+            {},
+            {"token": f"{SECRET}\nX-Evil: 1"},
+            'user "a": token contains characters',
+            id="two-line token",
         ),
     ],
 )

@@ -46,6 +46,10 @@ def counting(script: str, counter: Path) -> str:
     return f"echo run >> {counter}\n{script}"
 
 
+def read(path: str) -> str:
+    return Path(path).read_text()
+
+
 def runs(counter: Path) -> int:
     return len(counter.read_text().splitlines()) if counter.exists() else 0
 
@@ -108,7 +112,9 @@ async def test_a_certificate_that_does_not_fit_its_key_is_refused(
         identity=plugin(write_plugin(f"cat {answer}")),
         tls=RotatingTls(TlsSettings(insecure=True)),
     )
-    with pytest.raises(CredentialsError, match="clientCertificateData .*does not belong") as caught:
+    with pytest.raises(
+        CredentialsError, match=r"clientCertificateData .*does not belong"
+    ) as caught:
         await credentials.headers()
     assert "PRIVATE KEY" not in str(caught.value)
 
@@ -123,19 +129,19 @@ async def test_the_plugin_learns_version_interactivity_and_environment(
     script = f"""
 printf '%s' "$KUBERNETES_EXEC_INFO" > {seen}.info
 printf '%s|%s|%s' "$EXTRA" "$HOME" "$*" > {seen}.env
-read line && echo interactive > {seen}.tty
+cat > {seen}.tty
 echo '{exec_credential(token="abc")}'"""
     identity = plugin(
         write_plugin(script), env=[ExecEnvVar(name="EXTRA", value="x y")], args=["one", "two words"]
     )
     await identity.current()
-    assert json.loads(Path(f"{seen}.info").read_text()) == {
+    assert json.loads(read(f"{seen}.info")) == {
         "kind": "ExecCredential",
         "apiVersion": V1,
         "spec": {"interactive": False},
     }
-    assert Path(f"{seen}.env").read_text() == f"x y|{tmp_path}|one two words"
-    assert not Path(f"{seen}.tty").exists(), "standard input is empty"
+    assert read(f"{seen}.env") == f"x y|{tmp_path}|one two words"
+    assert read(f"{seen}.tty") == "", "standard input is empty"
 
 
 async def test_the_plugin_learns_about_the_cluster_only_if_it_asks(
@@ -143,7 +149,9 @@ async def test_the_plugin_learns_about_the_cluster_only_if_it_asks(
 ):
     seen = tmp_path / "seen"
     (tmp_path / "ca.crt").write_bytes(authority.certificate)
-    script = f"""printf '%s' "$KUBERNETES_EXEC_INFO" > {seen}\necho '{exec_credential(token="abc")}'"""
+    script = (
+        f"""printf '%s' "$KUBERNETES_EXEC_INFO" > {seen}\necho '{exec_credential(token="abc")}'"""
+    )
     cluster = {
         "server": "https://a.test:6443",
         "certificate-authority": "ca.crt",
@@ -152,7 +160,10 @@ async def test_the_plugin_learns_about_the_cluster_only_if_it_asks(
         "disable-compression": True,
         "extensions": [
             {"name": "somebody.else", "extension": {"a": 1}},
-            {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x", "n": None}},
+            {
+                "name": "client.authentication.k8s.io/exec",
+                "extension": {"audience": "x", "n": None},
+            },
         ],
     }
     for asks, expected in (
@@ -196,7 +207,9 @@ async def test_a_relative_command_is_found_beside_its_kubeconfig(
 # When it runs
 
 
-async def test_a_credential_without_expiry_is_kept(plugin, write_plugin, exec_credential, clock, tmp_path):
+async def test_a_credential_without_expiry_is_kept(
+    plugin, write_plugin, exec_credential, clock, tmp_path
+):
     counter = tmp_path / "count"
     identity = plugin(write_plugin(counting(f"echo '{exec_credential(token='abc')}'", counter)))
     first = await identity.current()
@@ -205,7 +218,9 @@ async def test_a_credential_without_expiry_is_kept(plugin, write_plugin, exec_cr
     assert runs(counter) == 1
 
 
-async def test_an_expired_credential_is_replaced(plugin, write_plugin, exec_credential, clock, tmp_path):
+async def test_an_expired_credential_is_replaced(
+    plugin, write_plugin, exec_credential, clock, tmp_path
+):
     answer = tmp_path / "answer"
     identity = plugin(write_plugin(f"cat {answer}"))
     expiry = datetime.fromtimestamp(clock.now() + 60, UTC).isoformat().replace("+00:00", "Z")
@@ -244,7 +259,9 @@ async def test_a_refused_credential_is_replaced_but_not_for_every_request(
     assert runs(counter) == 3
 
 
-async def test_a_failure_after_a_refusal_keeps_what_we_have(plugin, write_plugin, exec_credential, tmp_path, caplog):
+async def test_a_failure_after_a_refusal_keeps_what_we_have(
+    plugin, write_plugin, exec_credential, tmp_path, caplog
+):
     answer = tmp_path / "answer"
     answer.write_text(exec_credential(token="one"))
     identity = plugin(write_plugin(f"cat {answer}"))
@@ -255,7 +272,9 @@ async def test_a_failure_after_a_refusal_keeps_what_we_have(plugin, write_plugin
     assert (await identity.current()).authorization == "Bearer one"
 
 
-async def test_a_failing_plugin_is_not_started_for_every_request(plugin, write_plugin, clock, tmp_path):
+async def test_a_failing_plugin_is_not_started_for_every_request(
+    plugin, write_plugin, clock, tmp_path
+):
     counter = tmp_path / "count"
     identity = plugin(write_plugin(counting("exit 3", counter)))
     for _ in range(5):
@@ -283,15 +302,21 @@ async def test_a_failing_plugin_is_not_started_for_every_request(plugin, write_p
             id="a list for a token",
         ),
         pytest.param(
-            json.dumps({"kind": "ExecCredential", "apiVersion": f"{V1}beta1", "status": {"token": SECRET}}),
+            json.dumps(
+                {"kind": "ExecCredential", "apiVersion": f"{V1}beta1", "status": {"token": SECRET}}
+            ),
             f'configured to use API version {V1}, but the plugin returned kind "ExecCredential" of version "{V1}beta1"',
             id="another version",
         ),
         pytest.param(
-            json.dumps({"kind": "Other", "apiVersion": V1}), 'returned kind "Other"', id="another kind"
+            json.dumps({"kind": "Other", "apiVersion": V1}),
+            'returned kind "Other"',
+            id="another kind",
         ),
         pytest.param(
-            json.dumps({"kind": "ExecCredential", "apiVersion": V1}), "did not return a status", id="no status"
+            json.dumps({"kind": "ExecCredential", "apiVersion": V1}),
+            "did not return a status",
+            id="no status",
         ),
         pytest.param(
             json.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": {}}),
@@ -299,12 +324,20 @@ async def test_a_failing_plugin_is_not_started_for_every_request(plugin, write_p
             id="empty status",
         ),
         pytest.param(
-            json.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": {"clientKeyData": SECRET}}),
+            json.dumps(
+                {"kind": "ExecCredential", "apiVersion": V1, "status": {"clientKeyData": SECRET}}
+            ),
             "only a certificate or only a key",
             id="a key alone",
         ),
         pytest.param(
-            json.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": {"token": f"{SECRET}\r\nX: y"}}),
+            json.dumps(
+                {
+                    "kind": "ExecCredential",
+                    "apiVersion": V1,
+                    "status": {"token": f"{SECRET}\r\nX: y"},
+                }
+            ),
             "token contains characters that cannot be sent",
             id="a token with a line break",
         ),
@@ -321,7 +354,9 @@ async def test_a_failing_plugin_is_not_started_for_every_request(plugin, write_p
         ),
     ],
 )
-async def test_nonsense_is_refused_without_being_shown(plugin, write_plugin, tmp_path, output, expected):
+async def test_nonsense_is_refused_without_being_shown(
+    plugin, write_plugin, tmp_path, output, expected
+):
     answer = tmp_path / "answer"
     answer.write_text(output)
     with pytest.raises(CredentialsError) as caught:
@@ -351,7 +386,7 @@ async def test_a_program_the_system_cannot_start_is_an_error(plugin, tmp_path):
     path = tmp_path / "broken"
     path.write_bytes(b"\x7fELF but not really")
     path.chmod(0o700)
-    with pytest.raises(CredentialsError, match="cannot run .*broken"):
+    with pytest.raises(CredentialsError, match=r"cannot run .*broken"):
         await plugin(str(path)).current()
 
 
@@ -367,7 +402,9 @@ exit 1"""
     with pytest.raises(CredentialsError) as caught:
         await identity.current()
     message = str(caught.value)
-    assert "failed with exit code 1: old noise\nlogin failed for [redacted] with [redacted]" in message
+    assert (
+        "failed with exit code 1: old noise\nlogin failed for [redacted] with [redacted]" in message
+    )
     for secret in (jwt, SECRET, "abc.def", "jane-doe", "9876"):
         assert secret not in message
 

@@ -40,7 +40,9 @@ class Issuer:
         self.discovery: dict[str, object] | None = None
 
     async def metadata(self, request: web.Request) -> web.Response:
-        document = {"token_endpoint": f"{self.url}/token"} if self.discovery is None else self.discovery
+        document = (
+            {"token_endpoint": f"{self.url}/token"} if self.discovery is None else self.discovery
+        )
         return web.json_response(document)
 
     async def token(self, request: web.Request) -> web.Response:
@@ -113,7 +115,7 @@ async def test_a_token_about_to_expire_is_traded_for_a_new_one(provider, issuer,
     assert await token_of(identity) == old
     clock.advance(0.1)
     assert await token_of(identity) == new
-    (how, form), = issuer.requests
+    ((how, form),) = issuer.requests
     assert how == "Basic " + base64.b64encode(f"kube+rnetes:{CLIENT_SECRET}".encode()).decode()
     assert form == {"grant_type": "refresh_token", "refresh_token": REFRESH}
 
@@ -154,6 +156,10 @@ async def test_a_refused_token_is_replaced(provider, issuer, clock):
     assert await token_of(identity) == issuer.answer["id_token"]
 
 
+def stored_settings(path: str) -> dict[str, str]:
+    return yaml.safe_load(Path(path).read_text())["users"][0]["user"]["auth-provider"]["config"]
+
+
 async def test_rotated_tokens_are_stored_in_the_kubeconfig(write_config, settings, issuer, clock):
     path = write_config("a", user={"auth-provider": {"name": "oidc", "config": settings}})
     issuer.answer = {"id_token": id_token(clock.now() + 3600), "refresh_token": "second"}
@@ -161,11 +167,13 @@ async def test_rotated_tokens_are_stored_in_the_kubeconfig(write_config, setting
     assert await config.connection.credentials.headers() == {
         "Authorization": f"Bearer {issuer.answer['id_token']}"
     }
-    stored = yaml.safe_load(Path(path).read_text())["users"][0]["user"]["auth-provider"]["config"]
+    stored = stored_settings(path)
     assert stored == {**settings, "id-token": issuer.answer["id_token"], "refresh-token": "second"}
 
 
-async def test_a_kubeconfig_that_cannot_be_written_is_no_reason_to_fail(provider, issuer, clock, caplog):
+async def test_a_kubeconfig_that_cannot_be_written_is_no_reason_to_fail(
+    provider, issuer, clock, caplog
+):
     def keep(config):
         raise CredentialsError("read-only file system")
 
@@ -204,10 +212,20 @@ async def test_another_authority_is_refused(provider, issuer, other_authority):
         pytest.param({}, ("idp-issuer-url",), "idp-issuer-url must be set", id="no issuer"),
         pytest.param({}, ("client-id",), "client-id must be set", id="no client"),
         pytest.param(
-            {"idp-issuer-url": "http://issuer.test"}, (), "idp-issuer-url must be an https URL", id="plain issuer"
+            {"idp-issuer-url": "http://issuer.test"},
+            (),
+            "idp-issuer-url must be an https URL",
+            id="plain issuer",
         ),
-        pytest.param({"id-token": f"{REFRESH}.x.y"}, (), "the id-token is not a JSON web token", id="odd token"),
-        pytest.param({"id-token": REFRESH}, (), "the id-token is not a JSON web token", id="no token at all"),
+        pytest.param(
+            {"id-token": f"{REFRESH}.x.y"},
+            (),
+            "the id-token is not a JSON web token",
+            id="odd token",
+        ),
+        pytest.param(
+            {"id-token": REFRESH}, (), "the id-token is not a JSON web token", id="no token at all"
+        ),
         pytest.param(
             {"idp-certificate-authority-data": "!"},
             (),
@@ -250,8 +268,12 @@ async def test_an_expired_token_without_refresh_token_is_an_error(provider, cloc
         pytest.param(
             200, {"access_token": REFRESH}, None, "holds no id_token", id="no ID token comes back"
         ),
-        pytest.param(200, {"id_token": REFRESH}, None, "is not a JSON web token", id="an odd one comes back"),
-        pytest.param(200, {"id_token": [REFRESH]}, None, "is not the JSON it should be", id="not even text"),
+        pytest.param(
+            200, {"id_token": REFRESH}, None, "is not a JSON web token", id="an odd one comes back"
+        ),
+        pytest.param(
+            200, {"id_token": [REFRESH]}, None, "is not the JSON it should be", id="not even text"
+        ),
         pytest.param(200, {}, {}, "names no token_endpoint", id="no endpoint is named"),
         pytest.param(
             200,

@@ -113,7 +113,9 @@ async def test_after_a_refusal_the_file_is_read_at_once(token_path, clock, rewri
     assert await token_of(identity) == "two"
 
 
-async def test_only_one_request_looks_while_the_others_go_on(token_path, clock, rewrite, monkeypatch):
+async def test_only_one_request_looks_while_the_others_go_on(
+    token_path, clock, rewrite, monkeypatch
+):
     identity = TokenFile(str(token_path), origin="test", clock=clock)
     rewrite(token_path, "two")
     clock.advance(LOOK_INTERVAL_S)
@@ -189,7 +191,11 @@ async def server(server_context):
 def files(tmp_path: Path, authority):
     """An authority, a certificate and a key in files, as a kubeconfig would name them."""
     issued = authority.issue("first")
-    paths = {"ca": tmp_path / "ca.crt", "certificate": tmp_path / "me.crt", "key": tmp_path / "me.key"}
+    paths = {
+        "ca": tmp_path / "ca.crt",
+        "certificate": tmp_path / "me.crt",
+        "key": tmp_path / "me.key",
+    }
     paths["ca"].write_bytes(authority.certificate)
     paths["certificate"].write_bytes(issued.certificate)
     paths["key"].write_bytes(issued.key)
@@ -250,7 +256,9 @@ async def test_a_rotated_client_certificate_retires_the_old_connections(
     assert credentials.generation == 1, "nothing changed since"
 
 
-async def test_a_half_rotated_certificate_is_not_used(server, files, clock, authority, rewrite, caplog):
+async def test_a_half_rotated_certificate_is_not_used(
+    server, files, clock, authority, rewrite, caplog
+):
     credentials = ClientCredentials(clock=clock, tls=rotating(files))
     issued = authority.issue("second")
     rewrite(files["certificate"], issued.certificate)
@@ -265,7 +273,9 @@ async def test_a_half_rotated_certificate_is_not_used(server, files, clock, auth
     assert await server.shake_hands(credentials.ssl_context()) == "second"
 
 
-async def test_a_refusal_makes_us_look_at_the_certificates_at_once(files, clock, authority, rewrite):
+async def test_a_refusal_makes_us_look_at_the_certificates_at_once(
+    files, clock, authority, rewrite
+):
     credentials = ClientCredentials(clock=clock, tls=rotating(files))
     assert not await credentials.refresh()
     issued = authority.issue("second")
@@ -332,7 +342,9 @@ async def test_a_server_certificate_can_be_its_own_authority(server, server_cont
 
 
 async def test_verification_is_off_only_when_asked_for(server):
-    assert await server.shake_hands(build_context(TlsSettings(insecure=True)), "any.test") == "nobody"
+    assert (
+        await server.shake_hands(build_context(TlsSettings(insecure=True)), "any.test") == "nobody"
+    )
 
 
 def test_an_authority_with_verification_off_is_refused(authority):

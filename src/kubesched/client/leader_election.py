@@ -1,0 +1,415 @@
+"""Leader election by Lease: of several schedulers one acts, and another follows when it falls silent.
+
+Responsible for taking, renewing and giving up one Lease, wire-compatible with client-go's leader election, so
+that kube-scheduler and kubesched can stand by for each other. What the leader does meanwhile is a callback; how
+Leases are read and written is `LeaseClient`.
+
+Life of an elector, once through:
+
+    waiting --lease absent, empty or unchanged for its whole duration--> leading --+--> stopped
+                                                                                   |
+                   renewal failed too long, somebody else holds it, or cancelled --+
+
+Why two never lead at once. Writes to the Lease carry its resourceVersion, so of two candidates one wins. A
+candidate counts the lease's duration from when *it* saw the last change, on its own clock; timestamps in the Lease
+are for people, clocks of different machines are never compared. That moment lies after the holder *sent* its last
+successful renewal, so a holder that counts the same duration from that sending stops first. `is_leader` checks
+exactly this whenever it is asked, and the work is cancelled and has ended before the lease is released.
+The proof needs clocks that run at about the same speed, and the slack between renewal deadline and lease duration
+(5 of 15 seconds by default) covers any difference that machines have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from kubesched.api.codec import Preserved
+from kubesched.api.coordination_v1 import Lease, LeaseSpec
+from kubesched.api.core_v1 import ObjectReference
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.times import format_micro_time
+from kubesched.clock import Clock
+from kubesched.errors import ConfigError, Conflict, FieldProblem, KubeschedError, NotFound
+
+log = logging.getLogger(__name__)
+
+JITTER_FACTOR = 1.2
+"""A candidate waits between one and 2.2 retry periods, so that candidates do not march in step."""
+
+RELEASE_TRIES = 5
+"""How often a release that conflicts is tried. Only a renewal of our own that was under way can conflict with it."""
+
+RELEASED_DURATION_S = 1
+"""Duration written on release; the holder is empty anyway, but zero is not allowed."""
+
+
+class LeaseClient(Protocol):
+    """One Lease on the server. Raises `kubesched.errors`; `update` conflicts if the Lease changed since."""
+
+    async def get(self) -> Preserved[Lease]: ...
+
+    async def create(self, lease: Lease) -> Preserved[Lease]: ...
+
+    async def update(self, lease: Preserved[Lease]) -> Preserved[Lease]: ...
+
+
+class LeaderMetrics(Protocol):
+    """`leader_election_master_status` and `leader_election_slowpath_total`."""
+
+    def leader_on(self, name: str) -> None: ...
+
+    def leader_off(self, name: str) -> None: ...
+
+    def slowpath_exercised(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElectionSettings:
+    """Which lease, in whose name, and how patiently. Defaults are kube-scheduler's."""
+
+    identity: str
+    """Unique among all candidates; `<host name>_<uuid>` as a rule."""
+    namespace: str = "kube-system"
+    name: str = "kube-scheduler"
+
+    lease_duration_s: float = 15.0
+    """How long others wait after the last renewal they saw. Whole seconds; the Lease cannot say more."""
+    renew_deadline_s: float = 10.0
+    """How long a leader keeps trying to renew before it gives up."""
+    retry_period_s: float = 2.0
+    """Pause between tries."""
+    release_on_cancel: bool = True
+    """Whether to empty the lease when we stop, so that the next one need not wait."""
+
+    @property
+    def call_deadline_s(self) -> float:
+        """How long one request may take: two of them fit into the renewal deadline."""
+        return max(1.0, self.renew_deadline_s / 2)
+
+    def check(self) -> None:
+        """Raise `ConfigError` in client-go's words if these settings cannot work."""
+        rules = (
+            (
+                self.lease_duration_s > self.renew_deadline_s,
+                "leaseDuration must be greater than renewDeadline",
+            ),
+            (
+                self.renew_deadline_s > JITTER_FACTOR * self.retry_period_s,
+                "renewDeadline must be greater than retryPeriod*JitterFactor",
+            ),
+            (self.lease_duration_s > 0, "leaseDuration must be greater than zero"),
+            (self.renew_deadline_s > 0, "renewDeadline must be greater than zero"),
+            (self.retry_period_s > 0, "retryPeriod must be greater than zero"),
+            (self.identity != "", "Lock identity is empty"),
+            # Not client-go's: it would write a duration of zero, which the server refuses.
+            (int(self.lease_duration_s) > 0, "leaseDuration must be at least one second"),
+        )
+        for holds, complaint in rules:
+            if not holds:
+                raise ConfigError([FieldProblem("", complaint)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderCallbacks:
+    """What happens on the way."""
+
+    on_started_leading: Callable[[], Awaitable[None]]
+    """The leader's work, cancelled when leadership ends. Returning early does not end leadership, raising does."""
+    on_stopped_leading: Callable[[], None]
+    """Called once at the end, before the lease is released, also if we never led."""
+    on_new_leader: Callable[[str], None] = lambda identity: None
+    """Called when the holder seen in the lease changed, also for ourselves; empty when it was released."""
+    record_event: Callable[[ObjectReference, str], None] = lambda lease, message: None
+    """Told `<identity> became leader` and `<identity> stopped leading` about the lease."""
+
+
+class LeaderElector:
+    """One candidate. `run` once; make a new one to try again."""
+
+    def __init__(
+        self,
+        settings: LeaderElectionSettings,
+        client: LeaseClient,
+        callbacks: LeaderCallbacks,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        metrics: LeaderMetrics | None = None,
+    ) -> None:
+        settings.check()
+        self._settings = settings
+        self._client = client
+        self._callbacks = callbacks
+        self._clock = clock
+        self._random = rng
+        self._metrics = metrics
+        self._lease: Preserved[Lease] | None = None
+        self._observed = LeaseSpec()
+        self._observed_at = 0.0
+        self._reported_leader = ""
+        self._is_leading = False
+        self._lead_until = 0.0
+        self._may_hold = False
+        """Whether some write of ours may have reached the server; it need not have been answered."""
+        if metrics is not None:
+            metrics.leader_off(settings.name)
+
+    async def run(self) -> None:
+        """Wait to become leader, lead, and return when leadership was lost. Cancel it to stop in good order."""
+        try:
+            await self._acquire()
+            await self._lead()
+        finally:
+            self._callbacks.on_stopped_leading()
+            if self._settings.release_on_cancel and self._may_hold:
+                await self._release()
+
+    def is_leader(self) -> bool:
+        """Whether we lead, right now: false from the moment at which somebody else could take over."""
+        return self._is_leading and self._clock.monotonic() < self._lead_until
+
+    def leader(self) -> str:
+        """The holder as last seen; for people."""
+        return self._observed.holder_identity or ""
+
+    def check(self, max_tolerable_expired_s: float) -> str | None:
+        """What is wrong if we hold the lease but failed to renew it for too long, else None.
+
+        A health check: such a leader should have stopped, and if it is stuck instead, it should be restarted.
+        """
+        limit = self._settings.lease_duration_s + max_tolerable_expired_s
+        if self._holds_lease() and self._clock.monotonic() - self._observed_at > limit:
+            return f"failed election to renew leadership on lease {self._settings.name}"
+        return None
+
+    # Waiting.
+
+    async def _acquire(self) -> None:
+        log.info("Attempting to acquire leader lease %s", self._described())
+        while not await self._try_acquire_or_renew():
+            self._report_transition()
+            pause = self._settings.retry_period_s * (1 + JITTER_FACTOR * self._random.random())
+            await asyncio.sleep(pause)
+        self._is_leading = True
+        self._report_transition()
+        self._record_event("became leader")
+        if self._metrics is not None:
+            self._metrics.leader_on(self._settings.name)
+        log.info("Successfully acquired lease %s", self._described())
+
+    # Leading.
+
+    async def _lead(self) -> None:
+        work = asyncio.ensure_future(self._callbacks.on_started_leading())
+        renewing = asyncio.ensure_future(self._renew_until_lost())
+        try:
+            await asyncio.wait([work, renewing], return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()  # an error of the work ends leadership
+            await renewing
+        finally:
+            self._is_leading = False
+            await self._end(work, renewing)
+            self._record_event("stopped leading")
+            if self._metrics is not None:
+                self._metrics.leader_off(self._settings.name)
+
+    async def _end(self, work: asyncio.Future[None], renewing: asyncio.Future[None]) -> None:
+        """Cancel both and wait for their end, but not past the moment at which others may begin their work."""
+        unfinished = [task for task in (work, renewing) if not task.done()]
+        for task in unfinished:
+            task.cancel()
+        if unfinished:
+            patience = max(self._lead_until - self._clock.monotonic(), 0.0)
+            await asyncio.wait(unfinished, timeout=patience)
+        if not work.done():
+            log.critical("the leader's work goes on although lease %s is lost", self._described())
+            self._may_hold = False  # nobody must find the lease empty while it does
+        elif work in unfinished and not work.cancelled() and (error := work.exception()):
+            log.error("the leader's work failed while being stopped", exc_info=error)
+
+    async def _renew_until_lost(self) -> None:
+        while await self._renew():
+            log.debug("Successfully renewed lease %s", self._described())
+            await asyncio.sleep(self._settings.retry_period_s)
+        log.info("Failed to renew lease %s", self._described())
+
+    async def _renew(self) -> bool:
+        """Try until it works or must be given up."""
+        settings, now = self._settings, self._clock.monotonic()
+        # Upstream counts from here only; with slow answers that is too late. What is left is for ending the work.
+        reserve = (settings.lease_duration_s - settings.renew_deadline_s) / 2
+        give_up_at = min(now + settings.renew_deadline_s, self._lead_until - reserve)
+        try:
+            async with asyncio.timeout(give_up_at - now):
+                while not await self._try_acquire_or_renew():
+                    self._report_transition()
+                    if self.leader() and not self._holds_lease():
+                        return False  # somebody else has it: there is nothing to wait for
+                    await asyncio.sleep(self._settings.retry_period_s)
+        except TimeoutError:
+            return False
+        self._report_transition()
+        return True
+
+    # One try.
+
+    async def _try_acquire_or_renew(self) -> bool:
+        """Write ourselves into the lease if we may; False if it is somebody else's or the server did not help."""
+        try:
+            if self._lease is not None and self._holds_lease() and self._is_valid():
+                # The leader's short cut: most likely nobody touched the lease since our last renewal.
+                try:
+                    await self._write(self._lease, is_renewal=True)
+                    return True
+                except (KubeschedError, TimeoutError) as error:
+                    log.info(
+                        "lease %s: renewing without looking failed: %s", self._described(), error
+                    )
+            return await self._look_and_write()
+        except (KubeschedError, TimeoutError) as error:
+            log.error("lease %s: %s", self._described(), _reason(error))
+            return False
+
+    async def _look_and_write(self) -> bool:
+        try:
+            lease = await self._bounded(self._client.get())
+        except NotFound:
+            return await self._create()
+        self._observe(lease)
+        if self.leader() and not self._holds_lease() and self._is_valid():
+            return False
+        is_renewal = self._holds_lease()
+        if is_renewal and self._metrics is not None:
+            self._metrics.slowpath_exercised(self._settings.name)
+        await self._write(lease, is_renewal=is_renewal)
+        return True
+
+    async def _create(self) -> bool:
+        settings = self._settings
+        sent_at = self._clock.monotonic()
+        wanted = Lease(
+            metadata=ObjectMeta(namespace=settings.namespace, name=settings.name),
+            spec=self._spec(transitions=0),
+        )
+        self._may_hold = True
+        self._written(await self._bounded(self._client.create(wanted)), sent_at)
+        return True
+
+    async def _write(self, lease: Preserved[Lease], *, is_renewal: bool) -> None:
+        before = lease.record.spec
+        transitions = before.lease_transitions or 0
+        acquired = before.acquire_time if is_renewal else None
+        spec = self._spec(
+            transitions=transitions + (not is_renewal), acquired=acquired, base=before
+        )
+        changed = lease.with_record(msgspec.structs.replace(lease.record, spec=spec))
+        self._may_hold = True
+        sent_at = self._clock.monotonic()
+        self._written(await self._bounded(self._client.update(changed)), sent_at)
+
+    def _spec(
+        self, *, transitions: int, acquired: str | None = None, base: LeaseSpec | None = None
+    ) -> LeaseSpec:
+        now = format_micro_time(self._clock.now())
+        return msgspec.structs.replace(
+            base or LeaseSpec(),
+            holder_identity=self._settings.identity,
+            lease_duration_seconds=int(self._settings.lease_duration_s),
+            acquire_time=acquired or now,
+            renew_time=now,
+            lease_transitions=transitions,
+        )
+
+    def _written(self, lease: Preserved[Lease], sent_at: float) -> None:
+        self._lease = lease
+        self._observed = lease.record.spec
+        self._observed_at = self._clock.monotonic()
+        # From sending, not from the answer: others may have seen the renewal long before we hear of it. And the
+        # duration that counts is the one that stands in the lease.
+        self._lead_until = sent_at + int(self._settings.lease_duration_s)
+
+    def _observe(self, lease: Preserved[Lease]) -> None:
+        self._lease = lease
+        if lease.record.spec != self._observed:
+            self._observed = lease.record.spec
+            self._observed_at = self._clock.monotonic()
+
+    # Stopping.
+
+    async def _release(self) -> None:
+        """Empty the lease. It may fail; then the others wait for it to expire."""
+        try:
+            async with asyncio.timeout(self._settings.renew_deadline_s):
+                for _ in range(RELEASE_TRIES):
+                    if await self._try_release():
+                        return
+            log.error("failed to release lease %s: it keeps changing", self._described())
+        except (KubeschedError, TimeoutError) as error:
+            log.error("failed to release lease %s: %s", self._described(), _reason(error))
+
+    async def _try_release(self) -> bool:
+        lease = await self._bounded(self._client.get())
+        self._observe(lease)
+        if not self._holds_lease():
+            return True
+        now = format_micro_time(self._clock.now())
+        spec = msgspec.structs.replace(
+            lease.record.spec,
+            holder_identity="",
+            lease_duration_seconds=RELEASED_DURATION_S,
+            acquire_time=now,
+            renew_time=now,
+        )
+        changed = lease.with_record(msgspec.structs.replace(lease.record, spec=spec))
+        try:
+            self._observe(await self._bounded(self._client.update(changed)))
+        except Conflict:
+            return False  # a renewal that was under way when we stopped came through; look again
+        log.info("Released lease %s", self._described())
+        return True
+
+    # Small things.
+
+    async def _bounded(self, call: Awaitable[Preserved[Lease]]) -> Preserved[Lease]:
+        async with asyncio.timeout(self._settings.call_deadline_s):
+            return await call
+
+    def _holds_lease(self) -> bool:
+        return self._observed.holder_identity == self._settings.identity
+
+    def _is_valid(self) -> bool:
+        """Whether the lease as last seen has not expired yet, by our own clock."""
+        duration = self._observed.lease_duration_seconds or 0
+        return self._observed_at + duration > self._clock.monotonic()
+
+    def _report_transition(self) -> None:
+        if self.leader() != self._reported_leader:
+            self._reported_leader = self.leader()
+            self._callbacks.on_new_leader(self._reported_leader)
+
+    def _record_event(self, what: str) -> None:
+        metadata = self._lease.record.metadata if self._lease is not None else ObjectMeta()
+        reference = ObjectReference(
+            kind="Lease",
+            api_version="coordination.k8s.io/v1",
+            namespace=self._settings.namespace,
+            name=self._settings.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+        )
+        self._callbacks.record_event(reference, f"{self._settings.identity} {what}")
+
+    def _described(self) -> str:
+        return f"{self._settings.namespace}/{self._settings.name}"
+
+
+def _reason(error: Exception) -> str:
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error)
