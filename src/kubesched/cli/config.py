@@ -96,11 +96,11 @@ class _Result:
 
 
 def _check(path: str, gates: FeatureGates) -> _Result:
-    from kubesched.cli.plugin_lookup import implements
+    from kubesched.cli.plugin_lookup import args_type, implements
     from kubesched.config.load import check
 
     try:
-        checked = check(_read(path), path, gates, implements=implements)
+        checked = check(_read(path), path, gates, implements=implements, args_type=args_type)
     except ConfigError as error:
         return _Result(path, problems=error.problems)
     return _Result(path, warnings=checked.warnings)
@@ -149,14 +149,15 @@ def _plain_result(result: _Result) -> Plain:
 
 
 def _view(args: argparse.Namespace, gates: FeatureGates) -> int:
-    from kubesched.cli.plugin_lookup import implements
+    from kubesched.cli.plugin_lookup import args_type, implements
     from kubesched.config.effective import effective_plain
     from kubesched.config.load import check, default_config
 
     if args.config is None:
         config = default_config(gates)
     else:
-        config = check(_read(args.config), args.config, gates, implements=implements).config
+        data = _read(args.config)
+        config = check(data, args.config, gates, implements=implements, args_type=args_type).config
     if args.output in ("yaml", "json"):
         _write(args.output, effective_plain(config, implements))
     else:

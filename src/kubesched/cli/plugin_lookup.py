@@ -34,6 +34,19 @@ def implements(name: str, point: ExtensionPoint) -> bool | None:
         raise as_config_error(error) from error
 
 
+def args_type(name: str) -> type | None:
+    """The record into which a third-party plugin wants its arguments read, if it says so."""
+    if name in IN_TREE_PLUGINS or not name:
+        return None
+    from kubesched.framework.registry import RegistryError
+
+    try:
+        plugin = _third_party().get(name)
+    except RegistryError:
+        return None  # `implements` complains where the plugin is enabled
+    return None if plugin is None else plugin.args_type
+
+
 @cache
 def _third_party() -> Registry:
     from kubesched.framework.registry import Registry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from kubesched.config.defaults import default_configuration, default_profile
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand, profile_problems
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.lint import warnings
-from kubesched.config.plugin_args import ARGS_BY_PLUGIN
-from kubesched.config.schema import Decoder, RawArgs
+from kubesched.config.plugin_args import ARGS_BY_PLUGIN, PluginArgs
+from kubesched.config.schema import Decoder, RawArgs, decode_args
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.config.validation import validate, validate_start
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
@@ -75,6 +75,14 @@ def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfigur
     return default_configuration(gates)
 
 
+ArgsType = Callable[[str], type | None]
+"""The record into which a third-party plugin wants its arguments read, if it says so."""
+
+
+def _untyped(plugin: str) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A configuration that will start, what it comes to, and what in it has no effect."""
@@ -90,11 +98,13 @@ def check(
     gates: FeatureGates = DEFAULT_GATES,
     *,
     implements: Implements,
+    args_type: ArgsType = _untyped,
 ) -> Checked:
     """Like `load`, and finds what would only fail when the scheduler is built.
 
     That is: plugins that do not exist or do not fit their point, points with too many or too few
-    plugins, the arguments of NodeResourcesFit, timings no leader elector accepts.
+    plugins, the arguments of NodeResourcesFit and of third-party plugins, timings no leader
+    elector accepts.
 
     Raises:
         ConfigError: with every problem.
@@ -102,6 +112,7 @@ def check(
     document = decode(data, source, gates)
     config = document.config
     found = [*validate(config, gates), *validate_start(config, gates)]
+    found += _third_party_args(config, args_type)
     complained = {problem.path for problem in found}
     expanded, problems = expand_profiles(config, implements)
     found += [
@@ -114,6 +125,22 @@ def check(
         for warning in warnings(profile, expanded[index], f"profiles[{index}]", gates)
     ]
     return Checked(config, expanded, tuple(sorted(noted, key=_position)))
+
+
+def _third_party_args(
+    config: KubeSchedulerConfiguration, args_type: ArgsType
+) -> Iterator[FieldProblem]:
+    for index, profile in enumerate(config.profiles):
+        for position, entry in enumerate(profile.plugin_config):
+            if isinstance(entry.args, PluginArgs):
+                continue
+            wanted = args_type(entry.name)
+            if wanted is not None:
+                try:
+                    path = f"profiles[{index}].pluginConfig[{position}].args"
+                    decode_args(entry.args, wanted, path)
+                except ConfigError as error:
+                    yield from error.problems
 
 
 def expand_profiles(
@@ -156,7 +183,11 @@ class Document:
         A field that could not be decoded has its default, about which there is nothing to say.
         """
         undecoded = {problem.path for problem in self.decoder.problems}
-        rest = [self.decoder.located(each) for each in found if each.path not in undecoded]
+        rest = [
+            each if each.line is not None else self.decoder.located(each)
+            for each in found
+            if each.path not in undecoded
+        ]
         return sorted([*self.decoder.problems, *rest], key=_position)
 
     def as_written(self, problem: FieldProblem) -> FieldProblem:

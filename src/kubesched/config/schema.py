@@ -11,8 +11,8 @@ concerned keeps its default, so that one run finds everything. As with upstream'
 Writing follows the Go tags: absent (None) and empty lists are left out, a field marked `OMIT_EMPTY`
 also when it has its zero value.
 
-Supported annotations: str, bool, int, float, bytes (base64), `Seconds`, `Int32`, `Int64`, records,
-list, tuple[X, ...], dict[str, X], `RawArgs`, each optionally `| None`.
+Annotations: str, bool, int, float, bytes (base64), `Seconds`, `Int32`, `Int64`, records, list,
+tuple[X, ...], dict[str, X], `RawArgs`, each optionally `| None`; anything else is left to msgspec.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -153,17 +153,19 @@ class Decoder:
 def decode_args(raw: RawArgs | None, record: type[R], path: str = "args") -> R:
     """A plugin's own arguments as its record, read as strictly as everything else.
 
-    The record is a msgspec struct or a dataclass whose fields all have defaults.
+    The record is a msgspec struct or a dataclass. Fields without default are required; a
+    `__post_init__` that raises ValueError has its say too.
 
     Raises:
         ConfigError: with every problem; positions are those of the configuration file.
     """
-    if raw is None:
-        return record()
+    raw = raw or RawArgs({})
     decoder = Decoder(json=raw.json)
-    args = decoder.read(raw.node or from_plain(raw.value), record, path)
+    annotation: object = record
+    args = _reader(annotation)(decoder, raw.node or from_plain(raw.value), path)
     if decoder.problems:
         raise ConfigError(decoder.problems)
+    assert isinstance(args, record)  # else there would be a problem
     return args
 
 
@@ -194,16 +196,12 @@ class _FieldSpec:
     read: Reader
     write: Writer
     omit_empty: bool
+    required: bool
 
 
 @cache
 def _field_specs(record: type[Any]) -> dict[str, _FieldSpec]:
     hints = typing.get_type_hints(record, include_extras=True)
-    if issubclass(record, msgspec.Struct):
-        names = zip(record.__struct_fields__, record.__struct_encode_fields__, strict=True)
-    else:
-        attributes = [each.name for each in dataclasses.fields(record) if each.init]
-        names = zip(attributes, map(json_name, attributes), strict=True)
     return {
         name: _FieldSpec(
             attribute,
@@ -211,9 +209,25 @@ def _field_specs(record: type[Any]) -> dict[str, _FieldSpec]:
             _reader(hints[attribute]),
             _writer(hints[attribute]),
             OMIT_EMPTY in getattr(_without_none(hints[attribute]), "__metadata__", ()),
+            required,
         )
-        for attribute, name in names
+        for attribute, name, required in _declared_fields(record)
     }
+
+
+def _declared_fields(record: type[Any]) -> Iterator[tuple[str, str, bool]]:
+    """Attribute, JSON name, and whether it must be given."""
+    if issubclass(record, msgspec.Struct):
+        for each in msgspec.structs.fields(record):
+            yield each.name, each.encode_name, each.required
+        return
+    for declared in dataclasses.fields(record):
+        if declared.init:
+            has_default = (
+                declared.default is not dataclasses.MISSING
+                or declared.default_factory is not dataclasses.MISSING
+            )
+            yield declared.name, json_name(declared.name), not has_default
 
 
 def _is_record(annotation: object) -> typing.TypeGuard[type]:
@@ -249,9 +263,7 @@ def _reader(annotation: object) -> Reader:
         return _map_reader(typing.get_args(annotation)[1])
     if annotation in _LEAVES:
         return _LEAVES[annotation]
-    if _is_record(annotation):
-        return _record_reader(annotation)
-    raise TypeError(f"no reader for {annotation!r}")
+    return _record_reader(annotation) if _is_record(annotation) else _other_reader(annotation)
 
 
 def _record_reader(record: type) -> Reader:
@@ -266,11 +278,31 @@ def _record_reader(record: type) -> Reader:
                 decoder.report(child(path, name), _unknown(name, specs), key)
             elif not _is_null(value):
                 read_value = spec.read(decoder, value, child(path, name))
-                if read_value is not _NOTHING:
-                    values[spec.attribute] = read_value
-        return record(**values)
+                values[spec.attribute] = read_value
+        return _built(record, values, decoder, node, path)
 
     return read
+
+
+def _built(
+    record: type, values: dict[str, object], decoder: Decoder, node: Node, path: str
+) -> object:
+    """The record, unless a field without default is missing or its own check refuses."""
+    missing = [
+        spec
+        for spec in _field_specs(record).values()
+        if spec.required and values.get(spec.attribute, _NOTHING) is _NOTHING
+    ]
+    for spec in missing:
+        if spec.attribute not in values:  # else there is a problem about it already
+            decoder.report(child(path, spec.name), "Required value", node)
+    if missing:
+        return _NOTHING
+    try:
+        return record(**{name: value for name, value in values.items() if value is not _NOTHING})
+    except ValueError as error:
+        decoder.report(path, str(error), node)
+        return _NOTHING
 
 
 def _unknown(name: str, known: typing.Iterable[str]) -> str:
@@ -294,10 +326,11 @@ def _list_reader(build: Callable[[list[object]], object], item: object) -> Reade
             where = f"{path}[{index}]"
             decoder.locate(where, each)
             is_empty = empty_record is not None and _is_null(each)
-            value = _NOTHING if is_empty else read_item(decoder, each, where)
+            written = Mapping(each.line, each.column) if is_empty else each
+            value = read_item(decoder, written, where)
             if value is not _NOTHING:
                 values.append(value)
-            elif empty_record is not None:
+            elif empty_record is not None and not _has_required(empty_record):
                 values.append(empty_record())  # the items behind it keep their indexes
         return build(values)
 
@@ -315,6 +348,21 @@ def _map_reader(value_type: object) -> Reader:
             if value is not _NOTHING:
                 values[name] = value
         return values
+
+    return read
+
+
+def _other_reader(annotation: object) -> Reader:
+    """For what only third parties use (enums, literals, unions): msgspec decides."""
+
+    def read(decoder: Decoder, node: Node, path: str) -> object:
+        plain = to_plain(node, path, decoder.report, json=decoder.json)
+        try:
+            # Not typed for arbitrary annotations, but it takes them.
+            return msgspec.convert(plain, typing.cast("Any", annotation), strict=True)
+        except msgspec.ValidationError as error:
+            decoder.report(path, f"Invalid value: {shown(plain)}: {error}", node)
+            return _NOTHING
 
     return read
 
@@ -391,6 +439,10 @@ _LEAVES: dict[Any, Reader] = {
     bytes: _read_bytes,
     RawArgs: _read_raw,
 }
+
+
+def _has_required(record: type) -> bool:
+    return any(spec.required for spec in _field_specs(record).values())
 
 
 def _is_null(node: Node) -> bool:

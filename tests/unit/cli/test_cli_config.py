@@ -200,10 +200,17 @@ def test_results_can_be_read_by_programs(form, read, config_file, capsys):
 
 
 THIRD_PARTY = """
+from dataclasses import dataclass
+
 from kubesched.framework.interfaces import FilterPlugin
+
+@dataclass(frozen=True)
+class PickyArgs:
+    max_pods: int = 5
 
 class Picky(FilterPlugin):
     name = "Picky"
+    args_type = PickyArgs
 
 class Unrelated:
     pass
@@ -228,6 +235,20 @@ def test_a_third_party_plugin_is_placed_where_it_belongs(config_file, capsys):
         if "house_rules:Picky" in line
     ]
     assert placed == ["filter"]
+
+
+@pytest.mark.usefixtures("third_party")
+def test_arguments_of_a_third_party_plugin_are_checked_against_its_record(config_file, capsys):
+    path = config_file(
+        "profiles:\n"
+        "- plugins: {filter: {enabled: [{name: 'house_rules:Picky'}]}}\n"
+        "  pluginConfig: [{name: 'house_rules:Picky', args: {maxPods: many}}]\n"
+    )
+    assert main(["config", "validate", path]) == 1
+    assert capsys.readouterr().out == (
+        f"{path}:5:62: profiles[0].pluginConfig[0].args.maxPods: Invalid value: "
+        '"many": expected an integer, found a string\n'
+    )
 
 
 @pytest.mark.usefixtures("third_party")

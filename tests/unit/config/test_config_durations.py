@@ -75,4 +75,6 @@ def test_durations_are_written_in_gos_shortest_form(seconds, text):
 @given(st.integers(-(10**15), 10**15))
 def test_what_is_written_is_read_back(microseconds):
     seconds = microseconds / 1e6
-    assert durations.parse(durations.to_text(seconds)) == pytest.approx(seconds, rel=1e-12, abs=1e-9)
+    assert durations.parse(durations.to_text(seconds)) == pytest.approx(
+        seconds, rel=1e-12, abs=1e-9
+    )

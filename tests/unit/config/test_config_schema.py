@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated
 
 import pytest
@@ -366,6 +367,65 @@ def test_wrong_arguments_are_reported_with_their_place_in_the_file():
         'profiles[0].pluginConfig[0].args.zones: Invalid value: "a": expected a list, found a '
         "string (line 4, column 10)",
     ]
+
+
+class Mode(Enum):
+    FAST = "fast"
+
+
+@dataclass(frozen=True)
+class StrictArgs:
+    size: int
+    mode: Mode = Mode.FAST
+    port: int | str = 1
+
+    def __post_init__(self):
+        if self.size < 0:
+            raise ValueError("size must not be negative")
+
+
+def strict_problems(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        decode_args(read(f"raw: {text}")[0].raw, StrictArgs)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_any_annotation_msgspec_knows_can_be_read():
+    args = decode_args(read("raw: {size: 3, mode: fast, port: http}")[0].raw, StrictArgs)
+    assert args == StrictArgs(size=3, mode=Mode.FAST, port="http")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("{}", ["args.size: Required value (line 1, column 6)"], id="a missing field"),
+        pytest.param(
+            "{size: x}",
+            [
+                'args.size: Invalid value: "x": expected an integer, found a string '
+                "(line 1, column 13)"
+            ],
+            id="a required field that cannot be read is said once",
+        ),
+        pytest.param(
+            "{size: -1}",
+            ["args: size must not be negative (line 1, column 6)"],
+            id="the record's own check",
+        ),
+        pytest.param(
+            "{size: 1, mode: slow}",
+            ["args.mode: Invalid value: \"slow\": Invalid enum value 'slow' (line 1, column 22)"],
+            id="a value that is no member",
+        ),
+    ],
+)
+def test_a_plugins_own_rules_are_kept(text, expected):
+    assert strict_problems(text) == expected
+
+
+def test_required_arguments_are_missed_when_there_are_none():
+    with pytest.raises(ConfigError, match=r"args\.size: Required value$"):
+        decode_args(None, StrictArgs)
 
 
 def test_wrong_arguments_from_a_program_have_no_position():
