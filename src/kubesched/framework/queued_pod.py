@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from kubesched.framework.events import ClusterEvent
 from kubesched.snapshot.pods import PodInfo
+
+_NOBODY: Set[str] = frozenset()
 
 
 class QueuedPodInfo:
@@ -41,8 +45,9 @@ class QueuedPodInfo:
         self.consecutive_errors_count = 0
         self.backoff_expiration: float | None = None
         """Computed when first needed, forgotten after every failed attempt."""
-        self.unschedulable_plugins: set[str] = set()
-        self.pending_plugins: set[str] = set()
+        # Replaced, never changed in place: most pods are never rejected, and share the empty set.
+        self.unschedulable_plugins: Set[str] = _NOBODY
+        self.pending_plugins: Set[str] = _NOBODY
         self.gating_plugin = ""
         self.gating_plugin_events: tuple[ClusterEvent, ...] = ()
         self.was_flushed_from_unschedulable = False
@@ -54,7 +59,7 @@ class QueuedPodInfo:
         return self.gating_plugin != ""
 
     @property
-    def rejector_plugins(self) -> set[str]:
+    def rejector_plugins(self) -> Set[str]:
         return self.unschedulable_plugins | self.pending_plugins
 
     def __repr__(self) -> str:

@@ -109,7 +109,7 @@ class PreEnqueueRunner:
         )
         if plugin not in info.unschedulable_plugins and plugin not in info.pending_plugins:
             self._metrics.unschedulable_pods.labels(plugin, profile).inc()
-        info.unschedulable_plugins.add(plugin)
+        info.unschedulable_plugins = info.unschedulable_plugins | {plugin}
         info.gating_plugin = plugin
         info.gating_plugin_events = self._hints.events_of(plugin)
 

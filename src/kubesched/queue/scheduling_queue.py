@@ -362,9 +362,13 @@ class SchedulingQueue:
             for info in queue
         ]
         assert len(keys) == len(set(keys)), "a pod waits in two places"
-        assert not any(
-            info.is_gated for queue in (self._active, self._backoff) for info in queue
-        ), "a gated pod may be popped"
+        # Where Pop does not take from backoffQ, gated pods may rest: the gate is asked when they leave.
+        poppable = (
+            (self._active, self._backoff) if self.settings.pop_from_backoff_q else (self._active,)
+        )
+        assert not any(info.is_gated for queue in poppable for info in queue), (
+            "a gated pod may be popped"
+        )
         for info in self._pool:
             assert info.unschedulable_plugins or info.pending_plugins, f"{info} waits for nobody"
             if info.is_gated:

@@ -198,23 +198,38 @@ class _Cohort:
         evaluator: HintEvaluator,
     ) -> Iterator[tuple[QueuedPodInfo, Strategy]]:
         hints = self._hints(event)
-        ask_per_class = all(hint.per_class for hint in hints)
-        # Without hints it is not the plugins who decide: a wildcard, or a profile nobody knows.
+        ask_per_class = bool(hints) and all(hint.per_class for hint in hints)
         for class_key, pods in self.by_class.items():
-            eligible = [
+            eligible = (
                 info for info in pods.values() if pre_check is None or pre_check(info.pod_info.pod)
-            ]
-            if not eligible:
+            )
+            if ask_per_class and class_key is not None:
+                yield from self._by_class(
+                    eligible, lambda info: evaluator.ask(hints, info, event, old, new)
+                )
                 continue
-            if not hints:
-                verdicts = [evaluator.evaluate(info, event, old, new) for info in eligible]
-            elif ask_per_class and class_key is not None:
-                verdicts = [evaluator.ask(hints, eligible[0], event, old, new)] * len(eligible)
-            else:
-                verdicts = [evaluator.ask(hints, info, event, old, new) for info in eligible]
-            for info, strategy in zip(eligible, verdicts, strict=True):
+            for info in eligible:
+                # Without hints it is not the plugins who decide: a wildcard, or a profile nobody knows.
+                strategy = (
+                    evaluator.ask(hints, info, event, old, new)
+                    if hints
+                    else evaluator.evaluate(info, event, old, new)
+                )
                 if strategy is not Strategy.SKIP:
                     yield info, strategy
+
+    @staticmethod
+    def _by_class(
+        eligible: Iterator[QueuedPodInfo], ask: Callable[[QueuedPodInfo], Strategy]
+    ) -> Iterator[tuple[QueuedPodInfo, Strategy]]:
+        """Ask about the first; what holds for it holds for all, and a skip ends the matter without visiting them."""
+        first = next(eligible, None)
+        if first is None:
+            return
+        strategy = ask(first)
+        if strategy is not Strategy.SKIP:
+            yield first, strategy
+            yield from ((info, strategy) for info in eligible)
 
     def _hints(self, event: ResolvedEvent) -> tuple[QueueingHint, ...]:
         """The hints for this event that belong to plugins behind the rejection; none for a wildcard."""

@@ -56,7 +56,7 @@ MOVES = [
     UNSCHEDULABLE_TIMEOUT,
 ]
 UPDATES = [[POD_LABEL], [POD_TOLERATION], [POD_UPDATE], [POD_LABEL, POD_TOLERATION]]
-NAMES = ["a", "b", "c", "d", "e"]
+NAMES = ["a", "b", "c", "d"]
 REJECTORS = ["Fit", "Own", "Class", "Mute"]
 GATES = ["GateA", "GateB"]
 NAMESPACE = "ns"
@@ -936,5 +936,5 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueAgainstModel = QueueMachine.TestCase
-TestQueueAgainstModel.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestQueueAgainstModel.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
 TestQueueAgainstModel.pytestmark = [pytest.mark.timeout(300)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
 from kubesched.framework.interfaces import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
 from kubesched.snapshot.pods import PodInfo
 
@@ -171,4 +172,16 @@ def test_updates_of_a_pod_in_flight_do_not_reach_the_nominator(world):
     pod = world.add("a")
     world.pop("a")
     world.queue.update(pod, world.pod("a", nominated="n1"), [])
+    assert nominated(world) == {}
+
+
+def test_a_general_update_that_frees_a_pod_registers_what_its_status_says(make_world):
+    """Upstream registers again on the way into activeQ, which drops a nomination that only memory knew."""
+    general = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+    own = ClusterEventWithHint(ClusterEvent(Resource.POD, Action.ALL))
+    world = make_world(registered={"P": [own]}, max_backoff_s=0)
+    pod = world.reject("a", "P")
+    world.queue.nominator.add_nominated_pod(PodInfo(pod), TO_N1)
+    world.update(pod, general)
+    assert world.where("a") == "active"
     assert nominated(world) == {}

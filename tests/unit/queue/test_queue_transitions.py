@@ -60,6 +60,20 @@ def test_an_update_of_an_unknown_pod_adds_it(world):
     assert world.wakes == 1
 
 
+@pytest.mark.parametrize("place", ["active", "error backoff", "backoff", "unschedulable"])
+def test_a_pod_delivered_again_is_in_activeq_and_nowhere_else(world, place):
+    pod = world.add("a")
+    if place != "active":
+        info = world.pop("a")
+        if place == "backoff":
+            world.queue.activate({"a": pod})
+        world.fail(info, *([] if place == "error backoff" else ["Fit"]))
+    assert world.where("a") == place
+    world.queue.add(pod)
+    assert world.where("a") == "active"
+    assert world.pending() == (1, 0, 0, 0)
+
+
 def test_pods_are_popped_by_priority_then_by_arrival(world):
     for name, priority in (
         ("low", 1),
@@ -338,6 +352,14 @@ def test_an_update_of_a_waiting_pod(world, plugins, events, rested_s, place, lab
     )
     assert world.wakes - wakes == (place != "unschedulable")
     assert world.info("a").pod_info.pod.metadata.labels == {"version": "2"}
+
+
+def test_an_update_without_events_still_brings_the_new_version(world):
+    pod = world.reject("a", "Fit")
+    newer = world.changed(pod, version="2")
+    world.queue.update(pod, newer, [])
+    assert world.where("a") == "unschedulable"
+    assert world.info("a").pod_info.pod is newer
 
 
 def test_later_events_of_an_update_are_tried_if_the_first_does_not_help(make_world):
