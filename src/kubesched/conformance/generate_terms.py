@@ -1,0 +1,182 @@
+"""Selectors, affinity terms and spread constraints at random (see `generate`)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+Json = dict[str, Any]
+
+ZONE = "topology.kubernetes.io/zone"
+_TOPOLOGY_KEYS = (ZONE, ZONE, "kubernetes.io/hostname", "topology.kubernetes.io/region", "disk")
+_APPS = ("web", "db", "cache")
+_TIERS = ("front", "back")
+_NODE_NAMES = ("n000", "n001", "n002", "n999")
+
+
+def namespaces() -> Json:
+    """The namespaces pods live in, with labels to select them by."""
+    return {
+        "default": {"env": "prod"},
+        "other": {"env": "test", "team": "a"},
+        "third": {},
+    }
+
+
+def pod_labels(random: Random) -> Json:
+    labels: Json = {}
+    if _chance(random, 85):
+        labels["app"] = random.choice(_APPS)
+    if _chance(random, 40):
+        labels["tier"] = random.choice(_TIERS)
+    return labels
+
+
+# -- node affinity -----------------------------------------------------------------------------------------------------
+
+
+def node_affinity(random: Random, *, malformed: bool = False) -> Json:
+    affinity: Json = {}
+    if _chance(random, 65):
+        least = 0 if malformed else 1
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "nodeSelectorTerms": [
+                _node_term(random, malformed=malformed) for _ in range(random.randint(least, 2))
+            ]
+        }
+    if _chance(random, 60):
+        # Never malformed: a preferred term that cannot be read ends the attempt in an error.
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {"weight": random.randint(1, 100), "preference": _node_term(random)}
+            for _ in range(random.randint(0, 3))
+        ]
+    return affinity
+
+
+def _node_term(random: Random, *, malformed: bool = False) -> Json:
+    term: Json = {}
+    if _chance(random, 75):
+        term["matchExpressions"] = [
+            _node_expression(random, malformed=malformed) for _ in range(random.randint(1, 2))
+        ]
+    if _chance(random, 20):
+        term["matchFields"] = [
+            _node_field(random, malformed=malformed) for _ in range(random.randint(1, 2))
+        ]
+    return term
+
+
+def _node_expression(random: Random, *, malformed: bool) -> Json:
+    if malformed and _chance(random, 10):
+        return {
+            "key": random.choice(("disk", "not a key")),
+            "operator": random.choice(("In", "Exists", "Gt", "Near")),
+            "values": random.choice(([], ["a", "b"], ["{{bad}}"], ["-5"])),
+        }
+    key = random.choice(("disk", "gen", ZONE, "kubernetes.io/hostname", "absent"))
+    operator = random.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+    expression: Json = {"key": key, "operator": operator}
+    if operator in ("Gt", "Lt"):
+        expression["values"] = [random.choice(("0", "3", "07"))]
+    elif operator in ("In", "NotIn"):
+        values = ("ssd", "hdd", "1", "5", "z1", "z2", "n000", "")
+        expression["values"] = [random.choice(values) for _ in range(random.randint(1, 6))]
+    return expression
+
+
+def _node_field(random: Random, *, malformed: bool) -> Json:
+    most = 2 if malformed else 1
+    return {
+        "key": "metadata.name",
+        "operator": random.choice(("In", "In", "NotIn")),
+        "values": [random.choice(_NODE_NAMES) for _ in range(random.randint(1, most))],
+    }
+
+
+# -- pods beside pods --------------------------------------------------------------------------------------------------
+
+
+def pod_affinity(random: Random) -> Json:
+    """The terms of podAffinity or podAntiAffinity."""
+    affinity: Json = {}
+    if _chance(random, 55):
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = [
+            _pod_term(random) for _ in range(random.choice((0, 1, 1, 2)))
+        ]
+    if _chance(random, 55):
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {"weight": random.randint(1, 100), "podAffinityTerm": _pod_term(random)}
+            for _ in range(random.choice((0, 1, 1, 2)))
+        ]
+    return affinity
+
+
+def _pod_term(random: Random) -> Json:
+    term: Json = {"topologyKey": random.choice(_TOPOLOGY_KEYS)}
+    if _chance(random, 92):
+        term["labelSelector"] = label_selector(random)
+    if _chance(random, 20):
+        term["namespaces"] = random.sample(("default", "other", "third", "gone"), 2)
+    if _chance(random, 20):
+        term["namespaceSelector"] = _namespace_selector(random)
+    return term
+
+
+def label_selector(random: Random) -> Json:
+    selector: Json = {}
+    if _chance(random, 65):
+        selector["matchLabels"] = {"app": random.choice(_APPS)}
+    if _chance(random, 35):
+        operator = random.choice(("In", "NotIn", "Exists", "DoesNotExist"))
+        expression: Json = {"key": random.choice(("tier", "app")), "operator": operator}
+        if operator in ("In", "NotIn"):
+            expression["values"] = [random.choice((*_APPS, *_TIERS)) for _ in range(2)]
+        selector["matchExpressions"] = [expression]
+    return selector
+
+
+def _namespace_selector(random: Random) -> Json:
+    return random.choice(
+        (
+            {},
+            {"matchLabels": {"env": "test"}},
+            {"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["test"]}]},
+            {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
+        )
+    )
+
+
+def spread_constraints(random: Random) -> list[Json]:
+    """One to three constraints; a topology key appears once per way of being unsatisfiable."""
+    pairs = [
+        (key, action)
+        for key in dict.fromkeys(_TOPOLOGY_KEYS)
+        for action in ("DoNotSchedule", "ScheduleAnyway")
+    ]
+    return [
+        _spread_constraint(random, key, action)
+        for key, action in random.sample(pairs, random.randint(1, 3))
+    ]
+
+
+def _spread_constraint(random: Random, key: str, action: str) -> Json:
+    constraint: Json = {
+        "maxSkew": random.choice((1, 1, 2, 3)),
+        "topologyKey": key,
+        "whenUnsatisfiable": action,
+    }
+    if _chance(random, 92):
+        constraint["labelSelector"] = label_selector(random)
+    if action == "DoNotSchedule" and _chance(random, 25):
+        constraint["minDomains"] = random.randint(1, 4)
+    if _chance(random, 25):
+        constraint["nodeAffinityPolicy"] = random.choice(("Honor", "Ignore"))
+    if _chance(random, 25):
+        constraint["nodeTaintsPolicy"] = random.choice(("Honor", "Ignore"))
+    if "labelSelector" in constraint and _chance(random, 15):
+        constraint["matchLabelKeys"] = [random.choice(("tier", "rev"))]
+    return constraint
+
+
+def _chance(random: Random, percent: int) -> bool:
+    return random.randint(1, 100) <= percent
