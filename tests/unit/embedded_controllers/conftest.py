@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
 import pytest
 
 from kubesched.clock import ManualClock
-from kubesched.embedded.bootstrap import bootstrap
+from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.controllers import ControllerOptions, start_all
-from kubesched.embedded.kinds import KINDS
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.local import LocalApi
-from kubesched.embedded.registry import Registry
-from kubesched.embedded.resources import ResourceCatalog
 from kubesched.embedded.store import Store
-from kubesched.errors import NotFound
+from kubesched.errors import NotFound, ServerError
 
 LABELS = {"app": "web"}
 Obj = dict[str, Any]
@@ -28,10 +26,7 @@ class World:
     def __init__(self, options: ControllerOptions, seed: int = 1) -> None:
         self.clock = ManualClock()
         self.rng = random.Random(seed)
-        self.registry = Registry(
-            Store(), ResourceCatalog(), clock=self.clock, rng=self.rng, kinds=KINDS
-        )
-        bootstrap(self.registry)
+        self.registry = build_registry(Store(), clock=self.clock, rng=self.rng)
         self.api = LocalApi(self.registry)
         self.cast = start_all(self.api, self.clock, self.rng, options)
         self.is_scheduling = True
@@ -196,3 +191,37 @@ def make_world():
 @pytest.fixture
 def world(make_world) -> World:
     return make_world()
+
+
+class LostWrite:
+    """Makes the n-th write of the controllers fail; `happened` says whether there were that many."""
+
+    def __init__(self, patched: pytest.MonkeyPatch, number: int) -> None:
+        self.happened = False
+        self._number = number
+        self._calls = 0
+        for name in ("create", "patch", "update_status", "delete"):
+            patched.setattr(LocalApi, name, self._failing(getattr(LocalApi, name)))
+
+    def _failing(self, method: Any) -> Any:
+        def call(api: LocalApi, *args: Any, **kwargs: Any) -> Any:
+            if api._options.manager == "kube-controller-manager":
+                self._calls += 1
+                if self._calls == self._number:
+                    self.happened = True
+                    raise ServerError("injected")
+            return method(api, *args, **kwargs)
+
+        return call
+
+
+@pytest.fixture
+def lose_write(monkeypatch: pytest.MonkeyPatch):
+    """A context in which the n-th write is lost."""
+
+    @contextlib.contextmanager
+    def lose(number: int):
+        with monkeypatch.context() as patched:
+            yield LostWrite(patched, number)
+
+    return lose

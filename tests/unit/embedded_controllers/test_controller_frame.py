@@ -10,26 +10,20 @@ from typing import ClassVar
 import pytest
 
 from kubesched.clock import ManualClock, SystemClock
-from kubesched.embedded.bootstrap import bootstrap
+from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.controllers import ControllerOptions, start_all
 from kubesched.embedded.controllers.controller import Controller, ControllerContext
 from kubesched.embedded.controllers.events import EventRecorder
 from kubesched.embedded.controllers.informers import Informer, InformerFactory
 from kubesched.embedded.controllers.manager import CONTROLLER_NAMES
-from kubesched.embedded.kinds import KINDS
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.local import LocalApi
-from kubesched.embedded.registry import Registry
-from kubesched.embedded.resources import ResourceCatalog
 from kubesched.embedded.store import Store
 from kubesched.errors import Conflict, ServerError
 
 
 def build_api(clock, seed=1):
-    registry = Registry(
-        Store(), ResourceCatalog(), clock=clock, rng=random.Random(seed), kinds=KINDS
-    )
-    bootstrap(registry)
+    registry = build_registry(Store(), clock=clock, rng=random.Random(seed))
     return LocalApi(registry)
 
 

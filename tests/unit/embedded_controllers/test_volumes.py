@@ -334,39 +334,18 @@ def test_a_class_that_does_not_exist_is_named(world):
     assert "ProvisioningFailed" in world.reasons("data")
 
 
-def test_binding_survives_the_loss_of_any_write(stored, monkeypatch):
+def test_binding_survives_the_loss_of_any_write(stored, lose_write):
     """Fail the first write, then the second, … until nothing fails; the claim is bound every time."""
-    from kubesched.embedded.local import LocalApi
-    from kubesched.errors import ServerError
-
-    failures = 0
-    for fail_at in range(1, 40):
+    for number in range(1, 100):
         world = stored(binding_mode="Immediate")
         claim(world, klass="standard")
-        calls = 0
-        did_fail = False
-
-        def failing(method):
-            def call(self, *args, **kwargs):
-                nonlocal calls, did_fail
-                calls += 1
-                if calls == fail_at:
-                    did_fail = True
-                    raise ServerError("injected")
-                return method(self, *args, **kwargs)
-
-            return call
-
-        with monkeypatch.context() as patched:
-            for name in ("create", "patch", "update_status"):
-                patched.setattr(LocalApi, name, failing(getattr(LocalApi, name)))
+        with lose_write(number) as lost:
             world.run(5)
-        assert phase(world, PVC, "data") == "Bound", fail_at
+        assert phase(world, PVC, "data") == "Bound", number
         assert len(world.list(PV)) == 1
-        failures += did_fail
-        if not did_fail:
+        if not lost.happened:
             break
-    assert failures > 5
+    assert 5 < number < 99
 
 
 # -- protection -----------------------------------------------------------------------------------
