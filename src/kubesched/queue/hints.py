@@ -186,6 +186,7 @@ class HintEvaluator:
         self._hints = hints
         self._clock = clock
         self._durations = metrics.queueing_hint_execution_duration_seconds
+        self._reported: set[tuple[str, str]] = set()
 
     def evaluate(
         self, info: QueuedPodInfo, event: ResolvedEvent, old: object, new: object
@@ -230,23 +231,36 @@ class HintEvaluator:
     def _call(
         self, hint: QueueingHint, pod: Pod, event: ResolvedEvent, old: object, new: object
     ) -> Hint:
-        """A plugin that fails to answer must not strand the pod: that counts as Queue."""
+        """The hint's answer. A plugin that fails to give one must not strand the pod: that counts as Queue."""
         started = self._clock.monotonic()
         try:
             answer = hint.decide(pod, old, new)
-            label = answer.value
-        except (
-            Exception
-        ):  # third-party code; its pod is retried and the failure is logged with both names
-            logger.exception(
-                'queueing hint of plugin "%s" failed for pod %s/%s on %s',
-                hint.plugin, pod.metadata.namespace, pod.metadata.name, event.label,
-            )  # fmt: skip
+            if answer is Hint.SKIP:
+                label = "QueueSkip"
+            elif answer is Hint.QUEUE:
+                label = "Queue"
+            else:
+                raise TypeError(f"expected a Hint, got {type(answer).__name__}")
+        except Exception:  # third-party code; its pod is retried and the failure is reported
+            self._report(hint, pod, event)
             answer, label = Hint.QUEUE, "Error"
-        self._durations.labels(hint.plugin, event.label, label).observe(
-            self._clock.monotonic() - started
-        )
+        elapsed = self._clock.monotonic() - started
+        self._durations.labels(hint.plugin, event.label, label).observe(elapsed)
         return answer
+
+    def _report(self, hint: QueueingHint, pod: Pod, event: ResolvedEvent) -> None:
+        """Log the exception at hand: in full the first time, since the same may follow for thousands of pods."""
+        is_news = (hint.plugin, event.label) not in self._reported
+        self._reported.add((hint.plugin, event.label))
+        logger.log(
+            logging.ERROR if is_news else logging.DEBUG,
+            'queueing hint of plugin "%s" failed on %s for pod %s/%s',
+            hint.plugin,
+            event.label,
+            pod.metadata.namespace,
+            pod.metadata.name,
+            exc_info=True,
+        )
 
 
 def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object an event may carry

@@ -5,6 +5,9 @@ are remembered here; when the attempt fails they decide whether the pod may be t
 
 One list serves all pods: `_events` in order of arrival, and for each pod the number of events that had arrived when it
 was taken. Events before the oldest of these positions concern nobody any more and are dropped.
+
+A pod may wait on Permit for minutes while thousands of events arrive, each holding on to two objects. Beyond a limit the
+older half is given up; pods that would have had to look at it are retried as if something helpful had been in there.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.hints import ResolvedEvent
 
 POD_POPPED: Final = "PodPopped"
+MAX_EVENTS: Final = 100_000
+"""More than a quarter of an hour of events (the longest wait on Permit) at 100 per second."""
+
 _GAUGE_PERIOD_S: Final = 1.0
 
 
@@ -30,15 +36,25 @@ class RecordedEvent(NamedTuple):
 class InFlight:
     """Which pods are being tried, by UID, and the events since."""
 
-    __slots__ = ("_dropped", "_events", "_gauge", "_positions")
+    __slots__ = ("_dropped", "_events", "_gauge", "_given_up", "_max_events", "_positions")
 
-    def __init__(self, metrics: SchedulerMetrics, now: float) -> None:
+    def __init__(
+        self,
+        metrics: SchedulerMetrics,
+        now: float,
+        *,
+        given_up: ResolvedEvent,
+        max_events: int = MAX_EVENTS,
+    ) -> None:
+        """`given_up` stands for events that could not be kept: a wildcard, which may help anybody."""
         # Insertion order is the order of popping, so positions never decrease along this dictionary.
         self._positions: dict[str, int] = {}
         self._events: list[RecordedEvent] = []
         self._dropped = 0
         """How many events have been dropped from the front; `_events[0]` has this position."""
         self._gauge = _EventsGauge(metrics, now)
+        self._given_up = RecordedEvent(given_up, None, None)
+        self._max_events = max_events
 
     def add(self, uid: str, now: float) -> bool:
         """Start tracking a pod; False if it is tracked already."""
@@ -54,11 +70,7 @@ class InFlight:
             return
         self._gauge.count(POD_POPPED, -1, now)
         oldest = next(iter(self._positions.values()), self._dropped + len(self._events))
-        obsolete = oldest - self._dropped
-        for recorded in self._events[:obsolete]:
-            self._gauge.count(recorded.event.label, -1, now)
-        del self._events[:obsolete]
-        self._dropped = oldest
+        self._drop(oldest - self._dropped, now)
         if not self._positions:
             self._gauge.publish(now)
 
@@ -69,13 +81,19 @@ class InFlight:
     def record(self, event: ResolvedEvent, old: object, new: object, now: float) -> None:
         """Remember an event for the pods in flight; with none there is nobody to remember it for."""
         if self._positions:
+            if len(self._events) >= self._max_events:
+                self._drop(self._max_events // 2, now)
             self._events.append(RecordedEvent(event, old, new))
             self._gauge.count(event.label, 1, now)
 
     def events_since_pop(self, uid: str) -> Sequence[RecordedEvent] | None:
         """What arrived since that pod was taken, oldest first; None if it is not tracked."""
         position = self._positions.get(uid)
-        return None if position is None else self._events[position - self._dropped :]
+        if position is None:
+            return None
+        if position < self._dropped:
+            return [self._given_up, *self._events]
+        return self._events[position - self._dropped :]
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._positions
@@ -95,13 +113,20 @@ class InFlight:
         positions = list(self._positions.values())
         end = self._dropped + len(self._events)
         assert positions == sorted(positions), "pods in flight are out of order"
-        assert all(self._dropped <= position <= end for position in positions), (
-            "a pod points outside the list"
-        )
+        assert all(position <= end for position in positions), "a pod points beyond the list"
         assert not self._events or positions, "events are kept although no pod is in flight"
-        assert not positions or positions[0] == self._dropped, (
+        assert not positions or positions[0] <= self._dropped, (
             "events older than every pod are kept"
         )
+        assert len(self._events) <= self._max_events, "the list grew beyond its limit"
+
+    def _drop(self, count: int, now: float) -> None:
+        """Forget the oldest events; none if the oldest pod has lost some already."""
+        if count > 0:
+            for recorded in self._events[:count]:
+                self._gauge.count(recorded.event.label, -1, now)
+            del self._events[:count]
+            self._dropped += count
 
 
 class _EventsGauge:

@@ -128,7 +128,9 @@ class SchedulingQueue:
         self._active = ActiveQueue(rank, metrics)
         self._backoff = BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, metrics)
         self._pool = UnschedulablePods(metrics)
-        self._in_flight = InFlight(metrics, self._started)
+        self._in_flight = InFlight(
+            metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)
+        )
         self._evaluator = HintEvaluator(hints, clock, metrics)
         self._pre_enqueue = PreEnqueueRunner(
             pre_enqueue,

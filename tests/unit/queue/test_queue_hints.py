@@ -249,6 +249,18 @@ def test_hint_functions_get_the_pod_and_both_objects(world):
     assert seen == [("a", "before", "after")]
 
 
+def test_a_hint_that_keeps_failing_is_reported_in_full_once(world, caplog):
+    case = Case(world, built(plugin("A", on("Node", NODE_ALL, raises))), ["A"])
+    for event in (NODE_LABEL, NODE_LABEL, EVENT_NODE_ADD):
+        case.on(event)
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.getMessage() for record in errors] == [
+        'queueing hint of plugin "A" failed on NodeUpdateNodeLabel for pod shop/a',
+        'queueing hint of plugin "A" failed on NodeAdd for pod shop/a',
+    ]
+    assert "hint broke" in caplog.text
+
+
 def test_hint_durations_are_measured_by_answer(world, caplog):
     caplog.set_level(logging.CRITICAL)
     hint_map = built(*(plugin(name, on("Node", NODE_ALL, hint)) for name, hint in

@@ -7,6 +7,7 @@ import pytest
 from kubesched.framework.events import (
     EVENT_NODE_ADD,
     EVENT_NODE_DELETE,
+    UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
     ClusterEventWithHint,
@@ -23,10 +24,11 @@ LISTENS = {"P": [ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ALL))]}
 class Flight:
     """InFlight driven by short words: `+a` pops a, `-a` finishes it, `e1` records an event."""
 
-    def __init__(self):
+    def __init__(self, **limits):
         self.metrics = SchedulerMetrics(Registry())
-        self.in_flight = InFlight(self.metrics, 0.0)
         self.hints = HintMap({})
+        given_up = self.hints.resolve(UNSCHEDULABLE_TIMEOUT)
+        self.in_flight = InFlight(self.metrics, 0.0, given_up=given_up, **limits)
 
     def run(self, *words):
         for word in words:
@@ -75,6 +77,25 @@ def test_a_pod_is_not_tracked_twice():
     flight.run("e1")
     assert flight.in_flight.add("a", 0.0) is False
     assert flight.seen_by("a") == ["e1"]
+
+
+def test_beyond_the_limit_the_older_half_is_given_up_and_counts_as_possibly_helpful():
+    flight = Flight(max_events=4)
+    flight.run("+a", "e1", "e2", "+b", "e3", "e4", "+c", "e5")
+    assert flight.in_flight.event_count == 3
+    assert flight.seen_by("a") == ["UnschedulableTimeout", "e3", "e4", "e5"]
+    assert flight.seen_by("b") == ["e3", "e4", "e5"]
+    assert flight.seen_by("c") == ["e5"]
+    flight.run("e6", "e7")
+    assert flight.seen_by("b") == ["UnschedulableTimeout", "e5", "e6", "e7"]
+    flight.run("-a", "-b")
+    assert flight.seen_by("c") == ["e5", "e6", "e7"]
+    flight.run("-c")
+    assert flight.in_flight.event_count == 0
+    shown = {
+        labels[0]: cell.value for labels, cell in flight.metrics.inflight_events.cells().items()
+    }
+    assert set(shown.values()) == {0}
 
 
 def test_gauge_moves_once_a_second_and_when_the_last_pod_finishes():
