@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from random import Random
 
-import numpy as np
-
 from kubesched.api.core_v1 import Pod
 from kubesched.api.quantity import QuantityError
 from kubesched.config.default_plugins import default_plugins
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
-from kubesched.config.types import DEFAULT_SCHEDULER_NAME, KubeSchedulerProfile, Plugins, PluginSet
+from kubesched.config.types import DEFAULT_SCHEDULER_NAME, KubeSchedulerProfile
 from kubesched.conformance.recordings import Answer, Placement, RecordingError, Rejection
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import FitError
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import Scope, ScorePlugin
 from kubesched.framework.profile import build_frameworks
-from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.status import Status
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.algorithm import Feasible, SchedulingAlgorithm
-from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
@@ -103,42 +98,15 @@ def _rejection(status: Status) -> Rejection:
     return Rejection(status.plugin, status.code.upstream_name, list(status.all_reasons))
 
 
-# -- the profile -------------------------------------------------------------------------------------------------------
-
-
-class NoClaims(ScorePlugin):
-    """DynamicResources as far as pods without claims can tell: every node scores 0."""
-
-    name = "DynamicResources"
-    score_scope = Scope.NODE
-
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
-        return np.zeros(len(nodes), dtype=np.int64)
-
-
 def default_profile(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerProfile:
-    """The default plugins, as far as recordings exercise them."""
-    registry = _registry()
-    enabled = tuple(
-        plugin
-        for plugin in default_plugins(gates).multi_point.enabled
-        if registry.get(plugin.name) is not None
-    )
+    """What recordings were made with."""
     return KubeSchedulerProfile(
-        scheduler_name=DEFAULT_SCHEDULER_NAME,
-        plugins=Plugins(multi_point=PluginSet(enabled=enabled)),
+        scheduler_name=DEFAULT_SCHEDULER_NAME, plugins=default_plugins(gates)
     )
-
-
-def _registry() -> Registry:
-    registry = in_tree_registry()
-    if "DynamicResources" not in registry.names():
-        registry.register("DynamicResources", lambda: NoClaims)
-    return registry
 
 
 def _framework(table: NodeTable, profile: KubeSchedulerProfile, gates: FeatureGates) -> Framework:
     def handle(name: str) -> Handle:
         return Handle(table, profile_name=name, feature_gates=gates, parallelism=1)
 
-    return build_frameworks([profile], _registry(), handle, gates)[profile.scheduler_name]
+    return build_frameworks([profile], in_tree_registry(), handle, gates)[profile.scheduler_name]
