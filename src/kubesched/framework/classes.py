@@ -27,6 +27,8 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import (
     FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
     RowFilterPlugin,
     RowScorePlugin,
     Scope,
@@ -34,6 +36,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.replay import Replay
 from kubesched.framework.runtime.score import raw_scores
 from kubesched.framework.status import Status
 from kubesched.snapshot.columns import Ints, Mask
@@ -75,12 +78,14 @@ def class_signature(framework: Framework, pod: Pod) -> bytes | None:
 class PodClass:
     """One class: what plugins remember about it (`memo`) and its columns."""
 
-    __slots__ = ("columns", "key", "memo")
+    __slots__ = ("columns", "key", "memo", "pre_filter", "pre_score")
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.memo: dict[Hashable, Any] = {}
         self.columns: ClassColumns | None = None
+        self.pre_filter: Replay[PreFilterPlugin] | None = None
+        self.pre_score: Replay[PreScorePlugin] | None = None
 
 
 class ClassCache:

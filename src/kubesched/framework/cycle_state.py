@@ -79,6 +79,14 @@ class CycleState:
     def delete(self, key: str) -> None:
         self._data.pop(key, None)
 
+    def entries(self) -> dict[str, Any]:
+        """A copy of everything stored."""
+        return dict(self._data)
+
+    def adopt(self, entries: dict[str, Any]) -> None:
+        """Store several values at once."""
+        self._data.update(entries)
+
     @property
     def pods_to_activate(self) -> PodsToActivate:
         existing = self._data.get(PODS_TO_ACTIVATE)

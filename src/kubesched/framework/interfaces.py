@@ -151,6 +151,8 @@ class PreFilterPlugin(Plugin):
 
     has_extensions: ClassVar[bool] = False
     """True when `add_pod` and `remove_pod` must be told about pods added or removed in thought."""
+    pre_filter_is_per_class: ClassVar[bool] = False
+    """True when `pre_filter`, and all it stores, depends on the pod alone: one pod's answer then serves its class."""
 
     @abstractmethod
     def pre_filter(
@@ -209,6 +211,9 @@ class PostFilterPlugin(Plugin):
 
 class PreScorePlugin(Plugin):
     """Looks at the feasible nodes once before they are scored."""
+
+    pre_score_is_per_class: ClassVar[bool] = False
+    """True when `pre_score`, and all it stores, depends on the pod alone: one pod's answer then serves its class."""
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:

@@ -55,6 +55,7 @@ class DynamicResources(
     """Takes part at every point upstream's does; acts at none for pods without claims."""
 
     name = "DynamicResources"
+    pre_filter_is_per_class = True
     filter_scope = Scope.NODE
     score_scope = Scope.NODE
 

@@ -67,6 +67,8 @@ class NodeAffinity(
     """Filters on nodeSelector and required node affinity, scores by the weights of preferred terms that match."""
 
     name = "NodeAffinity"
+    pre_filter_is_per_class = True
+    pre_score_is_per_class = True
     args_type = NodeAffinityArgs
     filter_scope = Scope.NODE
     score_scope = Scope.NODE

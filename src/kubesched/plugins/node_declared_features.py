@@ -63,6 +63,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
     """Infers the features a pod needs from its spec and compares them with `status.declaredFeatures`."""
 
     name = "NodeDeclaredFeatures"
+    pre_filter_is_per_class = True
     filter_scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none

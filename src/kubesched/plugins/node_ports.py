@@ -32,6 +32,7 @@ class NodePorts(PreFilterPlugin, RowFilterPlugin, EnqueueExtensions, SignPlugin)
     """
 
     name = "NodePorts"
+    pre_filter_is_per_class = True
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         wanted = remember(state, self.name, lambda: pod_host_ports(pod))

@@ -39,6 +39,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
     """Scores how the pod changes a node's balance: 75 for not at all, 100 for the best, 50 for the worst."""
 
     name = "NodeResourcesBalancedAllocation"
+    pre_score_is_per_class = True
     args_type = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:

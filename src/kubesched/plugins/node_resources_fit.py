@@ -82,6 +82,8 @@ class NodeResourcesFit(
     """
 
     name = "NodeResourcesFit"
+    pre_filter_is_per_class = True
+    pre_score_is_per_class = True
     args_type = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:

@@ -44,6 +44,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     """Filters on NoSchedule and NoExecute taints, scores by the number of untolerated PreferNoSchedule ones."""
 
     name = "TaintToleration"
+    pre_score_is_per_class = True
     filter_scope = Scope.NODE
     score_scope = Scope.NODE
     normalizes = True

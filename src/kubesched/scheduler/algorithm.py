@@ -347,7 +347,7 @@ class SchedulingAlgorithm:
         row = (
             int(rows[heap_winner(tied)])
             if self.parallelism == 1
-            else self._at_random(np.sort(rows[tied]))
+            else self._at_random(rows[tied] if feasible.in_row_order else np.sort(rows[tied]))
         )
         return ScheduleResult(self.table.names[row], len(rows), evaluated)
 

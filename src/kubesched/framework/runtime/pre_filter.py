@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kubesched.api.core_v1 import Pod
@@ -9,6 +10,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import PreFilterPlugin, PreFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.runtime.replay import Replay
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
@@ -36,10 +38,22 @@ def run_pre_filter(
     skipped: set[str] = set()
     rejection: Status | None = None
     state.skip_filter_plugins = skipped
-    for plugin in framework.pre_filter:
+    plugins: Sequence[PreFilterPlugin] = framework.pre_filter
+    pod_class, version = state.pod_class, len(nodes.table.lines)
+    recording: Replay[PreFilterPlugin] | None = None
+    if pod_class is not None:
+        replay = pod_class.pre_filter
+        if replay is not None and replay.serves(version):
+            plugins = replay.apply(state, skipped)
+        else:
+            recording = Replay(version)
+    for plugin in plugins:
+        if recording is not None and plugin.pre_filter_is_per_class:
+            recording.watch(state)
         try:
             answer = plugin.pre_filter(state, pod, nodes)
             if isinstance(answer, PreFilterResult):
+                recording = None
                 if answer.node_names is not None:
                     narrowing.add(plugin.name)
                     result = result.merge(answer)
@@ -49,16 +63,23 @@ def run_pre_filter(
             status = as_status(plugin, answer)
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
             return PreFilterOutcome(raised(_prefix(plugin), error, plugin=plugin.name))
-        if status is None or status.code is Code.SUCCESS:
-            continue
-        if status.code is Code.SKIP:
+        skips = status is not None and status.code is Code.SKIP
+        if skips:
             skipped.add(plugin.name)
-        elif status.code is Code.UNSCHEDULABLE:
+        elif status is not None and status.code is Code.UNSCHEDULABLE:
+            recording = None
             rejection = status.with_plugin(plugin.name)
-        elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        elif status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return PreFilterOutcome(status.with_plugin(plugin.name))
-        else:
+        elif status is not None and status.code is not Code.SUCCESS:
             return PreFilterOutcome(failure(_prefix(plugin), status, plugin=plugin.name))
+        if recording is not None:
+            if plugin.pre_filter_is_per_class:
+                recording.note(state, plugin.name, skipped=skips)
+            else:
+                recording.rest.append(plugin)
+    if recording is not None and pod_class is not None:
+        pod_class.pre_filter = recording
     return PreFilterOutcome(rejection, result.node_names, narrowing)
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import MAX_NODE_SCORE, MIN_NODE_SCORE, ScorePlugin
+from kubesched.framework.interfaces import (
+    MAX_NODE_SCORE,
+    MIN_NODE_SCORE,
+    PreScorePlugin,
+    ScorePlugin,
+)
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, checked_scores, failure, raised
+from kubesched.framework.runtime.replay import Replay
 from kubesched.framework.status import Code, Status, error_status
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.views import NodeColumns
@@ -31,16 +38,34 @@ def run_pre_score(
     """Run PreScore plugins; plugins that opt out are recorded in the state. Returns the error, if any."""
     skipped: set[str] = set()
     state.skip_score_plugins = skipped
-    for plugin in framework.pre_score:
+    plugins: Sequence[PreScorePlugin] = framework.pre_score
+    pod_class, version = state.pod_class, len(feasible.table.lines)
+    recording: Replay[PreScorePlugin] | None = None
+    if pod_class is not None:
+        replay = pod_class.pre_score
+        if replay is not None and replay.serves(version):
+            plugins = replay.apply(state, skipped)
+        else:
+            recording = Replay(version)
+    for plugin in plugins:
+        if recording is not None and plugin.pre_score_is_per_class:
+            recording.watch(state)
         try:
             status = as_status(plugin, plugin.pre_score(state, pod, feasible))
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
             return raised(f'running PreScore plugin "{plugin.name}": ', error)
-        if status is None or status.is_success:
-            continue
-        if status.code is not Code.SKIP:
+        skips = status is not None and status.code is Code.SKIP
+        if skips:
+            skipped.add(plugin.name)
+        elif status is not None and not status.is_success:
             return failure(f'running PreScore plugin "{plugin.name}": ', status)
-        skipped.add(plugin.name)
+        if recording is not None:
+            if plugin.pre_score_is_per_class:
+                recording.note(state, plugin.name, skipped=skips)
+            else:
+                recording.rest.append(plugin)
+    if recording is not None and pod_class is not None:
+        pod_class.pre_score = recording
     return None
 
 
@@ -60,7 +85,8 @@ def run_score(
         if isinstance(final, Status):
             outcome.error = final
             return outcome
-        weighted = final * framework.score_weights[plugin.name]
+        weight = framework.score_weights[plugin.name]
+        weighted = final if weight == 1 else final * weight
         outcome.by_plugin[plugin.name] = weighted
         outcome.totals += weighted
     return outcome
@@ -121,7 +147,8 @@ def final_scores(
             scores = checked_scores(plugin, answer, len(feasible))
         except Exception as error:  # as above
             return raised(prefix, error)
-    if len(scores) and (int(scores.min()) < MIN_NODE_SCORE or int(scores.max()) > MAX_NODE_SCORE):
+    # Read as unsigned, a negative score is a huge one: one look finds both kinds of trespass.
+    if len(scores) and int(scores.view(np.uint64).max()) > MAX_NODE_SCORE:
         bad = int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0])
         return error_status(
             f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {bad}, '
