@@ -1,0 +1,91 @@
+"""The playground: an embedded cluster with nodes and controllers, and the scheduler beside it, in one process.
+
+The scheduler reaches the cluster over HTTPS with the kubeconfig anybody else would use; it cannot tell the
+difference to a real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from kubesched.app.connecting import Connections
+from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.client.client_config import load_config
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.load import default_config
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, NodePool
+from kubesched.embedded.kubelet.options import KubeletOptions
+from kubesched.embedded.kubelet.stages import Stage, default_stages
+
+UNLIMITED_QPS = -1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaygroundSettings:
+    """What `kubesched up` can be told."""
+
+    kubeconfig: Path
+    nodes: int = 10
+    pools: tuple[NodePool, ...] = DEFAULT_POOLS
+    stages: tuple[Stage, ...] = field(default_factory=default_stages)
+    port: int = 0
+    data_dir: Path | None = None
+    with_scheduler: bool = True
+    config: KubeSchedulerConfiguration | None = None
+    gates: FeatureGates = DEFAULT_GATES
+
+
+@dataclass(frozen=True, slots=True)
+class Playground:
+    """A running playground."""
+
+    cluster: EmbeddedCluster
+    scheduler: SchedulerApp | None
+
+
+@contextlib.asynccontextmanager
+async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
+    """Start everything; by the time the body runs, kubectl works and pods are being scheduled."""
+    kubelet = KubeletOptions(nodes=settings.nodes, pools=settings.pools, stages=settings.stages)
+    cluster_settings = ClusterSettings(
+        port=settings.port,
+        kubeconfig=settings.kubeconfig,
+        data_dir=settings.data_dir,
+        controllers=ControllerOptions(kubelet=kubelet),
+    )
+    async with EmbeddedCluster(cluster_settings) as cluster:
+        if not settings.with_scheduler:
+            yield Playground(cluster, None)
+            return
+        async with _scheduler(settings) as app:
+            yield Playground(cluster, app)
+
+
+@contextlib.asynccontextmanager
+async def _scheduler(settings: PlaygroundSettings) -> AsyncIterator[SchedulerApp]:
+    connection = load_config(str(settings.kubeconfig)).connection
+    async with (
+        Connections(connection, qps=UNLIMITED_QPS, random=Random()) as connections,
+        asyncio.TaskGroup() as group,
+    ):
+        app = SchedulerApp(
+            settings.config or default_config(settings.gates),
+            settings.gates,
+            connections.main,
+            connections.recorder,
+        )
+        tasks = [group.create_task(app.run()), group.create_task(connections.write_events())]
+        await app.synced.wait()
+        try:
+            yield app
+        finally:
+            for task in tasks:
+                task.cancel()

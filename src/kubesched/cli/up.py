@@ -1,0 +1,166 @@
+"""`kubesched up`: a playground cluster with the scheduler in one process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubesched.cli.parsing import Subparsers, add_feature_gates
+
+if TYPE_CHECKING:
+    from kubesched.app.playground import Playground, PlaygroundSettings
+
+_DESCRIPTION = """\
+Start a whole cluster on this machine, in this process: an API server that kubectl talks to, nodes,
+controllers, and the scheduler. Nothing is installed, nothing leaves the loopback interface.
+
+It writes a kubeconfig and prints the line that makes kubectl use it. Ctrl-C ends it.
+"""
+
+DEMO_TIMEOUT_S = 60.0
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "up", help="start a playground cluster with the scheduler", description=_DESCRIPTION
+    )
+    parser.add_argument(
+        "--nodes", type=_count, default=10, metavar="N", help="nodes to register (default: 10)"
+    )
+    parser.add_argument(
+        "--node-template", metavar="FILE", help="a NodePools file: what the nodes look like"
+    )
+    parser.add_argument(
+        "--stages", metavar="FILE", help="a file of pod life-cycle stages for the fake kubelets"
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=0,
+        metavar="PORT",
+        help="API server port (default: any free one)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="keep the cluster there across restarts (default: in memory)",
+    )
+    parser.add_argument("--kubeconfig", metavar="FILE", help="where to write the kubeconfig")
+    parser.add_argument(
+        "--config", metavar="FILE", help="scheduler configuration (KubeSchedulerConfiguration)"
+    )
+    parser.add_argument("--no-scheduler", action="store_true", help="bring your own scheduler")
+    parser.add_argument(
+        "--demo", action="store_true", help="run a demonstration workload and print its placements"
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="with --demo: end when the demonstration is running"
+    )
+    add_feature_gates(parser)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 100000")
+    return number
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 65535")
+    return number
+
+
+def main(args: argparse.Namespace) -> int:
+    from kubesched.app.event_loop import run
+
+    began = time.monotonic()
+    return run(_up(_settings(args), args, began))
+
+
+def _settings(args: argparse.Namespace) -> PlaygroundSettings:
+    from kubesched.app.playground import PlaygroundSettings
+    from kubesched.config import features
+    from kubesched.config.load import load_file, read_file
+    from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, load_node_pools
+    from kubesched.embedded.kubelet.stages import default_stages, load_stages
+
+    gates = features.parse(args.feature_gates)
+    data_dir = Path(args.data_dir).expanduser() if args.data_dir else None
+    return PlaygroundSettings(
+        kubeconfig=Path(args.kubeconfig).expanduser()
+        if args.kubeconfig
+        else _kubeconfig_path(data_dir),
+        nodes=args.nodes,
+        pools=load_node_pools(read_file(args.node_template), args.node_template)
+        if args.node_template
+        else DEFAULT_POOLS,
+        stages=load_stages(read_file(args.stages), args.stages)
+        if args.stages
+        else default_stages(),
+        port=args.port,
+        data_dir=data_dir,
+        with_scheduler=not args.no_scheduler,
+        config=load_file(args.config, gates) if args.config else None,
+        gates=gates,
+    )
+
+
+def _kubeconfig_path(data_dir: Path | None) -> Path:
+    """Beside the data, or in the user's cache: never over anybody's own kubeconfig."""
+    if data_dir is not None:
+        return data_dir / "kubeconfig"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "kubesched" / "kubeconfig"
+
+
+async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: float) -> int:
+    from kubesched.app.playground import playground
+
+    stop = asyncio.Event()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    async with playground(settings) as running:
+        _announce(running, settings, time.monotonic() - began)
+        code = await _demonstrate(running) if args.demo else 0
+        if not (args.demo and args.once):
+            print("Ctrl-C ends it.", flush=True)
+            await stop.wait()
+            print("stopping", file=sys.stderr)
+    return code
+
+
+def _announce(running: Playground, settings: PlaygroundSettings, took_s: float) -> None:
+    scheduler = "scheduler running" if running.scheduler is not None else "no scheduler"
+    print(
+        f"cluster up at {running.cluster.url} in {took_s:.1f} s: {settings.nodes} nodes, {scheduler}"
+    )
+    print(f"\n    export KUBECONFIG={settings.kubeconfig}\n", flush=True)
+
+
+async def _demonstrate(running: Playground) -> int:
+    from kubesched.app import demo
+    from kubesched.cli.terminal import table
+
+    api = running.cluster.api
+    began = time.monotonic()
+    expected = demo.create(api)
+    placed = await demo.wait_until_running(api, expected, DEMO_TIMEOUT_S)
+    running_count = sum(each.phase == "Running" for each in placed)
+    print(
+        f"{running_count} of {expected} demonstration pods running after {time.monotonic() - began:.1f} s"
+    )
+    table(
+        ["POD", "STATUS", "NODE", "ZONE"],
+        [[each.pod, each.phase, each.node or "-", each.zone or "-"] for each in placed],
+    )
+    sys.stdout.flush()
+    return 0 if running_count == expected else 1
