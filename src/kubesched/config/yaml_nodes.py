@@ -88,6 +88,10 @@ def parse(data: bytes, source: str = "") -> Node:
     """
     try:
         text = _decode(data)
+        if is_json(data):
+            # JSON may be indented with tabs, which PyYAML's own scanner refuses. Inside JSON text
+            # a tab is always escaped, so none that means something is lost, and columns stay.
+            text = text.replace("\t", " ")
         return _Builder(text).build()
     except _Refused as refusal:
         raise ConfigError([refusal.problem], source=source) from refusal.__cause__
