@@ -4,7 +4,8 @@ A node owns a row while it exists; rows are reused. Pods that name a node the ta
 *ghosts* until the node arrives, and return there when it leaves: they never influence a decision meanwhile.
 
 Two logs tell consumers what changed: `pod_log` (rows whose pods or allocatable changed) and `node_log` (rows whose
-node object changed or that appeared or vanished; these are in `pod_log` as well).
+node object changed or that appeared or vanished; these are in `pod_log` as well). A third, `swap_log`, is for those who
+keep pods themselves: rows on which a pod was replaced by a version that counts the same.
 
 The table knows nothing of assumed or confirmed pods: that is the cache's business.
 """
@@ -25,6 +26,7 @@ from kubesched.snapshot.node_order import NodeOrder
 from kubesched.snapshot.pod_index import PodIndex
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.ports import HostPortIndex
+from kubesched.snapshot.priorities import Below, PriorityIndex
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 """Lines every table has. Scalar resources get the next line when first seen."""
@@ -64,7 +66,9 @@ class NodeTable:
         self.namespaces = NamespaceLabels()
         self.pod_log = RowLog(max(8192, 2 * capacity))
         self.node_log = RowLog(max(8192, 2 * capacity))
+        self.swap_log = RowLog(max(8192, 2 * capacity))
         self.pod_index = PodIndex(self)
+        self.priorities = PriorityIndex(capacity, self.lines)
         self.order = NodeOrder()
         self._order_version = -1
         self._order_rows: Ids = np.zeros(0, dtype=np.int32)
@@ -185,7 +189,9 @@ class NodeTable:
             interned.grow(capacity)
         self.images.grow(capacity)
         self.pod_index.grow(capacity)
-        self.pod_log.bound = self.node_log.bound = max(8192, 2 * capacity)
+        self.priorities.grow(capacity)
+        for log in (self.pod_log, self.node_log, self.swap_log):
+            log.bound = max(8192, 2 * capacity)
         self.capacity = capacity
         self._order_version = -1
         self.epoch += 1
@@ -235,6 +241,7 @@ class NodeTable:
         row = self.row_of.get(newer.spec.node_name)
         if row is not None:
             self._touched.add(row)
+            self.swap_log.append(row)
 
     def _account(self, pod: PodInfo, row: int, sign: int) -> None:
         requests = pod.requests
@@ -249,6 +256,7 @@ class NodeTable:
         self.nonzero_cpu.add(row, sign * cpu)
         self.nonzero_memory.add(row, sign * memory)
         self.pod_count.cells[row] += sign
+        self.priorities.add(pod, row, sign)
         for claim in pod.claims:
             self._count_claim(claim, row, sign)
 
@@ -263,6 +271,10 @@ class NodeTable:
     def all_pods(self) -> Iterator[tuple[int, PodInfo]]:
         """(row, pod) of every pod on an existing node, in row order."""
         return ((row, pod) for row, pods in enumerate(self.pods) for pod in pods.values())
+
+    def pods_below(self, priority: int) -> Below | None:
+        """Sums over the pods below a priority, per row; None when the cluster has too many priorities to keep them."""
+        return self.priorities.below(priority, self.pod_count.array, self.requested)
 
     # -- columns on demand -----------------------------------------------------------------------------------------
 
@@ -357,6 +369,7 @@ class NodeTable:
                 assert not self.pods[row], f"free row {row} holds pods"
                 assert self.pod_count.cells[row] == 0, f"free row {row} counts pods"
         self.pod_index.check_invariants(self.all_pods())
+        self.priorities.check_invariants(self.all_pods())
 
     def _row_holding(self, pod: PodInfo) -> int:
         return next(row for row, pods in enumerate(self.pods) if pods.get(pod.uid) is pod)

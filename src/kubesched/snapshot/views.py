@@ -219,12 +219,21 @@ class WhatIfColumns(NodeColumns):
         delta = self._delta.get(what)
         return base if delta is None else base + delta
 
+    def added_at(self, index: int) -> Sequence[PodInfo]:
+        """Pods that are on the index-th node only in thought."""
+        return self._added[index]
+
+    def removed_at(self, index: int) -> Sequence[PodInfo]:
+        """Pods that are missing from the index-th node only in thought."""
+        return self._removed[index]
+
     def subset(self, indices: np.ndarray[Any, np.dtype[np.intp]]) -> WhatIfColumns:
+        chosen = indices.tolist()
         return WhatIfColumns(
             self.table,
             self.row_indices()[indices],
-            [self._added[i] for i in indices.tolist()],
-            [self._removed[i] for i in indices.tolist()],
+            [list(self.added_at(i)) for i in chosen],
+            [list(self.removed_at(i)) for i in chosen],
         )
 
     def requested(self, line: int) -> Ints:
@@ -244,26 +253,33 @@ class WhatIfColumns(NodeColumns):
 
     def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
         ports = list(wanted)
-        return np.array(
-            [ports_conflict(ports, self._ports_at(index)) for index in range(len(self))],
-            dtype=np.bool_,
-        )
+        taken = super().port_conflicts(ports)
+        # Taking pods away only frees ports, so a closer look is needed where a port is taken or pods were added.
+        for index in np.flatnonzero(taken).tolist():
+            taken[index] = self._keeps_conflict(ports, index)
+        for index in range(len(self)) if self._adds_pods else ():
+            taken[index] |= any(ports_conflict(ports, p.host_ports) for p in self.added_at(index))
+        return taken
 
-    def _ports_at(self, index: int) -> set[HostPort]:
+    @property
+    def _adds_pods(self) -> bool:
+        return True
+
+    def _keeps_conflict(self, wanted: list[HostPort], index: int) -> bool:
+        """Is a wanted port still taken without the removed pods?
+
         # Upstream: a node's ports are a set, so a removed pod frees a triple that another pod still uses.
-        ports = {
-            port for pod in self.table.pods[self.row_at(index)].values() for port in pod.host_ports
-        }
-        for pod in self._removed[index]:
+        """
+        pods = self.table.pods[self.row_at(index)].values()
+        ports = {port for pod in pods for port in pod.host_ports}
+        for pod in self.removed_at(index):
             ports.difference_update(pod.host_ports)
-        for pod in self._added[index]:
-            ports.update(pod.host_ports)
-        return ports
+        return ports_conflict(wanted, ports)
 
     def pods_at(self, index: int) -> list[PodInfo]:
-        gone = {pod.uid for pod in self._removed[index]}
+        gone = {pod.uid for pod in self.removed_at(index)}
         present = [pod for pod in super().pods_at(index) if pod.uid not in gone]
-        return present + self._added[index]
+        return [*present, *self.added_at(index)]
 
     def what_if(
         self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()
@@ -271,6 +287,67 @@ class WhatIfColumns(NodeColumns):
         return WhatIfColumns(
             self.table,
             np.array([self.row_at(index)]),
-            [[*self._added[index], *add]],
-            [[*self._removed[index], *remove]],
+            [[*self.added_at(index), *add]],
+            [[*self.removed_at(index), *remove]],
+        )
+
+
+class BulkWhatIfColumns(WhatIfColumns):
+    """Many rows with pods added and removed in thought, whose sums somebody has worked out already.
+
+    Which pods they are is asked, row by row, only by plugins that look at pods.
+    """
+
+    __slots__ = ("_added_of", "_removed_of", "_requested_delta")
+
+    def __init__(
+        self,
+        table: NodeTable,
+        rows: np.ndarray[Any, np.dtype[np.intp]],
+        *,
+        requested_delta: Callable[[int], Ints | None],
+        pods_delta: Ints,
+        added: Callable[[int], Sequence[PodInfo]] | None = None,
+        removed: Callable[[int], Sequence[PodInfo]] | None = None,
+    ) -> None:
+        """`requested_delta(line)` is what changes per row, None for nothing; `added` and `removed` are asked by index."""
+        NodeColumns.__init__(self, table, rows)
+        self._requested_delta = requested_delta
+        self._pods_delta = pods_delta
+        self._added_of = added
+        self._removed_of = removed
+        self._delta = {}
+
+    @property
+    def _adds_pods(self) -> bool:
+        return self._added_of is not None
+
+    def added_at(self, index: int) -> Sequence[PodInfo]:
+        return () if self._added_of is None else self._added_of(index)
+
+    def removed_at(self, index: int) -> Sequence[PodInfo]:
+        return () if self._removed_of is None else self._removed_of(index)
+
+    def requested(self, line: int) -> Ints:
+        delta = self._requested_delta(line)
+        base = NodeColumns.requested(self, line)
+        return base if delta is None else base + delta
+
+    @property
+    def nonzero_cpu(self) -> Ints:
+        return self.table.nonzero_cpu.array[self.rows] + self._nonzero_delta(0)
+
+    @property
+    def nonzero_memory(self) -> Ints:
+        return self.table.nonzero_memory.array[self.rows] + self._nonzero_delta(1)
+
+    def _nonzero_delta(self, which: int) -> Ints:
+        """Nobody keeps these sums for what-ifs: filters do not read them, scores are not asked for."""
+        return np.array(
+            [
+                sum(pod.nonzero_requests[which] for pod in self.added_at(index))
+                - sum(pod.nonzero_requests[which] for pod in self.removed_at(index))
+                for index in range(len(self))
+            ],
+            dtype=np.int64,
         )

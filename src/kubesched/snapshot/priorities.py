@@ -1,0 +1,188 @@
+"""What the pods on each row ask for, added up by priority: what would be free if all pods below some priority left.
+
+Most clusters know one priority or a handful. The priority seen first, the *base*, has no columns of its own, its share
+being what is left of the table's sums after the others': a cluster with a single priority pays nothing for this.
+Any other priority has columns while a pod of that priority is on a node.
+
+Invariant: for every priority, columns equal a recount over the pods on nodes (`check_invariants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from kubesched.snapshot.columns import IntColumn, Ints, Rows
+from kubesched.snapshot.pods import PodInfo
+
+PRIORITY_LIMIT: Final = 64
+"""Priorities with columns at most, about 32 bytes per row each. Pods of further ones are only counted."""
+
+_CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_LINES = 0, 1, 2, 3
+
+
+class _Sums:
+    """The pods of one priority: their number and their requests, per row."""
+
+    __slots__ = ("pod_count", "requested", "total")
+
+    def __init__(self, capacity: int) -> None:
+        self.total = 0
+        self.pod_count = IntColumn(capacity)
+        self.requested = [IntColumn(capacity) for _ in range(_NATIVE_LINES)]
+
+    def line(self, line: int) -> IntColumn:
+        """The column of a resource; resources first seen later get theirs when needed."""
+        while line >= len(self.requested):
+            self.requested.append(IntColumn(len(self.pod_count.array)))
+        return self.requested[line]
+
+    def add(self, pod: PodInfo, row: int, sign: int, lines: dict[str, int]) -> None:
+        requests, requested = pod.requests, self.requested
+        self.total += sign
+        self.pod_count.cells[row] += sign
+        requested[_CPU].add(row, sign * requests.milli_cpu)
+        requested[_MEMORY].add(row, sign * requests.memory)
+        if requests.ephemeral_storage:
+            requested[_EPHEMERAL_STORAGE].add(row, sign * requests.ephemeral_storage)
+        for name, amount in requests.scalars.items():
+            self.line(lines[name]).add(row, sign * amount)
+
+    def grow(self, capacity: int) -> None:
+        for column in (self.pod_count, *self.requested):
+            column.grow(capacity)
+
+
+class PriorityIndex:
+    """Sums per row and priority, kept by the node table."""
+
+    __slots__ = ("_capacity", "_crowd", "_lines", "_sums", "base", "base_total")
+
+    def __init__(self, capacity: int, lines: dict[str, int]) -> None:
+        """`lines`: the table's resource lines, by resource name; shared, never written."""
+        self._capacity = capacity
+        self._lines = lines
+        self._sums: dict[int, _Sums] = {}
+        self._crowd: dict[int, int] = {}
+        self.base: int | None = None
+        self.base_total = 0
+
+    # -- pods come and go ------------------------------------------------------------------------------------------
+
+    def add(self, pod: PodInfo, row: int, sign: int) -> None:
+        """A pod came to (1) or left (-1) a row; the table's lines know its resources already."""
+        priority = pod.priority
+        if priority == self.base:
+            self.base_total += sign
+            return
+        sums = self._sums.get(priority)
+        if sums is not None:
+            sums.add(pod, row, sign, self._lines)
+            if not sums.total:
+                del self._sums[priority]
+        else:
+            self._first_of_its_kind(pod, row, sign)
+
+    def _first_of_its_kind(self, pod: PodInfo, row: int, sign: int) -> None:
+        priority = pod.priority
+        if self.base is None:
+            self.base, self.base_total = priority, sign
+        elif priority in self._crowd or len(self._sums) >= PRIORITY_LIMIT:
+            left = self._crowd.get(priority, 0) + sign
+            if left:
+                self._crowd[priority] = left
+            else:
+                del self._crowd[priority]
+        else:
+            sums = self._sums[priority] = _Sums(self._capacity)
+            sums.add(pod, row, sign, self._lines)
+
+    def grow(self, capacity: int) -> None:
+        self._capacity = capacity
+        for sums in self._sums.values():
+            sums.grow(capacity)
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def any_below(self, priority: int) -> bool:
+        """Is there any pod of a lower priority on any node?"""
+        if self.base is not None and self.base < priority and self.base_total:
+            return True
+        return any(known < priority for known in (*self._sums, *self._crowd))
+
+    def below(self, priority: int, pod_count: Ints, requested: Sequence[IntColumn]) -> Below | None:
+        """The pods below a priority, given the table's own sums; None when there are too many priorities to tell."""
+        if self._crowd:
+            return None
+        return Below(self, priority, pod_count, requested)
+
+    def split(self, priority: int) -> tuple[bool, list[_Sums]]:
+        """(is the base below, the columns on the other side of the line than the base)."""
+        base_below = self.base is not None and self.base < priority
+        return base_below, [s for p, s in self._sums.items() if (p < priority) != base_below]
+
+    # -- self-check ------------------------------------------------------------------------------------------------
+
+    def check_invariants(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
+        fresh = PriorityIndex(self._capacity, self._lines)
+        fresh.base, fresh._sums = self.base, {}
+        counted: dict[int, int] = {}
+        for row, pod in pods:
+            counted[pod.priority] = counted.get(pod.priority, 0) + 1
+            if pod.priority in self._sums:
+                fresh._sums.setdefault(pod.priority, _Sums(self._capacity)).add(
+                    pod, row, 1, self._lines
+                )
+        own = {priority: sums.total for priority, sums in self._sums.items()} | self._crowd
+        if self.base_total:
+            assert self.base is not None, "pods of no known priority are counted"
+            own[self.base] = self.base_total
+        assert own == counted, f"priorities drifted: {own}, not {counted}"
+        for priority, sums in self._sums.items():
+            other = fresh._sums[priority]
+            assert (sums.pod_count.array == other.pod_count.array).all(), (
+                f"pods of priority {priority} drifted"
+            )
+            for line, column in enumerate(sums.requested):
+                assert (column.array == other.line(line).array).all(), (
+                    f"requests of priority {priority} drifted"
+                )
+
+
+class Below:
+    """Number and requests of the pods below a priority, per row. Valid until the table changes."""
+
+    __slots__ = ("_base_below", "_pod_count", "_requested", "_sums")
+
+    def __init__(
+        self,
+        index: PriorityIndex,
+        priority: int,
+        pod_count: Ints,
+        requested: Sequence[IntColumn],
+    ) -> None:
+        self._base_below, self._sums = index.split(priority)
+        self._pod_count = pod_count
+        self._requested = requested
+
+    def pod_count(self, rows: Rows) -> Ints:
+        return self._combined(self._pod_count, [s.pod_count for s in self._sums], rows)
+
+    def requested(self, line: int, rows: Rows) -> Ints:
+        columns = [s.requested[line] for s in self._sums if line < len(s.requested)]
+        return self._combined(self._requested[line].array, columns, rows)
+
+    def _combined(self, whole: Ints, columns: list[IntColumn], rows: Rows) -> Ints:
+        """With the base below: everything but the others. Otherwise: the others."""
+        if self._base_below:
+            left = whole[rows]
+            for column in columns:
+                left = left - column.array[rows]
+            return left
+        length = len(whole[rows])
+        found: Ints = np.zeros(length, dtype=np.int64)
+        for column in columns:
+            found = found + column.array[rows]
+        return found
