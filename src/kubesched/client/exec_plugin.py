@@ -37,6 +37,9 @@ API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io
 RUN_DEADLINE_S = 60.0
 """Longest a plugin may run. client-go waits for ever; requests of ours have deadlines, and so has this."""
 
+END_DEADLINE_S = 5.0
+"""Longest wait for a killed plugin to be gone; only one stuck in the kernel takes longer."""
+
 MAX_OUTPUT_BYTES = 1024 * 1024
 """Most that is read of what the plugin prints; a certificate chain with its key is a few kilobytes."""
 
@@ -121,19 +124,9 @@ class ExecPlugin(RenewedIdentity):
 
     async def _run(self) -> bytes:
         command = self._resolve()
-        loop = asyncio.get_running_loop()
-        capture = _Capture(loop)
+        capture = _Capture(asyncio.get_running_loop())
         try:
-            process, _ = await loop.subprocess_exec(
-                lambda: capture,
-                command,
-                *self._config.args,
-                env=self._environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # so that ending it ends its children too
-            )
+            process = await _start(capture, command, self._config.args, self._environment)
         except OSError as error:
             raise self._error(f"cannot run {command}: {error.strerror}") from error
         try:
@@ -144,8 +137,7 @@ class ExecPlugin(RenewedIdentity):
                 f"executable {command} did not finish within {self._deadline_s:g} s"
             ) from None
         finally:
-            _end(process)
-            await asyncio.wait([capture.ended])
+            await _end(process, capture)
         if len(capture.output) > MAX_OUTPUT_BYTES:
             raise self._error(f"executable {command} printed more than {MAX_OUTPUT_BYTES} bytes")
         if code := process.get_returncode():
@@ -247,12 +239,39 @@ class _Capture(asyncio.SubprocessProtocol):
         self.ended.set_result(None)
 
 
-def _end(process: asyncio.SubprocessTransport) -> None:
+async def _start(
+    capture: _Capture, command: str, args: list[str], environment: Mapping[str, str]
+) -> asyncio.SubprocessTransport:
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            lambda: capture,
+            command,
+            *args,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # so that ending it ends its children too
+        )
+    )
+    try:
+        await asyncio.wait([starting])
+    except asyncio.CancelledError:
+        # Cancelling a start half-way loses the process and its pipes; so let it finish, then end it properly.
+        await asyncio.wait([starting])
+        if starting.exception() is None:
+            await _end(starting.result()[0], capture)
+        raise
+    return starting.result()[0]
+
+
+async def _end(process: asyncio.SubprocessTransport, capture: _Capture) -> None:
     """Make sure that nothing of the plugin stays behind."""
     if process.get_returncode() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.get_pid(), signal.SIGKILL)
     process.close()
+    await asyncio.wait([capture.ended], timeout=END_DEADLINE_S)
 
 
 _SECRET = re.compile(
