@@ -13,7 +13,10 @@ from kubesched.errors import BadRequest, Invalid
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab/~", max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 OBJECTS = st.dictionaries(st.text("ab/~", max_size=2), JSON, max_size=4)
@@ -22,17 +25,52 @@ OBJECTS = st.dictionaries(st.text("ab/~", max_size=2), JSON, max_size=4)
 @pytest.mark.parametrize(
     ("document", "operation", "expected"),
     [
-        pytest.param({"a": 1}, {"op": "add", "path": "/b", "value": 2}, {"a": 1, "b": 2}, id="add a member"),
-        pytest.param({"a": [1, 3]}, {"op": "add", "path": "/a/1", "value": 2}, {"a": [1, 2, 3]}, id="insert an item"),
-        pytest.param({"a": [1]}, {"op": "add", "path": "/a/-", "value": 2}, {"a": [1, 2]}, id="append an item"),
-        pytest.param({"a": 1}, {"op": "add", "path": "/a", "value": None}, {"a": None}, id="adding null is a value"),
-        pytest.param({"a": {"b": 1}}, {"op": "remove", "path": "/a/b"}, {"a": {}}, id="remove a member"),
-        pytest.param({"a": [1, 2]}, {"op": "remove", "path": "/a/0"}, {"a": [2]}, id="remove an item"),
-        pytest.param({"a/b": 1}, {"op": "replace", "path": "/a~1b", "value": 2}, {"a/b": 2}, id="escaped slash"),
-        pytest.param({"a~b": 1}, {"op": "replace", "path": "/a~0b", "value": 2}, {"a~b": 2}, id="escaped tilde"),
+        pytest.param(
+            {"a": 1}, {"op": "add", "path": "/b", "value": 2}, {"a": 1, "b": 2}, id="add a member"
+        ),
+        pytest.param(
+            {"a": [1, 3]},
+            {"op": "add", "path": "/a/1", "value": 2},
+            {"a": [1, 2, 3]},
+            id="insert an item",
+        ),
+        pytest.param(
+            {"a": [1]},
+            {"op": "add", "path": "/a/-", "value": 2},
+            {"a": [1, 2]},
+            id="append an item",
+        ),
+        pytest.param(
+            {"a": 1},
+            {"op": "add", "path": "/a", "value": None},
+            {"a": None},
+            id="adding null is a value",
+        ),
+        pytest.param(
+            {"a": {"b": 1}}, {"op": "remove", "path": "/a/b"}, {"a": {}}, id="remove a member"
+        ),
+        pytest.param(
+            {"a": [1, 2]}, {"op": "remove", "path": "/a/0"}, {"a": [2]}, id="remove an item"
+        ),
+        pytest.param(
+            {"a/b": 1},
+            {"op": "replace", "path": "/a~1b", "value": 2},
+            {"a/b": 2},
+            id="escaped slash",
+        ),
+        pytest.param(
+            {"a~b": 1},
+            {"op": "replace", "path": "/a~0b", "value": 2},
+            {"a~b": 2},
+            id="escaped tilde",
+        ),
         pytest.param({"a": 1}, {"op": "move", "from": "/a", "path": "/b"}, {"b": 1}, id="move"),
-        pytest.param({"a": [1]}, {"op": "copy", "from": "/a", "path": "/b"}, {"a": [1], "b": [1]}, id="copy"),
-        pytest.param({"a": 1}, {"op": "test", "path": "/a", "value": 1}, {"a": 1}, id="a test that holds"),
+        pytest.param(
+            {"a": [1]}, {"op": "copy", "from": "/a", "path": "/b"}, {"a": [1], "b": [1]}, id="copy"
+        ),
+        pytest.param(
+            {"a": 1}, {"op": "test", "path": "/a", "value": 1}, {"a": 1}, id="a test that holds"
+        ),
     ],
 )
 def test_an_operation_does_what_the_rfc_says(document, operation, expected):
@@ -45,21 +83,43 @@ def test_an_operation_does_what_the_rfc_says(document, operation, expected):
     ("operation", "error"),
     [
         pytest.param({"op": "test", "path": "/a", "value": 2}, Invalid, id="a test that fails"),
-        pytest.param({"op": "remove", "path": "/missing"}, Invalid, id="removing what is not there"),
-        pytest.param({"op": "replace", "path": "/missing", "value": 1}, Invalid, id="replacing what is not there"),
-        pytest.param({"op": "add", "path": "/x/y", "value": 1}, Invalid, id="adding below what is not there"),
-        pytest.param({"op": "add", "path": "/list/9", "value": 1}, Invalid, id="inserting past the end"),
-        pytest.param({"op": "add", "path": "/list/01", "value": 1}, Invalid, id="an index with a leading zero"),
-        pytest.param({"op": "add", "path": "nowhere", "value": 1}, Invalid, id="a pointer without a slash"),
+        pytest.param(
+            {"op": "remove", "path": "/missing"}, Invalid, id="removing what is not there"
+        ),
+        pytest.param(
+            {"op": "replace", "path": "/missing", "value": 1},
+            Invalid,
+            id="replacing what is not there",
+        ),
+        pytest.param(
+            {"op": "add", "path": "/x/y", "value": 1}, Invalid, id="adding below what is not there"
+        ),
+        pytest.param(
+            {"op": "add", "path": "/list/9", "value": 1}, Invalid, id="inserting past the end"
+        ),
+        pytest.param(
+            {"op": "add", "path": "/list/01", "value": 1},
+            Invalid,
+            id="an index with a leading zero",
+        ),
+        pytest.param(
+            {"op": "add", "path": "nowhere", "value": 1}, Invalid, id="a pointer without a slash"
+        ),
         pytest.param({"op": "fly", "path": "/a"}, BadRequest, id="an unknown operation"),
         pytest.param({"op": "add", "path": "/b"}, BadRequest, id="an add without a value"),
-        pytest.param({"op": "move", "from": "/list", "path": "/list/0"}, Invalid, id="moving a value into itself"),
+        pytest.param(
+            {"op": "move", "from": "/list", "path": "/list/0"},
+            Invalid,
+            id="moving a value into itself",
+        ),
         pytest.param({"path": 7}, BadRequest, id="a path that is no string"),
     ],
 )
 def test_an_operation_that_cannot_be_done_refuses_the_patch(operation, error):
     with pytest.raises(error):
-        apply_json_patch({"a": 1, "list": [1]}, [{"op": "add", "path": "/ok", "value": 1}, operation])
+        apply_json_patch(
+            {"a": 1, "list": [1]}, [{"op": "add", "path": "/ok", "value": 1}, operation]
+        )
 
 
 def test_a_patch_must_be_a_list():
@@ -92,9 +152,16 @@ def test_an_empty_merge_patch_changes_nothing(document):
     [
         pytest.param({"a": "b"}, {"a": "c"}, {"a": "c"}, id="replace"),
         pytest.param({"a": "b"}, {"a": None}, {}, id="null removes"),
-        pytest.param({"a": {"b": 1, "c": 2}}, {"a": {"b": None}}, {"a": {"c": 2}}, id="objects merge"),
+        pytest.param(
+            {"a": {"b": 1, "c": 2}}, {"a": {"b": None}}, {"a": {"c": 2}}, id="objects merge"
+        ),
         pytest.param({"a": [1, 2]}, {"a": [3]}, {"a": [3]}, id="lists are replaced"),
-        pytest.param({"a": "x"}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}, id="nulls do not survive in new objects"),
+        pytest.param(
+            {"a": "x"},
+            {"a": {"b": None, "c": 1}},
+            {"a": {"c": 1}},
+            id="nulls do not survive in new objects",
+        ),
     ],
 )
 def test_merge_patch_follows_its_rfc(document, patch, expected):

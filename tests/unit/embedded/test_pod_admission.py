@@ -51,8 +51,13 @@ def test_images_are_pulled_again_only_if_they_can_move(api, make_pod, image, pol
 
 
 def test_requests_are_filled_in_from_limits_and_written_canonically(api, make_pod):
-    resources = {"limits": {"cpu": 0.5, "memory": "1073741824", "example.com/gpu": "2"}, "requests": {"cpu": "0.1001"}}
-    pod = api.create("pods", make_pod(containers=[{"name": "c", "image": "i", "resources": resources}]))
+    resources = {
+        "limits": {"cpu": 0.5, "memory": "1073741824", "example.com/gpu": "2"},
+        "requests": {"cpu": "0.1001"},
+    }
+    pod = api.create(
+        "pods", make_pod(containers=[{"name": "c", "image": "i", "resources": resources}])
+    )
     assert pod["spec"]["containers"][0]["resources"] == {
         "limits": {"cpu": "500m", "memory": "1073741824", "example.com/gpu": "2"},
         "requests": {"cpu": "101m", "memory": "1073741824", "example.com/gpu": "2"},
@@ -62,7 +67,9 @@ def test_requests_are_filled_in_from_limits_and_written_canonically(api, make_po
 def test_a_quantity_nobody_can_read_refuses_the_pod(api, make_pod):
     resources = {"requests": {"cpu": "lots"}}
     with pytest.raises(BadRequest, match="quantities must match the regular expression"):
-        api.create("pods", make_pod(containers=[{"name": "c", "image": "i", "resources": resources}]))
+        api.create(
+            "pods", make_pod(containers=[{"name": "c", "image": "i", "resources": resources}])
+        )
 
 
 def test_five_minutes_patience_with_nodes_in_trouble(api, make_pod):
@@ -79,7 +86,12 @@ def test_a_pod_that_tolerates_everything_needs_no_more(api, make_pod):
 
 
 def test_a_pods_own_patience_is_left_alone(api, make_pod):
-    own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    own = {
+        "key": "node.kubernetes.io/not-ready",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 5,
+    }
     tolerations = api.create("pods", make_pod(tolerations=[own]))["spec"]["tolerations"]
     assert [each["tolerationSeconds"] for each in tolerations] == [5, 300]
 
@@ -120,7 +132,11 @@ def test_a_priority_of_ones_own_making_is_refused(api, make_pod):
 def test_a_gated_pod_says_so(api, make_pod):
     pod = api.create("pods", make_pod(schedulingGates=[{"name": "example.com/wait"}]))
     condition = pod["status"]["conditions"][0]
-    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "SchedulingGated")
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "PodScheduled",
+        "False",
+        "SchedulingGated",
+    )
 
 
 def test_match_label_keys_become_requirements_on_the_pods_own_values(api, make_pod):
@@ -143,7 +159,9 @@ def test_match_label_keys_become_requirements_on_the_pods_own_values(api, make_p
     )
     pod["metadata"]["labels"] = {"version": "2", "tenant": "t"}
     spec = api.create("pods", pod)["spec"]
-    stored = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"]
+    stored = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0][
+        "labelSelector"
+    ]
     assert stored["matchExpressions"] == [
         {"key": "version", "operator": "In", "values": ["2"]},
         {"key": "tenant", "operator": "NotIn", "values": ["t"]},
@@ -166,9 +184,15 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
         pytest.param([container()], "BestEffort", id="nothing asked"),
         pytest.param([container(BOTH, BOTH)], "Guaranteed", id="everything asked is the limit"),
         pytest.param([container(BOTH)], "Burstable", id="no limits"),
-        pytest.param([container({"cpu": "1"}, {"cpu": "1"})], "Burstable", id="memory without a limit"),
+        pytest.param(
+            [container({"cpu": "1"}, {"cpu": "1"})], "Burstable", id="memory without a limit"
+        ),
         pytest.param([container(BOTH, BOTH), container()], "Burstable", id="one container without"),
-        pytest.param([container({"example.com/gpu": "1"}, {"example.com/gpu": "1"})], "BestEffort", id="devices do not count"),
+        pytest.param(
+            [container({"example.com/gpu": "1"}, {"example.com/gpu": "1"})],
+            "BestEffort",
+            id="devices do not count",
+        ),
     ],
 )
 def test_the_quality_of_service_follows_from_requests_and_limits(containers, expected):
@@ -177,13 +201,23 @@ def test_the_quality_of_service_follows_from_requests_and_limits(containers, exp
 
 def test_host_network_makes_container_ports_host_ports(api, make_pod):
     ports = [{"containerPort": 80}]
-    pod = api.create("pods", make_pod(hostNetwork=True, containers=[{"name": "c", "image": "i", "ports": ports}]))
-    assert pod["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]
+    pod = api.create(
+        "pods", make_pod(hostNetwork=True, containers=[{"name": "c", "image": "i", "ports": ports}])
+    )
+    assert pod["spec"]["containers"][0]["ports"] == [
+        {"containerPort": 80, "hostPort": 80, "protocol": "TCP"}
+    ]
 
 
 def test_a_job_finds_its_pods_by_its_own_uid(api):
-    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
-    job = api.create("jobs.batch", {"metadata": {"name": "j", "namespace": "default"}, "spec": spec})
+    spec = {
+        "template": {
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+        }
+    }
+    job = api.create(
+        "jobs.batch", {"metadata": {"name": "j", "namespace": "default"}, "spec": spec}
+    )
     uid = job["metadata"]["uid"]
     assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     assert job["spec"]["template"]["metadata"]["labels"]["job-name"] == "j"
@@ -193,23 +227,33 @@ def test_a_claim_without_a_class_gets_the_default_class(api):
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
     api.create(
         "storageclasses.storage.k8s.io",
-        {"metadata": {"name": "fast", "annotations": annotations}, "provisioner": "example.com/disk"},
+        {
+            "metadata": {"name": "fast", "annotations": annotations},
+            "provisioner": "example.com/disk",
+        },
     )
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     for name, stated, expected in (("a", None, "fast"), ("b", "", ""), ("c", "slow", "slow")):
         body = {"metadata": {"name": name, "namespace": "default"}, "spec": dict(spec)}
         if stated is not None:
             body["spec"]["storageClassName"] = stated
-        assert api.create("persistentvolumeclaims", body)["spec"].get("storageClassName") == expected
+        assert (
+            api.create("persistentvolumeclaims", body)["spec"].get("storageClassName") == expected
+        )
 
 
 def test_services_get_addresses_and_keep_them(api):
-    body = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"ports": [{"port": 80}], "type": "NodePort"}}
+    body = {
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"ports": [{"port": 80}], "type": "NodePort"},
+    }
     created = api.create("services", body)
     assert created["spec"]["clusterIP"].startswith("10.96.")
     assert created["spec"]["ports"][0]["targetPort"] == 80
     assert 30000 <= created["spec"]["ports"][0]["nodePort"] < 32768
-    updated = api.update("services", {**body, "spec": {**body["spec"], "sessionAffinity": "ClientIP"}})
+    updated = api.update(
+        "services", {**body, "spec": {**body["spec"], "sessionAffinity": "ClientIP"}}
+    )
     assert updated["spec"]["clusterIP"] == created["spec"]["clusterIP"]
 
 
@@ -221,7 +265,10 @@ def test_a_new_namespace_has_a_name_label_and_an_account(api):
 
 
 def test_plain_texts_of_a_secret_are_encoded(api):
-    body = {"metadata": {"name": "s", "namespace": "default"}, "stringData": {"password": "hunter2"}}
+    body = {
+        "metadata": {"name": "s", "namespace": "default"},
+        "stringData": {"password": "hunter2"},
+    }
     secret = api.create("secrets", body)
     assert secret["data"] == {"password": "aHVudGVyMg=="}
     assert "stringData" not in secret

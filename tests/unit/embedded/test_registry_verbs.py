@@ -16,9 +16,15 @@ def config_map(name: str = "c", **data: str) -> dict:
 
 def test_a_new_object_gets_its_identity_from_the_server(api):
     sent = config_map(x="1")
-    sent["metadata"] |= {"uid": "mine", "creationTimestamp": "1999-01-01T00:00:00Z", "generation": 99}
+    sent["metadata"] |= {
+        "uid": "mine",
+        "creationTimestamp": "1999-01-01T00:00:00Z",
+        "generation": 99,
+    }
     metadata = api.create("configmaps", sent)["metadata"]
-    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", metadata["uid"])
+    assert re.fullmatch(
+        r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", metadata["uid"]
+    )
     assert metadata["creationTimestamp"] == "2026-01-01T00:00:00Z"
     assert metadata["resourceVersion"] == str(api.registry.store.revision)
 
@@ -38,7 +44,9 @@ def test_unknown_fields_are_kept(api, make_pod):
 
 
 def test_a_generated_name_has_five_characters_that_spell_nothing(api):
-    created = api.create("configmaps", {"metadata": {"generateName": "web-", "namespace": "default"}})
+    created = api.create(
+        "configmaps", {"metadata": {"generateName": "web-", "namespace": "default"}}
+    )
     assert re.fullmatch(r"web-[bcdfghjklmnpqrstvwxz2456789]{5}", created["metadata"]["name"])
     assert created["metadata"]["generateName"] == "web-"
 
@@ -50,7 +58,9 @@ def test_a_name_can_be_taken_once(api):
 
 
 def test_an_object_needs_a_name(api):
-    with pytest.raises(Invalid, match=r"metadata.name: Required value: name or generateName is required"):
+    with pytest.raises(
+        Invalid, match=r"metadata.name: Required value: name or generateName is required"
+    ):
         api.create("configmaps", {"metadata": {"namespace": "default"}})
 
 
@@ -97,8 +107,15 @@ def test_an_update_that_changes_nothing_makes_no_revision(api):
 
 def test_no_client_changes_what_the_server_keeps(api):
     created = api.create("configmaps", config_map())
-    sent = {**created, "metadata": {**created["metadata"], "creationTimestamp": "1999-01-01T00:00:00Z"}, "data": {"x": "1"}}
-    assert api.update("configmaps", sent)["metadata"]["creationTimestamp"] == created["metadata"]["creationTimestamp"]
+    sent = {
+        **created,
+        "metadata": {**created["metadata"], "creationTimestamp": "1999-01-01T00:00:00Z"},
+        "data": {"x": "1"},
+    }
+    assert (
+        api.update("configmaps", sent)["metadata"]["creationTimestamp"]
+        == created["metadata"]["creationTimestamp"]
+    )
 
 
 def test_the_generation_counts_changes_of_the_desired_state_only(api):
@@ -109,7 +126,9 @@ def test_the_generation_counts_changes_of_the_desired_state_only(api):
             "spec": {"containers": [{"name": "c", "image": "i"}]},
         },
     }
-    created = api.create("deployments.apps", {"metadata": {"name": "d", "namespace": "default"}, "spec": spec})
+    created = api.create(
+        "deployments.apps", {"metadata": {"name": "d", "namespace": "default"}, "spec": spec}
+    )
     assert created["metadata"]["generation"] == 1
     labelled = api.patch("deployments.apps", "default", "d", {"metadata": {"labels": {"x": "y"}}})
     assert labelled["metadata"]["generation"] == 1
@@ -125,7 +144,11 @@ def test_status_and_spec_are_written_through_separate_doors(api, make_pod):
     pod["status"] = {"phase": "Running"}
     created = api.create("pods", pod)
     assert created["status"]["phase"] == "Pending", "a new pod has no past"
-    changed = {**created, "status": {"phase": "Running"}, "spec": {**created["spec"], "priority": 5}}
+    changed = {
+        **created,
+        "status": {"phase": "Running"},
+        "spec": {**created["spec"], "priority": 5},
+    }
     assert api.update_status("pods", changed)["spec"]["priority"] == 0
     relabelled = {**api.get("pods", "default", "p"), "status": {"phase": "Failed"}}
     assert api.update("pods", relabelled)["status"]["phase"] == "Running"
@@ -137,8 +160,15 @@ def test_an_object_with_finalizers_waits_for_them(api):
     api.create("configmaps", held)
     marked = api.delete("configmaps", "default", "c")
     assert marked["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:00Z"
-    with pytest.raises(Invalid, match="no new finalizers can be added if the object is being deleted"):
-        api.patch("configmaps", "default", "c", {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}})
+    with pytest.raises(
+        Invalid, match="no new finalizers can be added if the object is being deleted"
+    ):
+        api.patch(
+            "configmaps",
+            "default",
+            "c",
+            {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}},
+        )
     api.patch("configmaps", "default", "c", {"metadata": {"finalizers": None}})
     with pytest.raises(NotFound):
         api.get("configmaps", "default", "c")
@@ -148,7 +178,9 @@ def test_an_object_with_finalizers_waits_for_them(api):
     ("propagation", "finalizers"),
     [
         pytest.param("Orphan", ["orphan"], id="orphaning waits for the garbage collector"),
-        pytest.param("Foreground", ["foregroundDeletion"], id="foreground deletion waits for the dependents"),
+        pytest.param(
+            "Foreground", ["foregroundDeletion"], id="foreground deletion waits for the dependents"
+        ),
     ],
 )
 def test_propagation_is_left_to_the_garbage_collector(api, propagation, finalizers):
@@ -182,11 +214,17 @@ def bound_pod(api, make_pod) -> None:
 def test_a_bound_pod_gets_its_grace_period(api, make_pod, clock):
     bound_pod(api, make_pod)
     marked = api.delete("pods", "default", "p")["metadata"]
-    assert (marked["deletionTimestamp"], marked["deletionGracePeriodSeconds"]) == ("2026-01-01T00:00:40Z", 40)
+    assert (marked["deletionTimestamp"], marked["deletionGracePeriodSeconds"]) == (
+        "2026-01-01T00:00:40Z",
+        40,
+    )
     assert marked["generation"] == 2
     clock.advance(5)
     shorter = api.delete("pods", "default", "p", grace_period_s=10)["metadata"]
-    assert (shorter["deletionTimestamp"], shorter["deletionGracePeriodSeconds"]) == ("2026-01-01T00:00:15Z", 10)
+    assert (shorter["deletionTimestamp"], shorter["deletionGracePeriodSeconds"]) == (
+        "2026-01-01T00:00:15Z",
+        10,
+    )
     longer = api.delete("pods", "default", "p", grace_period_s=100)["metadata"]
     assert longer["deletionGracePeriodSeconds"] == 10, "a deletion can be hastened, not put off"
 
@@ -210,7 +248,11 @@ def test_a_finished_pod_needs_no_grace(api, make_pod):
     ("options", "words"),
     [
         pytest.param({"uid": "other"}, "the UID in the precondition", id="another incarnation"),
-        pytest.param({"resource_version": "1"}, "the ResourceVersion in the precondition", id="another version"),
+        pytest.param(
+            {"resource_version": "1"},
+            "the ResourceVersion in the precondition",
+            id="another version",
+        ),
     ],
 )
 def test_a_failed_precondition_keeps_the_object(api, options, words):
@@ -225,7 +267,9 @@ def test_a_dry_run_leaves_no_trace(api):
     resource = registry.catalog.get("configmaps")
     before = registry.store.revision
     dry = WriteOptions(dry_run=True)
-    answer = registry.create(resource, "default", {"apiVersion": "v1", "kind": "ConfigMap", **config_map(x="1")}, dry)
+    answer = registry.create(
+        resource, "default", {"apiVersion": "v1", "kind": "ConfigMap", **config_map(x="1")}, dry
+    )
     assert answer.obj["metadata"]["uid"]
     assert registry.store.revision == before
     api.create("configmaps", config_map(x="1"))
@@ -240,13 +284,22 @@ def test_a_dry_run_leaves_no_trace(api):
 
 def test_scaling_changes_the_replicas_and_nothing_else(api):
     labels = {"a": "b"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
     spec = {"selector": {"matchLabels": labels}, "template": template}
-    api.create("deployments.apps", {"metadata": {"name": "d", "namespace": "default"}, "spec": spec})
-    scaled = api.patch("deployments.apps", "default", "d", {"spec": {"replicas": 4}}, subresource="scale")
+    api.create(
+        "deployments.apps", {"metadata": {"name": "d", "namespace": "default"}, "spec": spec}
+    )
+    scaled = api.patch(
+        "deployments.apps", "default", "d", {"spec": {"replicas": 4}}, subresource="scale"
+    )
     assert scaled["spec"]["replicas"] == 4
     with pytest.raises(Invalid, match=r"spec.replicas: Invalid value: -1"):
-        api.patch("deployments.apps", "default", "d", {"spec": {"replicas": -1}}, subresource="scale")
+        api.patch(
+            "deployments.apps", "default", "d", {"spec": {"replicas": -1}}, subresource="scale"
+        )
 
 
 def test_a_patch_cannot_rename(api):
@@ -260,9 +313,11 @@ def test_subscribers_first_see_what_exists_then_what_happens(api):
     seen: list[tuple[str, str, bool]] = []
     stop = api.subscribe(
         "configmaps",
-        lambda kind, obj, old: seen.append((kind, obj["metadata"]["name"], old is not None))
-        if obj["metadata"]["namespace"] == "default"
-        else None,
+        lambda kind, obj, old: (
+            seen.append((kind, obj["metadata"]["name"], old is not None))
+            if obj["metadata"]["namespace"] == "default"
+            else None
+        ),
     )
     api.patch("configmaps", "default", "a", {"data": {"x": "1"}})
     api.delete("configmaps", "default", "a")

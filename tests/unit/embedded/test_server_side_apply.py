@@ -11,14 +11,27 @@ from hypothesis import strategies as st
 
 from kubesched.clock import ManualClock
 from kubesched.embedded.local import LocalApi
-from kubesched.embedded.ownership.paths import fields_v1_of, from_fields_v1, kind_layout, paths_of, to_fields_v1
+from kubesched.embedded.ownership.paths import (
+    fields_v1_of,
+    from_fields_v1,
+    kind_layout,
+    paths_of,
+    to_fields_v1,
+)
 from kubesched.embedded.patching import apply_object
 from kubesched.embedded.registry import WriteOptions
 from kubesched.embedded.schema.table import type_of_kind
 from kubesched.errors import BadRequest, Conflict
 
 
-def apply(api: LocalApi, config: dict, manager: str = "alice", *, force: bool = False, subresource: str = "") -> dict:
+def apply(
+    api: LocalApi,
+    config: dict,
+    manager: str = "alice",
+    *,
+    force: bool = False,
+    subresource: str = "",
+) -> dict:
     resource = api.registry.catalog.find_kind(config["apiVersion"], config["kind"])
     assert resource is not None
     namespace = "default" if resource.namespaced else ""
@@ -40,7 +53,8 @@ def owners(api: LocalApi, resource: str, name: str) -> dict[tuple[str, str], set
     info = api.registry.catalog.get(resource)
     entry = api.registry.get(info, "default" if info.namespaced else "", name)
     return {
-        (each.name, each.operation): {"/".join(path) for path in each.paths()} for each in entry.managers
+        (each.name, each.operation): {"/".join(path) for path in each.paths()}
+        for each in entry.managers
     }
 
 
@@ -51,11 +65,19 @@ def config_map(**data: str) -> dict:
 def deployment(*containers: dict, replicas: int | None = 3, **labels: str) -> dict:
     spec = {
         "selector": {"matchLabels": {"app": "web"}},
-        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": list(containers)}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": list(containers)},
+        },
     }
     if replicas is not None:
         spec["replicas"] = replicas
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "labels": labels},
+        "spec": spec,
+    }
 
 
 A, B = {"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}
@@ -102,7 +124,9 @@ def test_changing_somebody_elses_field_is_a_conflict_that_names_it(api):
     )
     causes = caught.value.details["causes"]
     assert [each["reason"] for each in causes] == ["FieldManagerConflict"] * 2
-    assert api.get("deployments.apps", "default", "web")["spec"]["replicas"] == 3, "nothing was written"
+    assert api.get("deployments.apps", "default", "web")["spec"]["replicas"] == 3, (
+        "nothing was written"
+    )
 
 
 def test_agreeing_on_a_value_is_no_conflict(api):
@@ -134,13 +158,17 @@ def test_scaling_is_owned_under_its_subresource(api):
     api.as_manager("kubectl").patch(
         "deployments.apps", "default", "web", {"spec": {"replicas": 7}}, subresource="scale"
     )
-    with pytest.raises(Conflict, match='conflict with "kubectl" with subresource "scale" using apps/v1'):
+    with pytest.raises(
+        Conflict, match='conflict with "kubectl" with subresource "scale" using apps/v1'
+    ):
         apply(api, deployment(A), "alice")
 
 
 def test_leaving_a_field_to_another_manager(api):
     apply(api, deployment(A, replicas=3), "alice")
-    api.as_manager("autoscaler").patch("deployments.apps", "default", "web", {"spec": {"replicas": 7}})
+    api.as_manager("autoscaler").patch(
+        "deployments.apps", "default", "web", {"spec": {"replicas": 7}}
+    )
     assert apply(api, deployment(A, replicas=None), "alice")["spec"]["replicas"] == 7
 
 
@@ -153,7 +181,12 @@ def test_an_object_nobody_kept_account_of_belongs_to_before_first_apply(api):
 
 def test_status_is_applied_through_its_subresource_only(api, make_pod):
     api.create("pods", make_pod("p"))
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"message": "hello"}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "status": {"message": "hello"},
+    }
     apply(api, pod, "alice")
     assert "message" not in api.get("pods", "default", "p")["status"]
     apply(api, pod, "alice", subresource="status")
@@ -165,7 +198,12 @@ def test_two_managers_share_a_list_of_conditions(api, make_pod):
 
     def condition(kind: str) -> dict:
         conditions = [{"type": kind, "status": "True"}]
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": conditions}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p"},
+            "status": {"conditions": conditions},
+        }
 
     apply(api, condition("example.com/a"), "alice", subresource="status")
     apply(api, condition("example.com/b"), "bob", subresource="status")
@@ -202,7 +240,12 @@ def test_custom_objects_are_applied_field_by_field(api):
     )
 
     def thing(**spec: object) -> dict:
-        return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec}
+        return {
+            "apiVersion": "example.com/v1",
+            "kind": "Thing",
+            "metadata": {"name": "t"},
+            "spec": spec,
+        }
 
     apply(api, thing(a={"x": 1, "y": 2}, items=[1, 2]))
     result = apply(api, thing(a={"x": 1}, items=[3]))
@@ -223,7 +266,11 @@ def test_after_a_forced_apply_the_object_says_what_its_owners_say(steps):
         for other in wishes:
             if other != manager:
                 # Whoever is overruled has lost the field for good.
-                wishes[other] = {key: value for key, value in wishes[other].items() if wanted.get(key, value) == value}
+                wishes[other] = {
+                    key: value
+                    for key, value in wishes[other].items()
+                    if wanted.get(key, value) == value
+                }
         expected: dict[str, str] = {}
         for each in wishes.values():
             expected.update(each)
@@ -233,7 +280,9 @@ def test_after_a_forced_apply_the_object_says_what_its_owners_say(steps):
 POD = {
     "metadata": {"name": "p", "labels": {"a": "1"}, "finalizers": ["x/y"], "annotations": {}},
     "spec": {
-        "containers": [{"name": "c", "ports": [{"containerPort": 80}], "resources": {"requests": {"cpu": "1"}}}],
+        "containers": [
+            {"name": "c", "ports": [{"containerPort": 80}], "resources": {"requests": {"cpu": "1"}}}
+        ],
         "tolerations": [{"key": "k"}],
         "nodeSelector": {"disk": "ssd"},
         "volumes": [{"name": "v", "emptyDir": {}}],
@@ -255,4 +304,6 @@ def test_field_sets_are_written_as_upstream_writes_them():
     assert fields["f:spec"]["f:nodeSelector"] == {}, "an atomic map is one piece"
     container = fields["f:spec"]["f:containers"]['k:{"name":"c"}']
     assert container["."] == {}
-    assert 'k:{"containerPort":80,"protocol":"TCP"}' in container["f:ports"], "left-out keys count with their default"
+    assert 'k:{"containerPort":80,"protocol":"TCP"}' in container["f:ports"], (
+        "left-out keys count with their default"
+    )

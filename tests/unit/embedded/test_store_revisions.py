@@ -64,7 +64,10 @@ def test_compaction_on_request_forgets_up_to_the_revision():
         store.put("pods", obj(f"p{index}"))
     collection = store.collection("pods")
     collection.compact(4)
-    assert [change.revision for change in collection.changes_from(collection.position_after(4), 10) or []] == [5, 6]
+    assert [
+        change.revision
+        for change in collection.changes_from(collection.position_after(4), 10) or []
+    ] == [5, 6]
     with pytest.raises(Gone):
         collection.require_history(3)
 

@@ -41,7 +41,9 @@ async def test_time_passes_without_a_change():
 
 async def test_changes_that_do_not_concern_the_watcher_do_not_end_its_wait():
     store = Store()
-    with Watch(store, "pods", store.revision, matches=lambda obj: "mine" in obj["metadata"]["labels"]) as watch:
+    with Watch(
+        store, "pods", store.revision, matches=lambda obj: "mine" in obj["metadata"]["labels"]
+    ) as watch:
         waiting = asyncio.create_task(watch.next_batch())
         await asyncio.sleep(0)
         put(store, "other")
@@ -54,7 +56,12 @@ async def test_changes_that_do_not_concern_the_watcher_do_not_end_its_wait():
 async def test_an_object_leaving_the_selector_is_deleted_for_the_observer():
     store = Store()
     put(store, "a", color="red")
-    with Watch(store, "pods", store.revision, matches=lambda obj: obj["metadata"]["labels"]["color"] == "red") as watch:
+    with Watch(
+        store,
+        "pods",
+        store.revision,
+        matches=lambda obj: obj["metadata"]["labels"]["color"] == "red",
+    ) as watch:
         put(store, "a", color="blue")
         put(store, "a", color="red")
         events = await watch.next_batch()
@@ -76,7 +83,10 @@ async def test_closing_releases_whoever_waits():
 
 async def test_a_reader_behind_the_history_is_cut_off_and_others_are_not():
     store = Store(history_limit=8)
-    with Watch(store, "pods", store.revision) as sleeper, Watch(store, "pods", store.revision) as reader:
+    with (
+        Watch(store, "pods", store.revision) as sleeper,
+        Watch(store, "pods", store.revision) as reader,
+    ):
         seen = 0
         for index in range(30):
             put(store, f"p{index}")

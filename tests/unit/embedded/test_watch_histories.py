@@ -33,7 +33,9 @@ def write(store: Store, operation: str, namespace: str, name: str, color: int) -
 
 def visible(entries, namespace, matches) -> dict[tuple[str, str], str]:
     return {
-        (entry.obj["metadata"]["namespace"], entry.obj["metadata"]["name"]): entry.obj["metadata"]["resourceVersion"]
+        (entry.obj["metadata"]["namespace"], entry.obj["metadata"]["name"]): entry.obj["metadata"][
+            "resourceVersion"
+        ]
         for entry in entries
         if (namespace is None or entry.obj["metadata"]["namespace"] == namespace)
         and (matches is None or matches(entry.obj))
@@ -48,7 +50,9 @@ def visible(entries, namespace, matches) -> dict[tuple[str, str], str]:
     color=st.sampled_from([None, "0", "1"]),
     history_limit=st.sampled_from([5, 1000]),
 )
-async def test_list_then_watch_rebuilds_the_exact_state(writes, start, namespace, color, history_limit):
+async def test_list_then_watch_rebuilds_the_exact_state(
+    writes, start, namespace, color, history_limit
+):
     matches = None if color is None else lambda obj: obj["metadata"]["labels"]["color"] == color
     store = Store(history_limit=history_limit)
     revision, state = store.revision, {}
@@ -58,7 +62,10 @@ async def test_list_then_watch_rebuilds_the_exact_state(writes, start, namespace
             state = visible(store.collection("pods").entries(), namespace, matches)
         write(store, *each)
     if start >= len(writes):
-        revision, state = store.revision, visible(store.collection("pods").entries(), namespace, matches)
+        revision, state = (
+            store.revision,
+            visible(store.collection("pods").entries(), namespace, matches),
+        )
     try:
         watch = Watch(store, "pods", revision, namespace=namespace, matches=matches)
     except Gone:

@@ -16,7 +16,11 @@ from kubesched.embedded.ownership.paths import (
 
 def merge(layout: Layout, live: Json, applied: Json) -> Json:
     """The live value with everything the configuration says; items it does not mention stay where they are."""
-    if isinstance(applied, dict) and isinstance(live, dict) and layout.kind in ("object", "untyped"):
+    if (
+        isinstance(applied, dict)
+        and isinstance(live, dict)
+        and layout.kind in ("object", "untyped")
+    ):
         result = dict(live)
         for name, value in applied.items():
             result[name] = merge(layout.child(name), live[name], value) if name in live else value
