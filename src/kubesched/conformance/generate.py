@@ -30,8 +30,8 @@ Json = dict[str, Any]
 class Taste:
     """What to generate."""
 
-    nodes: tuple[int, int] = (1, 9)
-    bound_pods: tuple[int, int] = (0, 25)
+    nodes: tuple[int, int] = (1, 12)
+    bound_pods: tuple[int, int] = (0, 30)
     pending_pods: tuple[int, int] = (4, 8)
     malformed: bool = False
     """Also parts that an API server would refuse."""
@@ -39,8 +39,8 @@ class Taste:
 
 DEFAULT_TASTE = Taste()
 
-_CPU = ("0", "1m", "100m", "250m", "0.3", "500m", "1", "1.1", "2", "2500m", "4e0")
-_MEMORY = ("0", "1", "64Mi", "100M", "250Mi", "0.5Gi", "1Gi", "1e9", "1500Mi", "3G")
+_CPU = ("0", "1m", "100m", "250m", "0.3", "500m", "0.25", "75e-3", "1.1", "2e0", "4")
+_MEMORY = ("0", "1", "64Mi", "100M", "250Mi", "0.5Gi", "1e8", "64Mi", "1500Mi", "3G")
 _STORAGE = ("1Gi", "5Gi", "12G")
 _DEVICES = ("0", "1", "2", "3")
 _DEVICE_NAMES = ("example.com/gpu", "example.com/fpga")
@@ -57,7 +57,7 @@ _IMAGES = (
 )
 _TAINT_KEYS = ("dedicated", "gpu", "soft")
 _TAINT_VALUES = ("", "a", "b")
-_EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+_EFFECTS = ("PreferNoSchedule", "PreferNoSchedule", "NoSchedule", "NoExecute")
 _FEATURES = (
     "ExtendWebSocketsToKubelet",
     "RestartAllContainersOnContainerExits",
@@ -102,10 +102,10 @@ def node(random: Random, name: str) -> Json:
     if _chance(random, 60):
         labels["gen"] = random.choice(("1", "3", "5", "007", "x", ""))
     spec: Json = {}
-    if _chance(random, 12):
+    if _chance(random, 6):
         spec["unschedulable"] = True
-    if _chance(random, 35):
-        spec["taints"] = [_taint(random) for _ in range(random.randint(1, 3))]
+    if _chance(random, 30):
+        spec["taints"] = [_taint(random) for _ in range(random.randint(1, 2))]
     allocatable = _allocatable(random)
     status: Json = {"capacity": allocatable, "allocatable": allocatable}
     if _chance(random, 60):
@@ -117,19 +117,19 @@ def node(random: Random, name: str) -> Json:
 
 def _allocatable(random: Random) -> Json:
     offered: Json = {
-        "cpu": random.choice(("0", "500m", "2", "3.5", "4", "16", "1e1")),
-        "memory": random.choice(("0", "1Gi", "2G", "7777777777", "8Gi", "1.5Gi", "1e10")),
-        "pods": random.choice(("0", "2", "5", "20", "110")),
+        "cpu": _mostly(random, ("4", "7.5", "8", "16", "2e1"), ("0", "500m")),
+        "memory": _mostly(random, ("8Gi", "16G", "7777777777", "32Gi", "1e10"), ("0", "1.5Gi")),
+        "pods": _mostly(random, ("110", "20"), ("0", "2", "6")),
     }
-    if _chance(random, 60):
-        offered["ephemeral-storage"] = random.choice(("0", "10Gi", "100G"))
-    if _chance(random, 25):
-        offered["hugepages-2Mi"] = random.choice(("0", "64Mi"))
+    if _chance(random, 80):
+        offered["ephemeral-storage"] = _mostly(random, ("100G", "80Gi"), ("10Gi", "0"))
+    if _chance(random, 50):
+        offered["hugepages-2Mi"] = _mostly(random, ("64Mi",), ("0",))
     for device in _DEVICE_NAMES:
-        if _chance(random, 35):
-            offered[device] = random.choice(("0", "1", "4"))
+        if _chance(random, 50):
+            offered[device] = _mostly(random, ("4", "8"), ("1", "0"))
     for missing in ("cpu", "memory", "pods"):
-        if _chance(random, 4):
+        if _chance(random, 3):
             del offered[missing]
     return offered
 
@@ -170,7 +170,7 @@ def pod(random: Random, name: str, taste: Taste = DEFAULT_TASTE) -> Json:
         spec["overhead"] = {"cpu": random.choice(_CPU), "memory": random.choice(_MEMORY)}
     if _chance(random, 45):
         spec["tolerations"] = [_toleration(random) for _ in range(random.randint(1, 3))]
-    if _chance(random, 15):
+    if _chance(random, 6):
         selector = {"disk": random.choice(("ssd", "hdd")), "gen": random.choice(("1", "3"))}
         spec["nodeSelector"] = {key: selector[key] for key in _some(random, tuple(selector))}
     if _chance(random, 8):
@@ -253,10 +253,10 @@ def _requests(random: Random) -> Json:
         requests["memory"] = random.choice(_MEMORY)
     if _chance(random, 15):
         requests["ephemeral-storage"] = random.choice(_STORAGE)
-    if _chance(random, 6):
+    if _chance(random, 4):
         requests["hugepages-2Mi"] = random.choice(("2Mi", "32Mi", "48Mi"))
     for device in _DEVICE_NAMES:
-        if _chance(random, 8):
+        if _chance(random, 5):
             requests[device] = random.choice(_DEVICES)
     return requests
 
@@ -297,6 +297,10 @@ def _toleration(random: Random) -> Json:
 
 def _chance(random: Random, percent: int) -> bool:
     return random.randint(1, 100) <= percent
+
+
+def _mostly(random: Random, usual: Sequence[T], odd: Sequence[T]) -> T:
+    return random.choice(usual if _chance(random, 90) else odd)
 
 
 def _some(random: Random, values: Sequence[T], least: int = 0) -> list[T]:

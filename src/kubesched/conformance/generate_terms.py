@@ -12,6 +12,11 @@ _TOPOLOGY_KEYS = (ZONE, ZONE, "kubernetes.io/hostname", "topology.kubernetes.io/
 _APPS = ("web", "db", "cache")
 _TIERS = ("front", "back")
 _NODE_NAMES = ("n000", "n001", "n002", "n999")
+_NODE_LABEL_VALUES = {
+    "disk": ("ssd", "hdd"),
+    "gen": ("1", "5", "x", ""),
+    ZONE: ("z1", "z2", "z3", "z9"),
+}
 
 
 def namespaces() -> Json:
@@ -37,14 +42,14 @@ def pod_labels(random: Random) -> Json:
 
 def node_affinity(random: Random, *, malformed: bool = False) -> Json:
     affinity: Json = {}
-    if _chance(random, 65):
+    if _chance(random, 35):
         least = 0 if malformed else 1
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
             "nodeSelectorTerms": [
                 _node_term(random, malformed=malformed) for _ in range(random.randint(least, 2))
             ]
         }
-    if _chance(random, 60):
+    if _chance(random, 70):
         # Never malformed: a preferred term that cannot be read ends the attempt in an error.
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
             {"weight": random.randint(1, 100), "preference": _node_term(random)}
@@ -59,7 +64,7 @@ def _node_term(random: Random, *, malformed: bool = False) -> Json:
         term["matchExpressions"] = [
             _node_expression(random, malformed=malformed) for _ in range(random.randint(1, 2))
         ]
-    if _chance(random, 20):
+    if _chance(random, 15):
         term["matchFields"] = [
             _node_field(random, malformed=malformed) for _ in range(random.randint(1, 2))
         ]
@@ -73,13 +78,13 @@ def _node_expression(random: Random, *, malformed: bool) -> Json:
             "operator": random.choice(("In", "Exists", "Gt", "Near")),
             "values": random.choice(([], ["a", "b"], ["{{bad}}"], ["-5"])),
         }
-    key = random.choice(("disk", "gen", ZONE, "kubernetes.io/hostname", "absent"))
-    operator = random.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+    key = random.choice(("disk", "gen", ZONE, ZONE, "kubernetes.io/hostname", "absent"))
+    operator = random.choice(("In", "In", "NotIn", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
     expression: Json = {"key": key, "operator": operator}
     if operator in ("Gt", "Lt"):
         expression["values"] = [random.choice(("0", "3", "07"))]
     elif operator in ("In", "NotIn"):
-        values = ("ssd", "hdd", "1", "5", "z1", "z2", "n000", "")
+        values = _NODE_LABEL_VALUES.get(key, _NODE_NAMES)
         expression["values"] = [random.choice(values) for _ in range(random.randint(1, 6))]
     return expression
 
@@ -88,7 +93,7 @@ def _node_field(random: Random, *, malformed: bool) -> Json:
     most = 2 if malformed else 1
     return {
         "key": "metadata.name",
-        "operator": random.choice(("In", "In", "NotIn")),
+        "operator": random.choice(("In", "NotIn")),
         "values": [random.choice(_NODE_NAMES) for _ in range(random.randint(1, most))],
     }
 

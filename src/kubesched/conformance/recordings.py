@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -104,7 +105,7 @@ def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     number = 0
     try:
-        with _open(path) as file:
+        with path.open("rb") as raw, _unpacked(raw) as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line
@@ -117,8 +118,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise RecordingError(f"{path}: the file is empty")
 
 
-def _open(path: Path) -> IO[bytes]:
-    file = path.open("rb")
-    if file.peek(2).startswith(_GZIP_MAGIC):
-        return gzip.open(file)  # type: ignore[return-value]  # reads bytes as any binary file does
-    return file
+def _unpacked(raw: BufferedReader) -> IO[bytes]:
+    if raw.peek(2).startswith(_GZIP_MAGIC):
+        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]  # reads bytes as any binary file does
+    return raw

@@ -1,0 +1,45 @@
+"""Writes `data/placements.jsonl.gz`: generated clusters with the answers of the scalar twins.
+
+Run from the project's root: python tests/conformance/record_placements.py
+"""
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+from kubesched.conformance import generate
+
+HERE = Path(__file__).parent
+DATA = HERE / "data" / "placements.jsonl.gz"
+SEED = 1
+CLUSTERS = 60
+
+
+def answered(placement):
+    """The placement with an answer to every pending pod."""
+    from scalar.model import Model
+    from scalar.scheduler import answer
+
+    model = Model(placement["namespaces"])
+    for node in placement["nodes"]:
+        model.set_node(node)
+    for pod in placement["pods"]:
+        model.add_pod(pod)
+    model.refresh()
+    for pending in placement["pending"]:
+        pending["expect"] = answer(model, pending["pod"])
+    return placement
+
+
+def main():
+    sys.path.insert(0, str(HERE.parent / "unit" / "plugins"))
+    lines = [json.dumps(answered(each)) for each in generate.placements(SEED, CLUSTERS)]
+    DATA.parent.mkdir(exist_ok=True)
+    # Without name and time the same clusters give the same bytes.
+    with DATA.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+        packed.write("".join(f"{line}\n" for line in lines).encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Generated clusters: reproducible, usable, and rich enough to be worth comparing on."""
+
+import json
+from random import Random
+
+import msgspec
+
+from kubesched.conformance import generate
+from kubesched.conformance.placements import Cluster
+from kubesched.conformance.recordings import Placement
+
+
+def test_the_same_seed_gives_the_same_clusters():
+    assert generate.placements(7, 3) == generate.placements(7, 3)
+    assert generate.placements(7, 3) != generate.placements(8, 3)
+
+
+def test_a_longer_series_begins_like_a_shorter_one():
+    assert generate.placements(7, 5)[:2] == generate.placements(7, 2)
+
+
+def test_every_plugin_of_the_default_profile_gets_to_reject_and_to_score():
+    rejecting, scoring = set(), set()
+    for made in generate.placements(1, 60):
+        for pending in made["pending"]:
+            pending["expect"] = {"feasible": [], "total": {}, "scores": {}, "rejected": {}}
+        placement = msgspec.json.decode(json.dumps(made), type=Placement)
+        cluster = Cluster(placement)
+        for pending in placement.pending:
+            answer = cluster.place(pending.pod)
+            assert not answer.error
+            rejecting |= {each.plugin for each in answer.rejected.values()}
+            for scores in answer.scores.values():
+                scoring |= {plugin for plugin, score in scores.items() if score}
+    assert rejecting == {
+        "",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeDeclaredFeatures",
+        "NodeName",
+        "NodePorts",
+        "NodeResourcesFit",
+        "NodeUnschedulable",
+        "PodTopologySpread",
+        "TaintToleration",
+    }
+    assert scoring == {
+        "ImageLocality",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeResourcesBalancedAllocation",
+        "NodeResourcesFit",
+        "PodTopologySpread",
+        "TaintToleration",
+    }
+
+
+def test_malformed_parts_appear_only_where_asked_for():
+    def operators(taste):
+        found = set()
+        for number in range(300):
+            pod = generate.pod(Random(number), "p", taste)
+            affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+            required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+            for term in required.get("nodeSelectorTerms") or []:
+                found |= {each["operator"] for each in term.get("matchExpressions") or []}
+        return found
+
+    assert "Near" not in operators(generate.DEFAULT_TASTE)
+    assert "Near" in operators(generate.Taste(malformed=True))
