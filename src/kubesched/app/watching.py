@@ -50,6 +50,24 @@ LISTED_BY_PLUGIN: dict[str, tuple[type[Any], ...]] = {
     "PodTopologySpread": (Service, ReplicationController, ReplicaSet, StatefulSet),
     "DefaultPreemption": (PodDisruptionBudget,),
     "NodeResourcesFit": (DeviceClass,),
+    "VolumeRestrictions": (PersistentVolumeClaim,),
+    "NodeVolumeLimits": (
+        PersistentVolumeClaim,
+        PersistentVolume,
+        StorageClass,
+        CSINode,
+        CSIDriver,
+        VolumeAttachment,
+    ),
+    "VolumeBinding": (
+        PersistentVolumeClaim,
+        PersistentVolume,
+        StorageClass,
+        CSINode,
+        CSIDriver,
+        CSIStorageCapacity,
+    ),
+    "VolumeZone": (PersistentVolumeClaim, PersistentVolume, StorageClass),
 }
 """Kinds that plugins look things up in without registering for their events."""
 

@@ -6,7 +6,7 @@ the scheduler in production, a test, a simulation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -37,6 +37,14 @@ class Lister(Protocol[T_co]):
     @property
     def version(self) -> int:
         """Changes with every change to the store; lets plugins keep derived values."""
+        ...
+
+    def subscribe(self, listener: Callable[[Any, Any], None]) -> Callable[[], None]:
+        """Have every change told as (old or None, new or None), as it happens; returns how to stop.
+
+        For derived values too large to make anew, and for binding cycles that wait. Listeners only note what changed:
+        they must neither fail nor decide anything.
+        """
         ...
 
 

@@ -16,13 +16,22 @@ class Verdicts:
 
     Codes are the plugin's own: a plain flag, an index into a list of statuses, a bit set of missing resources. Only
     when somebody asks why (a pod that fits nowhere, a person) is a code turned into a status, once per distinct code.
+
+    Where `broken` is true the plugin could not judge: its code then describes an error, which ends the attempt if that
+    node is still in the running.
     """
 
-    __slots__ = ("codes", "describe")
+    __slots__ = ("broken", "codes", "describe")
 
-    def __init__(self, codes: np.ndarray[Any, Any], describe: Callable[[int], Status]) -> None:
+    def __init__(
+        self,
+        codes: np.ndarray[Any, Any],
+        describe: Callable[[int], Status],
+        broken: Mask | None = None,
+    ) -> None:
         self.codes = codes
         self.describe = describe
+        self.broken = broken
 
     @classmethod
     def reject(cls, rejected: Mask, status: Status) -> Verdicts:

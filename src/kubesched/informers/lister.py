@@ -34,6 +34,10 @@ class Lister(Generic[T]):
         found = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.values()
         return found if matches is None else [obj for obj in found if matches(obj)]
 
+    def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
+        """Have every change told as (old, new) when it happens; returns how to stop. See `Store.subscribe`."""
+        return self._store.subscribe(listener)
+
     def by_index(self, index: str, value: str) -> Sequence[T]:
         """The objects for which the index yields this value."""
         return self._store.by_index(index, value)

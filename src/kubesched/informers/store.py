@@ -6,7 +6,7 @@ does, and is the only writer. Reading is safe at any time on the event loop, sin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from kubesched.api.meta import ObjectMeta
@@ -38,6 +38,7 @@ class Store(Generic[T]):
         """Counts changes."""
         self._objects: dict[str, T] = {}
         self._indexes: dict[str, Index[T]] = {NAMESPACE_INDEX: Index(_namespace_of)}
+        self._listeners: list[Callable[[T | None, T | None], None]] = []
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -75,6 +76,14 @@ class Store(Generic[T]):
             index.change(key, None, obj)
         self._indexes[name] = index
 
+    def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
+        """Have every change told as (old, new), before any handler of the informer hears of it; returns how to stop.
+
+        Listeners only note what changed: they must neither fail nor change a store.
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
     def put(self, key: str, obj: T) -> T | None:
         """Add or replace; returns what was there before."""
         old = self._objects.get(key)
@@ -82,6 +91,8 @@ class Store(Generic[T]):
         self.version += 1
         for index in self._indexes.values():
             index.change(key, old, obj)
+        for listener in tuple(self._listeners):
+            listener(old, obj)
         return old
 
     def remove(self, key: str) -> T | None:
@@ -91,6 +102,8 @@ class Store(Generic[T]):
             self.version += 1
             for index in self._indexes.values():
                 index.change(key, old, None)
+            for listener in tuple(self._listeners):
+                listener(old, None)
         return old
 
     def check_invariants(self) -> None:

@@ -86,6 +86,12 @@ def run_filters(
                     return outcome
                 answer = Verdicts.reject(np.ones(len(nodes), dtype=np.bool_), status)
             codes = checked_codes(plugin, answer, len(nodes))
+            if answer.broken is not None and (broken := answer.broken & outcome.passing).any():
+                status = answer.describe(int(codes[broken.argmax()]))
+                outcome.error = failure(
+                    f'running "{plugin.name}" filter plugin: ', status, plugin=plugin.name
+                )
+                return outcome
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
             outcome.error = raised(
                 f'running "{plugin.name}" filter plugin: ', error, plugin=plugin.name
