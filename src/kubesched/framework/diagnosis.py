@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from kubesched.framework.status import NodeToStatus, Status
@@ -50,20 +49,8 @@ class FitError(Exception):
         text = f"0/{self.node_count} nodes are available:"
         if diagnosis.pre_filter_msg:
             text += f" {diagnosis.pre_filter_msg}."
-        elif reasons := self._histogram():
+        elif reasons := diagnosis.node_to_status.histogram(self.node_count):
             text += f" {', '.join(reasons)}."
         if diagnosis.post_filter_msg:
             text += f" {diagnosis.post_filter_msg}"
         return text
-
-    def _histogram(self) -> list[str]:
-        """`<count> <reason>` per distinct reason, sorted as text (so `10 x` comes before `2 y`)."""
-        statuses = self.diagnosis.node_to_status
-        counts: Counter[str] = Counter()
-        for status in statuses.explicit.values():
-            counts.update(status.all_reasons)
-        absent = self.node_count - len(statuses)
-        if absent > 0:
-            for reason in statuses.absent_status.all_reasons:
-                counts[reason] += absent
-        return sorted(f"{count} {reason}" for reason, count in counts.items())

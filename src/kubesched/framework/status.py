@@ -6,6 +6,7 @@ consequence, because that is what a plugin author has to choose between.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final
@@ -176,21 +177,26 @@ def _wraps(outer: BaseException, inner: BaseException) -> bool:
 class NodeToStatus:
     """Verdicts by node name: explicit ones, and one for every node without."""
 
-    __slots__ = ("absent_status", "explicit")
+    __slots__ = ("_explicit", "absent_status")
 
     def __init__(
         self, explicit: Mapping[str, Status] | None = None, absent_status: Status | None = None
     ) -> None:
-        self.explicit: dict[str, Status] = dict(explicit or {})
+        self._explicit: dict[str, Status] = dict(explicit or {})
         self.absent_status = absent_status or unresolvable()
+
+    @property
+    def explicit(self) -> Mapping[str, Status]:
+        return self._explicit
 
     def get(self, node_name: str) -> Status:
         return self.explicit.get(node_name, self.absent_status)
 
     def set(self, node_name: str, status: Status) -> None:
-        self.explicit[node_name] = status
+        self._explicit[node_name] = status
 
     def __len__(self) -> int:
+        """How many nodes have an explicit verdict."""
         return len(self.explicit)
 
     def nodes_for_code(self, node_names: Sequence[str], code: Code) -> list[str]:
@@ -203,3 +209,19 @@ class NodeToStatus:
         return [
             name for name, status in self.explicit.items() if status.code is code and name in known
         ]
+
+    def histogram(self, node_count: int) -> list[str]:
+        """`<count> <reason>` per distinct reason over that many nodes, sorted as text: `10 x` comes before `2 y`."""
+        counts = self._count_reasons()
+        absent = node_count - len(self)
+        if absent > 0:
+            for reason in self.absent_status.all_reasons:
+                counts[reason] += absent
+        return sorted(f"{count} {reason}" for reason, count in counts.items())
+
+    def _count_reasons(self) -> Counter[str]:
+        """How many explicit verdicts give each reason."""
+        counts: Counter[str] = Counter()
+        for status in self.explicit.values():
+            counts.update(status.all_reasons)
+        return counts

@@ -23,6 +23,7 @@ from kubesched.framework.classes import (
 )
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
+from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.filter import (
     FilterOutcome,
@@ -299,11 +300,11 @@ class SchedulingAlgorithm:
         self, result: FilterOutcome, indices: Indices, rows: Indices, diagnosis: Diagnosis
     ) -> None:
         """Turn verdicts into statuses: `indices` say where in the view, `rows` which nodes they are."""
-        names, statuses = self.table.names, diagnosis.node_to_status
-        for index, row in zip(indices.tolist(), rows.tolist(), strict=True):
-            status = result.status_at(index)
-            assert status is not None, "a node that does not pass was rejected by somebody"
-            statuses.set(names[row], status)
+        ids, statuses = result.classify(indices)
+        diagnosis.node_to_status = NodeStatusColumns(
+            self.table, rows, ids, statuses, diagnosis.node_to_status
+        )
+        for status in statuses:
             diagnosis.add_plugin_of(status)
 
     # -- scoring and choosing --------------------------------------------------------------------------------------

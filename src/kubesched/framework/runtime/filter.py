@@ -18,9 +18,11 @@ from kubesched.framework.runtime.guard import as_status, checked_codes, failure,
 from kubesched.framework.runtime.pre_filter import run_add_pod
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.columns import Ids, Mask
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 class FilterOutcome:
@@ -47,6 +49,37 @@ class FilterOutcome:
                     known = self._memo[at, code] = verdicts.describe(code).with_plugin(plugin.name)
                 return known
         return None
+
+    def classify(self, indices: Indices) -> tuple[Ids, list[Status]]:
+        """The verdicts on some rejected nodes: distinct statuses, and for each node which of them it is."""
+        ids = np.full(len(indices), -1, dtype=np.int32)
+        statuses: list[Status] = []
+        for plugin, verdicts in self._rejections:
+            codes = verdicts.codes[indices]
+            undecided = np.flatnonzero((codes != 0) & (ids < 0))
+            if not len(undecided):
+                continue
+            distinct, numbers = _distinct(codes[undecided])
+            ids[undecided] = numbers + len(statuses)
+            statuses.extend(
+                verdicts.describe(int(code)).with_plugin(plugin.name) for code in distinct.tolist()
+            )
+        assert not len(ids) or int(ids.min()) >= 0, (
+            "a node that does not pass was rejected by somebody"
+        )
+        return ids, statuses
+
+
+def _distinct(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Ids]:
+    """The distinct values, and for each entry which of them it is. Small codes need no sorting."""
+    if codes.dtype.itemsize > 1:
+        values, numbers = np.unique(codes, return_inverse=True)
+        return values, numbers.astype(np.int32)
+    small = codes.view(np.uint8)
+    present = np.zeros(256, dtype=np.bool_)
+    present[small] = True
+    numbers = np.cumsum(present, dtype=np.int32)[small] - np.int32(1)
+    return np.flatnonzero(present).astype(np.uint8).view(codes.dtype), numbers
 
 
 def lifts(plugin: FilterPlugin) -> bool:

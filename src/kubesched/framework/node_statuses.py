@@ -1,0 +1,128 @@
+"""Verdicts on many nodes as columns: what a `NodeToStatus` holds, without an object per node.
+
+A pod that fits nowhere is rejected by thousands of nodes for a handful of reasons. Here every node has a small number
+that leads to one of a few statuses; messages and preemption are worked out from these numbers. Names are looked at
+only when somebody asks for a node by name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kubesched.framework.status import Code, NodeToStatus, Status
+from kubesched.snapshot.columns import Ids, Mask
+from kubesched.snapshot.node_table import NodeTable
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+
+class NodeStatusColumns(NodeToStatus):
+    """A verdict for each of some rows. Asking by name or row is allowed until the set of nodes changes."""
+
+    __slots__ = ("_histogram", "_ids", "_position", "_rows", "_statuses", "_table", "_unnamed")
+
+    def __init__(
+        self,
+        table: NodeTable,
+        rows: Indices,
+        ids: Ids,
+        statuses: Sequence[Status],
+        others: NodeToStatus | None = None,
+    ) -> None:
+        """The i-th of `rows` has the status `statuses[ids[i]]`; `others` speaks for all other nodes."""
+        super().__init__(None if others is None else others.explicit)
+        if others is not None:
+            self.absent_status = others.absent_status
+        self._table = table
+        self._position = table.node_log.end
+        self._rows = rows
+        self._ids = ids
+        self._statuses = statuses
+        self._unnamed = True
+        self._histogram: tuple[int, list[str]] | None = None
+        if self._explicit:
+            held = set(rows.tolist())
+            row_of = table.row_of
+            self._explicit = {
+                name: status
+                for name, status in self._explicit.items()
+                if row_of.get(name) not in held
+            }
+
+    @property
+    def statuses(self) -> Sequence[Status]:
+        """The distinct statuses behind the rows."""
+        return self._statuses
+
+    @property
+    def explicit(self) -> Mapping[str, Status]:
+        """Every verdict by name: an object per node, for those who need it."""
+        if self._unnamed:
+            self._check_rows()
+            names, statuses = self._table.names, self._statuses
+            for row, status in zip(self._rows.tolist(), self._ids.tolist(), strict=True):
+                self._explicit[names[row]] = statuses[status]
+            self._unnamed = False
+        return self._explicit
+
+    def _check_rows(self) -> None:
+        assert self._position == self._table.node_log.end, (
+            "nodes have changed since these verdicts were made"
+        )
+
+    def set(self, node_name: str, status: Status) -> None:
+        _ = self.explicit
+        self._explicit[node_name] = status
+        self._rows, self._ids = self._rows[:0], self._ids[:0]
+        self._histogram = None
+
+    def __len__(self) -> int:
+        return len(self._rows) + len(self._explicit) if self._unnamed else len(self._explicit)
+
+    def histogram(self, node_count: int) -> list[str]:
+        if self._histogram is None or self._histogram[0] != node_count:
+            self._histogram = (node_count, super().histogram(node_count))
+        return self._histogram[1]
+
+    def _count_reasons(self) -> Counter[str]:
+        if not self._unnamed:
+            return super()._count_reasons()
+        counts: Counter[str] = Counter()
+        for status in self._explicit.values():
+            counts.update(status.all_reasons)
+        sizes = np.bincount(self._ids, minlength=len(self._statuses))
+        for status, size in zip(self._statuses, sizes.tolist(), strict=True):
+            if size:
+                for reason in status.all_reasons:
+                    counts[reason] += size
+        return counts
+
+    def mark_code(self, code: Code, marked: Mask) -> None:
+        """Set, over all rows of the table, whether the verdict on a row has that code; other rows are left alone."""
+        self._check_rows()
+        has_code = np.array([status.code is code for status in self._statuses], dtype=np.bool_)
+        if len(self._rows):
+            marked[self._rows] = has_code[self._ids]
+        row_of = self._table.row_of
+        for name, status in self._explicit.items():
+            row = row_of.get(name)
+            if row is not None:
+                marked[row] = status.code is code
+
+
+def rows_with_code(statuses: NodeToStatus, table: NodeTable, code: Code) -> Indices:
+    """Rows of the nodes whose verdict has that code, in node order."""
+    marked = np.full(table.high_water, statuses.absent_status.code is code, dtype=np.bool_)
+    if isinstance(statuses, NodeStatusColumns):
+        statuses.mark_code(code, marked)
+    else:
+        for name, status in statuses.explicit.items():
+            row = table.row_of.get(name)
+            if row is not None:
+                marked[row] = status.code is code
+    order = table.order_rows
+    return order[marked[order]].astype(np.intp)
