@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from kubesched.config.expansion import ExpandedPlugins, expand, profile_problems
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
+from kubesched.config.schema import RawArgs, decode_args
 from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile
 from kubesched.errors import ConfigError, FieldProblem
 from kubesched.framework.handle import Handle
@@ -98,13 +97,12 @@ def _build(
 
 
 def _typed_args(plugin: type[Plugin], name: str, given: Any, gates: FeatureGates) -> Any:  # noqa: ANN401  # each plugin has its own type
-    """In-tree arguments are typed already; a third party's are decoded into what it declares."""
+    """In-tree arguments are typed already; a third party's are decoded into what it declares, or passed on plainly."""
     if given is None:
         given = default_args(name, gates)
     wanted = plugin.args_type
-    if wanted is None or isinstance(given, wanted):
-        return given
-    try:
-        return msgspec.convert({} if given is None else given, wanted, strict=True)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"args: {error}") from error
+    if wanted is None:
+        return given.value if isinstance(given, RawArgs) else given
+    if isinstance(given, RawArgs) or given is None:
+        return decode_args(given, wanted)
+    return given

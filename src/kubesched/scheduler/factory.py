@@ -12,6 +12,7 @@ from random import Random
 from kubesched.api.core_v1 import Pod
 from kubesched.cache.cache import Cache
 from kubesched.clock import Clock
+from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.classes import ClassCache
@@ -84,6 +85,7 @@ def assemble(
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
     world = surroundings
+    config = with_extender_resources(config)
     table = NodeTable()
     cache = Cache(table)
     waiting_pods, in_pre_bind = WaitingPods(world.call_later), PodsInPreBind()
