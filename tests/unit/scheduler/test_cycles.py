@@ -1,0 +1,514 @@
+"""What becomes of a pod at every turn of the two cycles: bound, rejected, broken, waiting, cancelled.
+
+The scheduler is whole; its surroundings are a harness that plays API server and informers under a manual clock.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from msgspec import structs
+
+from kubesched.errors import Conflict, ServerError
+from kubesched.framework.interfaces import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreBindPreFlightResult,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Wait,
+)
+from kubesched.framework.status import SKIP, Code, Status, error_status, unschedulable
+from kubesched.testing import make_node, make_pod
+from kubesched.testing.harness import SchedulerHarness
+
+HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def with_plugin(name: str, *points: str) -> str:
+    enabled = "".join(f"    {point}: {{enabled: [{{name: {name}}}]}}\n" for point in points)
+    return f"{HEADER}profiles:\n- schedulerName: default-scheduler\n  plugins:\n{enabled}"
+
+
+class Trouble(
+    PreFilterPlugin,
+    FilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PermitPlugin,
+    PreBindPlugin,
+    BindPlugin,
+    PostBindPlugin,
+):
+    """Does what the test tells it to, at the point the test names; otherwise nothing."""
+
+    name = "Trouble"
+    at: ClassVar[str] = ""
+    answer: ClassVar[object] = None
+    calls: ClassVar[list[str]] = []
+
+    def _act(self, point: str):
+        Trouble.calls.append(point)
+        if Trouble.at != point:
+            return None
+        if isinstance(Trouble.answer, Exception):
+            raise Trouble.answer
+        return Trouble.answer
+
+    def pre_filter(self, state, pod, nodes):
+        return self._act("preFilter")
+
+    def filter(self, state, pod, node_info):
+        return self._act("filter")
+
+    def score(self, state, pod, node_info):
+        answer = self._act("score")
+        return 0 if answer is None else answer
+
+    def reserve(self, state, pod, node_name):
+        return self._act("reserve")
+
+    def unreserve(self, state, pod, node_name):
+        Trouble.calls.append("unreserve")
+
+    def permit(self, state, pod, node_name):
+        return self._act("permit")
+
+    def pre_bind_pre_flight(self, state, pod, node_name):
+        return self._act("preFlight") or PreBindPreFlightResult()
+
+    async def pre_bind(self, state, pod, node_name):
+        return self._act("preBind")
+
+    async def bind(self, state, pod, node_name):
+        answer = self._act("bind")
+        return SKIP if answer is None else answer
+
+    def post_bind(self, state, pod, node_name):
+        self._act("postBind")
+
+
+ALL_POINTS = ["preFilter", "filter", "score", "reserve", "permit", "preBind", "postBind"]
+
+
+@pytest.fixture(autouse=True)
+def _calm():
+    Trouble.at, Trouble.answer, Trouble.calls = "", None, []
+
+
+def harness(*points: str) -> SchedulerHarness:
+    return SchedulerHarness(with_plugin("Trouble", *(points or ALL_POINTS)), plugins=[Trouble])
+
+
+async def attempt(world: SchedulerHarness, nodes: int = 2) -> None:
+    for number in range(nodes):
+        world.add_node(make_node(f"n{number}").build())
+    world.add_pod(make_pod("p").cpu("1").build())
+    await world.settle()
+
+
+async def test_a_pod_that_fits_is_bound_and_the_event_says_where() -> None:
+    async with harness() as world:
+        await attempt(world, nodes=1)
+        assert world.client.bindings == {"default/p": "n0"}
+        assert world.recorder.events == [
+            ("Normal", "Scheduled", "default/p", "Successfully assigned default/p to n0")
+        ]
+        cache = world.assembly.scheduler.cache
+        assert (cache.pod_count, cache.assumed_count) == (1, 0), (
+            "the watch confirmed the assumption"
+        )
+        assert Trouble.calls[-1] == "postBind"
+
+
+REJECTED = unschedulable("not today")
+BROKEN = error_status("out of order")
+
+
+@pytest.mark.parametrize(
+    ("point", "answer", "place", "reason", "message"),
+    [
+        pytest.param(
+            "preFilter",
+            REJECTED,
+            "unschedulable",
+            "Unschedulable",
+            "0/2 nodes are available: not today.",
+            id="PreFilter rejects: the pod waits for an event",
+        ),
+        pytest.param(
+            "filter",
+            REJECTED,
+            "unschedulable",
+            "Unschedulable",
+            "0/2 nodes are available: 2 not today.",
+            id="Filter rejects everywhere: one reason, counted",
+        ),
+        pytest.param(
+            "reserve",
+            REJECTED,
+            "unschedulable",
+            "Unschedulable",
+            "0/1 nodes are available: 1 not today.",
+            id="Reserve rejects: reads like a fit error over one node",
+        ),
+        pytest.param(
+            "permit",
+            REJECTED,
+            "unschedulable",
+            "Unschedulable",
+            "0/1 nodes are available: 1 not today.",
+            id="Permit rejects: likewise",
+        ),
+        pytest.param(
+            "preBind",
+            REJECTED,
+            "backoff",
+            "Unschedulable",
+            "not today",
+            id="PreBind rejects: backoff, though the reason says unschedulable",
+        ),
+        pytest.param(
+            "preFilter",
+            BROKEN,
+            "backoff",
+            "SchedulerError",
+            'running PreFilter plugin "Trouble": out of order',
+            id="PreFilter breaks",
+        ),
+        pytest.param(
+            "filter",
+            BROKEN,
+            "backoff",
+            "SchedulerError",
+            'running "Trouble" filter plugin: out of order',
+            id="Filter breaks",
+        ),
+        pytest.param(
+            "score",
+            BROKEN,
+            "backoff",
+            "SchedulerError",
+            'running Score plugins: plugin "Trouble" failed with: out of order',
+            id="Score breaks",
+        ),
+        pytest.param(
+            "reserve",
+            BROKEN,
+            "backoff",
+            "SchedulerError",
+            'running Reserve plugin "Trouble": out of order',
+            id="Reserve breaks",
+        ),
+        pytest.param(
+            "permit",
+            BROKEN,
+            "backoff",
+            "SchedulerError",
+            'running Permit plugin "Trouble": out of order',
+            id="Permit breaks",
+        ),
+        pytest.param(
+            "preFlight",
+            BROKEN,
+            "backoff",
+            "SchedulerError",
+            'running PreBindPreFlight "Trouble": out of order',
+            id="PreBindPreFlight breaks",
+        ),
+        pytest.param(
+            "preFlight",
+            REJECTED,
+            "backoff",
+            "SchedulerError",
+            'PreBindPreFlight Trouble returned "Unschedulable", which is unsupported. It is supposed to return Success, Skip, or Error status',
+            id="PreBindPreFlight must not reject",
+        ),
+        pytest.param(
+            "preBind",
+            BROKEN,
+            "backoff",
+            "SchedulerError",
+            'running PreBind plugin "Trouble": out of order',
+            id="PreBind breaks",
+        ),
+        pytest.param(
+            "filter",
+            RuntimeError("boom"),
+            "backoff",
+            "SchedulerError",
+            'running "Trouble" filter plugin: boom',
+            id="Filter raises",
+        ),
+        pytest.param(
+            "filter",
+            "a word",
+            "backoff",
+            "SchedulerError",
+            'running "Trouble" filter plugin: Trouble returned str where a Status or None was expected',
+            id="Filter returns garbage",
+        ),
+        pytest.param(
+            "score",
+            101,
+            "backoff",
+            "SchedulerError",
+            'applying score defaultWeights on Score plugins: plugin "Trouble" returns an invalid score 101, it should in the range of [0, 100] after normalizing',
+            id="a score above 100",
+        ),
+        pytest.param(
+            "score",
+            -1,
+            "backoff",
+            "SchedulerError",
+            'applying score defaultWeights on Score plugins: plugin "Trouble" returns an invalid score -1, it should in the range of [0, 100] after normalizing',
+            id="a negative score",
+        ),
+        pytest.param(
+            "score",
+            float("nan"),
+            "backoff",
+            "SchedulerError",
+            'running Score plugins: plugin "Trouble" failed with: Trouble returned float where an integer score was expected',
+            id="a score that is no integer",
+        ),
+        pytest.param(
+            "reserve",
+            Status(Code.WAIT),
+            "backoff",
+            "SchedulerError",
+            'running Reserve plugin "Trouble": unexpected status "Wait"',
+            id="Wait where it means nothing",
+        ),
+    ],
+)
+async def test_a_failure_undoes_everything_and_requeues(
+    point, answer, place, reason, message
+) -> None:
+    Trouble.at, Trouble.answer = point, answer
+    async with harness() as world:
+        await attempt(world)
+        assert world.client.bindings == {}
+        assert world.assembly.scheduler.cache.pod_count == 0
+        assert world.condition("p") == (
+            reason,
+            _without_post_filter(world.condition("p")[1], message),
+        )
+        assert world.place_in_queue("p") == place
+        assert world.recorder.events[0][:3] == ("Warning", "FailedScheduling", "default/p")
+        if point in ("reserve", "permit", "preFlight", "preBind"):
+            assert "unreserve" in Trouble.calls
+
+
+def _without_post_filter(actual: str, expected: str) -> str:
+    """Fit errors carry what preemption had to say behind the sentence under test."""
+    assert actual == expected or actual.startswith(expected + " "), actual
+    return actual
+
+
+async def test_the_scheduler_goes_on_after_a_plugin_broke() -> None:
+    Trouble.at, Trouble.answer = "filter", RuntimeError("boom")
+    async with harness() as world:
+        await attempt(world)
+        Trouble.at = ""
+        world.add_pod(make_pod("q").build())
+        await world.settle()
+        assert list(world.client.bindings) == ["default/q"]
+        await world.advance(3)
+        assert "default/p" in world.client.bindings, (
+            "and the broken attempt is retried after its rest"
+        )
+
+
+async def test_no_nodes_means_backoff_although_the_condition_says_unschedulable() -> None:
+    async with SchedulerHarness() as world:
+        world.add_pod(make_pod("p").build())
+        await world.settle()
+        assert world.condition("p") == ("Unschedulable", "no nodes available to schedule pods")
+        assert world.place_in_queue("p") == "backoff"
+
+
+async def test_a_binding_that_fails_leaves_nothing_behind() -> None:
+    async with SchedulerHarness() as world:
+
+        def refuse(_pod, _node):
+            raise ServerError("etcd is away")
+
+        world.client.before_bind = refuse
+        await attempt(world, nodes=1)
+        assert world.assembly.scheduler.cache.pod_count == 0
+        assert world.condition("p") == (
+            "SchedulerError",
+            'running Bind plugin "DefaultBinder": etcd is away',
+        )
+        world.client.before_bind = lambda *_: None
+        await world.advance(3)
+        assert world.client.bindings == {"default/p": "n0"}
+
+
+async def test_losing_the_race_to_another_scheduler_is_not_retried() -> None:
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n0").build())
+        pod = make_pod("p").build()
+
+        def somebody_else(_pod, _node):
+            current = world.pod("p")
+            world.update_pod(
+                structs.replace(current, spec=structs.replace(current.spec, node_name="n0"))
+            )
+            raise Conflict("pod default/p is already assigned to node n0")
+
+        world.client.before_bind = somebody_else
+        world.add_pod(pod)
+        await world.settle()
+        assert world.place_in_queue("p") is None
+        assert world.assembly.scheduler.cache.pod_count == 1
+
+
+async def test_a_pod_recreated_meanwhile_hears_nothing_of_the_old_attempt() -> None:
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n0").build())
+
+        def recreate(pod, _node):
+            world.client.before_bind = lambda *_: None
+            world.delete_pod(world.pod("p"))
+            world.add_pod(make_pod("p").uid("another").build())
+            raise Conflict("uid mismatch")
+
+        world.client.before_bind = recreate
+        world.add_pod(make_pod("p").build())
+        await world.settle()
+        assert world.pod("p").metadata.uid == "another"
+        assert world.client.bindings == {"default/p": "n0"}, (
+            "the new pod was placed in its own attempt"
+        )
+        assert not [event for event in world.recorder.events if event[1] == "FailedScheduling"]
+
+
+async def test_a_deleting_pod_is_skipped_with_a_word() -> None:
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n0").build())
+        world.add_pod(make_pod("p").terminating().build())
+        await world.settle()
+        assert world.recorder.events == [
+            ("Warning", "FailedScheduling", "default/p", "skip schedule deleting pod: default/p")
+        ]
+        assert world.client.bindings == {}
+
+
+async def test_pods_of_other_schedulers_are_left_alone_but_take_their_room() -> None:
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        world.add_pod(make_pod("foreign").scheduler("other").cpu("1").build())
+        world.add_pod(make_pod("taken").scheduler("other").cpu("1").on("n0").build())
+        world.add_pod(make_pod("p").cpu("1").build())
+        await world.settle()
+        assert world.client.bindings == {}
+        assert world.condition("p")[1].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+async def test_a_waiting_pod_is_bound_when_allowed() -> None:
+    Trouble.at, Trouble.answer = "permit", Wait(10, "gathering")
+    async with harness() as world:
+        await attempt(world, nodes=1)
+        waiting = list(world.assembly.waiting_pods)
+        assert [each.pending_plugins() for each in waiting] == [["Trouble"]]
+        assert world.pod("p").status.nominated_node_name == "n0", "others are told where it will go"
+        assert world.assembly.scheduler.cache.assumed_count == 1
+        waiting[0].allow("Trouble")
+        await world.settle()
+        assert world.client.bindings == {"default/p": "n0"}
+
+
+async def test_a_waiting_pod_is_rejected_when_time_is_up() -> None:
+    Trouble.at, Trouble.answer = "permit", Wait(10)
+    async with harness() as world:
+        await attempt(world, nodes=1)
+        Trouble.answer = (
+            REJECTED  # its own nomination was an event, so the pod is tried again at once
+        )
+        await world.advance(10)
+        failures = [event[3] for event in world.recorder.events]
+        assert failures[0] == (
+            "0/1 nodes are available: 1 rejected due to timeout after waiting 10s at plugin Trouble."
+        )
+        assert world.condition("p")[0] == "Unschedulable"
+        assert world.assembly.scheduler.cache.pod_count == 0
+        assert not list(world.assembly.waiting_pods)
+
+
+async def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
+    Trouble.at, Trouble.answer = "permit", Wait(10)
+    async with harness() as world:
+        await attempt(world, nodes=1)
+        world.delete_pod(world.pod("p"))
+        await world.settle()
+        assert world.assembly.scheduler.cache.pod_count == 0
+        assert not list(world.assembly.waiting_pods)
+        assert world.place_in_queue("p") is None
+
+
+async def test_freed_room_brings_back_a_pod_that_did_not_fit() -> None:
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        world.add_pod(make_pod("first").cpu("1").build())
+        await world.settle()
+        world.add_pod(make_pod("second").cpu("1").build())
+        await world.settle()
+        assert world.place_in_queue("second") == "unschedulable"
+        world.delete_pod(world.pod("first"))
+        await world.advance(3)
+        assert world.client.bindings["default/second"] == "n0"
+
+
+async def test_a_gated_pod_waits_without_event_or_condition_until_its_gates_are_gone() -> None:
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n0").build())
+        world.add_pod(make_pod("p").gate("quota").build())
+        await world.settle()
+        assert world.place_in_queue("p") == "gated"
+        assert (world.recorder.events, world.client.patches) == ([], [])
+        pod = world.pod("p")
+        world.update_pod(
+            structs.replace(pod, spec=structs.replace(pod.spec, scheduling_gates=None))
+        )
+        await world.settle()
+        assert world.client.bindings == {"default/p": "n0"}
+
+
+async def test_the_highest_priority_goes_first() -> None:
+    async with SchedulerHarness() as world:
+        for name, priority in (("low", 1), ("high", 10), ("middle", 5)):
+            world.add_pod(make_pod(name).priority(priority).cpu("1").build())
+        world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        await world.advance(3)
+        assert list(world.client.bindings) == ["default/high"]
+
+
+async def test_an_unchanged_condition_is_not_written_again() -> None:
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        world.add_pod(make_pod("p").cpu("2").build())
+        await world.settle()
+        assert len(world.client.patches) == 1
+        await world.advance(400)
+        attempts = [event for event in world.recorder.events if event[1] == "FailedScheduling"]
+        assert len(attempts) == 2, "the pod was tried again after five minutes"
+        assert len(world.client.patches) == 1
+
+
+async def test_two_profiles_share_one_queue_and_one_cache() -> None:
+    config = f"{HEADER}profiles:\n- schedulerName: default-scheduler\n- schedulerName: packer\n"
+    async with SchedulerHarness(config) as world:
+        world.add_node(make_node("n0").capacity(cpu="2", memory="1Gi").build())
+        world.add_pod(make_pod("a").cpu("1").build())
+        world.add_pod(make_pod("b").scheduler("packer").cpu("1").build())
+        world.add_pod(make_pod("c").scheduler("packer").cpu("1").build())
+        await world.settle()
+        assert set(world.client.bindings) == {"default/a", "default/b"}
+        assert world.place_in_queue("c") == "unschedulable"
