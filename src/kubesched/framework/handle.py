@@ -6,13 +6,14 @@ the scheduler in production, a test, a simulation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.clock import Clock, SystemClock
+from kubesched.framework.extenders import Extender
 from kubesched.framework.interfaces import NominatingInfo
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -69,11 +70,20 @@ class Nominator(Protocol):
         """Names of nodes with at least one nominated pod."""
         ...
 
+    @property
+    def version(self) -> int:
+        """Changes whenever a node's nominated pods change, or what is known of one of them."""
+        ...
+
 
 class PodActivator(Protocol):
     """Moves pods to the active queue."""
 
     def activate(self, pods: Mapping[str, Pod]) -> None: ...
+
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], None]
+"""(work, what it is for) -> None: have work done in the background by an owner that bounds it and logs its failure."""
 
 
 class EventRecorder(Protocol):
@@ -125,5 +135,7 @@ class Handle:
     feature_gates: Any = None
     framework: Framework | None = None
     """The framework the plugin belongs to: run filters and scores in a what-if. Set after construction."""
-    extenders: Sequence[Any] = ()
+    extenders: Sequence[Extender] = ()
+    spawn: Spawn | None = None
+    """Starts work that outlives the attempt; set by whoever runs the loop."""
     parallelism: int = 16

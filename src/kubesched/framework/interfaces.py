@@ -7,7 +7,7 @@ come in two shapes, of which a plugin picks one per point:
     one node   `filter` / `score` look at one `NodeInfo`; the runtime calls them for each candidate
 
 Wherever a `Status` is returned, `None` means success. A plugin that raises fails that attempt, with its name in the
-message; the scheduler goes on. Binding-side points (`permit` excepted) may be `async def`.
+message; the scheduler goes on. `post_filter` and the binding-side points (`permit` excepted) may be `async def`.
 
 Caching. Pods with the same scheduling-relevant spec form a class, and the scheduler may keep a plugin's answers per
 class. `filter_scope` and `score_scope` say what an answer depends on besides the pod; the default, CLUSTER, means
@@ -200,13 +200,19 @@ class RowFilterPlugin(FilterPlugin):
     def row_passes(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> bool: ...
 
 
+PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
+
+
 class PostFilterPlugin(Plugin):
-    """Tries to make room when no node is feasible."""
+    """Tries to make room when no node is feasible.
+
+    It may ask for time to do I/O by returning an awaitable: the next attempt then waits until it is done.
+    """
 
     @abstractmethod
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
-    ) -> tuple[PostFilterResult | None, Status | None]: ...
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]: ...
 
 
 class PreScorePlugin(Plugin):

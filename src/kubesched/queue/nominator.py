@@ -38,6 +38,17 @@ class Nominator:
         self._find_queued = find_queued
         self._by_node: dict[str, dict[str, PodReference]] = {}
         self._node_by_uid: dict[str, str] = {}
+        self._resolved: dict[str, list[PodInfo]] = {}
+        """Answers given for a node; dropped when its pods change or one of them leaves the queues."""
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a node's nominated pods change, or what is known of one of them.
+
+        Pods nominated to no node (see `add_nominated_pod`) hold no room, so they do not count.
+        """
+        return self._version
 
     def add_nominated_pod(self, pod: PodInfo, info: NominatingInfo | None = None) -> None:
         """Register a pod, in place of its earlier registration.
@@ -60,6 +71,7 @@ class Nominator:
             pod.namespace, pod.name, pod.uid
         )
         self._node_by_uid[pod.uid] = node_name
+        self._changed(node_name)
 
     def update_nominated_pod(self, old: Pod, new: PodInfo) -> None:
         """Follow an update of the pod.
@@ -83,7 +95,25 @@ class Nominator:
 
         # Upstream: a pod that is in no queue (being tried right now) comes without spec: priority 0, no requests.
         """
-        return [self._resolve(reference) for reference in self._by_node.get(node_name, {}).values()]
+        known = self._resolved.get(node_name)
+        if known is None:
+            references = self._by_node.get(node_name)
+            if references is None:
+                return []
+            known = [self._resolve(reference) for reference in references.values()]
+            self._resolved[node_name] = known
+        return known
+
+    def moved(self, uid: str) -> None:
+        """A pod left the queues to be tried, or came back: what is known of it is another thing now."""
+        node_name = self._node_by_uid.get(uid)
+        if node_name is not None:
+            self._changed(node_name)
+
+    def _changed(self, node_name: str) -> None:
+        if node_name:
+            self._resolved.pop(node_name, None)
+            self._version += 1
 
     def nominated_nodes(self) -> Iterable[str]:
         """Names of nodes with at least one nominated pod."""
@@ -97,6 +127,13 @@ class Nominator:
         by_uid = {uid: node for node, pods in self._by_node.items() for uid in pods}
         assert by_uid == self._node_by_uid, "the two indexes of nominated pods disagree"
         assert all(self._by_node.values()), "a node without nominated pods is kept"
+        for node_name, known in self._resolved.items():
+            current = [
+                self._resolve(each).pod for each in self._by_node.get(node_name, {}).values()
+            ]
+            assert [pod.pod for pod in known] == current, (
+                f"answers about node {node_name} are stale"
+            )
 
     def _resolve(self, reference: PodReference) -> PodInfo:
         queued = self._find_queued(f"{reference.namespace}/{reference.name}")
@@ -115,3 +152,4 @@ class Nominator:
         del pods[uid]
         if not pods:
             del self._by_node[node_name]
+        self._changed(node_name)

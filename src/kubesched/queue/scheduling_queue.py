@@ -226,6 +226,7 @@ class SchedulingQueue:
             return True
         finally:
             self._in_flight.done(info.pod_info.uid, now)
+            self.nominator.moved(info.pod_info.uid)
 
     def done(self, uid: str) -> None:
         """The attempt for that pod is over; unknown pods are ignored."""
@@ -489,6 +490,7 @@ class SchedulingQueue:
             return False
         self._scheduling_cycle += 1
         self._count_rejections(info, -1)
+        self.nominator.moved(info.pod_info.uid)
         return True
 
     def _note_failure(self, info: QueuedPodInfo, now: float) -> None:

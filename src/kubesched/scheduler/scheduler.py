@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from random import Random
 
 from kubesched.api.core_v1 import Pod
@@ -15,9 +16,10 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.failure import FailureHandler
-from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
+from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
 
 logger = logging.getLogger(__name__)
@@ -59,13 +61,21 @@ class Scheduler:
         self._clock = clock
         self._random = random
         self._bindings: set[asyncio.Task[None]] = set()
+        self.background = BackgroundTasks()
+        for framework in frameworks.values():
+            framework.handle.spawn = self.background.spawn
         self._wake = asyncio.Event()
         queue.on_ready = self._wake.set
 
     # -- one pod ---------------------------------------------------------------------------------------------------
 
-    def attempt(self) -> Assumed | bool:
-        """Try the next pod: an assumed pod to be bound, True when the attempt is over, False when there is none."""
+    def attempt(self) -> Assumed | Awaitable[None] | bool:
+        """Try the next pod.
+
+        Returns:
+            An assumed pod to be bound; something to wait for before the next attempt; True when the attempt is over;
+            False when there is no pod.
+        """
         info = self.queue.pop()
         if info is None:
             return False
@@ -84,16 +94,31 @@ class Scheduler:
             return True
         return self._attempt(framework, info)
 
-    def _attempt(self, framework: Framework, info: QueuedPodInfo) -> Assumed | bool:
+    def _attempt(
+        self, framework: Framework, info: QueuedPodInfo
+    ) -> Assumed | Awaitable[None] | bool:
         started = framework.now()
         state = CycleState()
         state.record_plugin_metrics = self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT
         outcome = self.cycle.run(framework, state, info, started)
+        if inspect.isawaitable(outcome):
+            return self._fail_later(framework, info, outcome, started)
         self.metrics.scheduling_algorithm_duration_seconds.observe(framework.now() - started)
         if isinstance(outcome, Assumed):
             return outcome
         self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
         return True
+
+    async def _fail_later(
+        self,
+        framework: Framework,
+        info: QueuedPodInfo,
+        outcome: Awaitable[Failed],
+        started: float,
+    ) -> None:
+        failed = await outcome
+        self.metrics.scheduling_algorithm_duration_seconds.observe(framework.now() - started)
+        self.failures.handle(framework, info, failed.status, failed.nomination, started)
 
     def _is_to_be_skipped(self, framework: Framework, pod: Pod) -> bool:
         meta = pod.metadata
@@ -113,18 +138,22 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._run_timers())
             group.create_task(self.status_writer.run())
+            group.create_task(self.background.run())
             try:
                 while True:
                     self._wake.clear()
-                    if self._burst(group) and len(self._bindings) < MAX_BINDINGS:
+                    worked = self._burst(group)
+                    if inspect.isawaitable(worked):
+                        await worked
+                    elif worked and len(self._bindings) < MAX_BINDINGS:
                         await asyncio.sleep(0)
                     else:
                         await self._wake.wait()
             finally:
                 self.queue.close()
 
-    def _burst(self, group: asyncio.TaskGroup) -> bool:
-        """Attempts until the budget is used up or nothing is left; says whether any was made."""
+    def _burst(self, group: asyncio.TaskGroup) -> Awaitable[None] | bool:
+        """Attempts until the budget is used up or nothing is left; says whether any was made, or what to wait for."""
         deadline = self._clock.monotonic() + BURST_S
         worked = False
         for _ in range(BURST_PODS):
@@ -136,6 +165,8 @@ class Scheduler:
             worked = True
             if isinstance(outcome, Assumed):
                 self._start_binding(group, outcome)
+            elif inspect.isawaitable(outcome):
+                return outcome
             if self._clock.monotonic() >= deadline:
                 break
         return worked
@@ -164,9 +195,11 @@ class Scheduler:
             await asyncio.sleep(pause if pause > 0 else 0.001)
 
     async def drain(self, timeout_s: float) -> None:
-        """Let the bindings under way finish, within a bound. For shutdown, before `run` is cancelled."""
-        if self._bindings:
-            await asyncio.wait(set(self._bindings), timeout=timeout_s)
+        """Let bindings and evictions under way finish, within a bound. For shutdown, before `run` is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.background.drain(timeout_s))
+            if self._bindings:
+                await asyncio.wait(set(self._bindings), timeout=timeout_s)
 
     def check_invariants(self) -> None:
         self.queue.check_invariants()

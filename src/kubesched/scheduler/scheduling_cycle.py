@@ -1,17 +1,25 @@
 """The scheduling cycle: from a popped pod to a pod assumed on a node, or to a failure.
 
-Synchronous from beginning to end: nothing else happens meanwhile, so the live tables are the snapshot.
+Synchronous from beginning to end: nothing else happens meanwhile, so the live tables are the snapshot. Only a PostFilter
+plugin may need time; the attempt has failed by then, and the caller waits before it handles the failure.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from kubesched.cache.cache import Cache, CacheError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError
-from kubesched.framework.interfaces import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
+from kubesched.framework.interfaces import (
+    CLEAR_NOMINATION,
+    KEEP_NOMINATION,
+    NominatingInfo,
+    PostFilterAnswer,
+)
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.permit import run_permit
@@ -62,7 +70,7 @@ class SchedulingCycle:
 
     def run(
         self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
-    ) -> Assumed | Failed:
+    ) -> Assumed | Failed | Awaitable[Failed]:
         outcome = self._algorithm.schedule(framework, state, info.pod_info)
         if isinstance(outcome, Status):
             return self._try_to_make_room(framework, state, info.pod_info, outcome)
@@ -79,19 +87,25 @@ class SchedulingCycle:
 
     def _try_to_make_room(
         self, framework: Framework, state: CycleState, pod: PodInfo, failure: Status
-    ) -> Failed:
+    ) -> Failed | Awaitable[Failed]:
         fit_error = failure.error
         if not isinstance(fit_error, FitError) or not framework.post_filter:
             return Failed(failure, CLEAR_NOMINATION)
         started = framework.now()
-        result, status = run_post_filter(
-            framework, state, pod.pod, fit_error.diagnosis.node_to_status
-        )
-        framework.point_done("PostFilter", started, status)
-        # Upstream: the text of a PostFilter that broke is appended all the same.
-        fit_error.diagnosis.post_filter_msg = status.message if status is not None else ""
-        info = result.nominating_info if result is not None else None
-        return Failed(failure, info or KEEP_NOMINATION)
+
+        def conclude(answer: PostFilterAnswer) -> Failed:
+            result, status = answer
+            framework.point_done("PostFilter", started, status)
+            # Upstream: the text of a PostFilter that broke is appended all the same.
+            fit_error.diagnosis.post_filter_msg = status.message if status is not None else ""
+            info = result.nominating_info if result is not None else None
+            return Failed(failure, info or KEEP_NOMINATION)
+
+        async def conclude_later(answer: Awaitable[PostFilterAnswer]) -> Failed:
+            return conclude(await answer)
+
+        answer = run_post_filter(framework, state, pod.pod, fit_error.diagnosis.node_to_status)
+        return conclude_later(answer) if inspect.isawaitable(answer) else conclude(answer)
 
     def _assume(self, assumed: Assumed) -> Assumed | Failed:
         framework, state, pod = assumed.framework, assumed.state, assumed.pod

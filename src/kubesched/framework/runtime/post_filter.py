@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Awaitable, Sequence
+
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import PostFilterPlugin, PostFilterResult
+from kubesched.framework.interfaces import PostFilterAnswer, PostFilterPlugin, PostFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.status import Code, NodeToStatus, Status, unschedulable
@@ -14,44 +17,86 @@ ALL_SKIPPED = "All PostFilter plugins are skipped"
 
 def run_post_filter(
     framework: Framework, state: CycleState, pod: Pod, statuses: NodeToStatus
-) -> tuple[PostFilterResult | None, Status | None]:
+) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
     """Run PostFilter plugins until one succeeds, declares the pod hopeless, or fails.
 
     Plain rejections add up: their reasons are joined, the first such plugin signs, and the last result that says
-    anything about the nomination is kept.
+    anything about the nomination is kept. An awaitable comes back as soon as one plugin needs time.
     """
     if state.skip_all_post_filter_plugins:
         return None, unschedulable(ALL_SKIPPED)
-    kept: PostFilterResult | None = None
-    reasons: list[str] = []
-    rejector = ""
-    for plugin in framework.post_filter:
-        result, status = _ask(plugin, state, pod, statuses)
+    rejections = _Rejections()
+    for at, plugin in enumerate(framework.post_filter):
+        answer = _ask(plugin, state, pod, statuses)
+        if inspect.isawaitable(answer):
+            rest = framework.post_filter[at + 1 :]
+            return _go_on(plugin, answer, rest, rejections, state, pod, statuses)
+        final = rejections.take(plugin, answer)
+        if final is not None:
+            return final
+    return rejections.summary()
+
+
+async def _go_on(
+    plugin: PostFilterPlugin,
+    answer: PostFilterAnswer | Awaitable[PostFilterAnswer],
+    rest: Sequence[PostFilterPlugin],
+    rejections: _Rejections,
+    state: CycleState,
+    pod: Pod,
+    statuses: NodeToStatus,
+) -> PostFilterAnswer:
+    """The same from the plugin on that needs time."""
+    waiting = iter(rest)
+    while True:
+        try:
+            settled = await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+            settled = None, raised("", error, plugin=plugin.name)
+        final = rejections.take(plugin, settled)
+        following = next(waiting, None)
+        if final is not None or following is None:
+            return final or rejections.summary()
+        plugin = following
+        answer = _ask(plugin, state, pod, statuses)
+
+
+def _ask(
+    plugin: PostFilterPlugin, state: CycleState, pod: Pod, statuses: NodeToStatus
+) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+    try:
+        return plugin.post_filter(state, pod, statuses)
+    except Exception as error:  # as above
+        return None, raised("", error, plugin=plugin.name)
+
+
+class _Rejections:
+    """What the plugins that could not help have said so far."""
+
+    def __init__(self) -> None:
+        self._kept: PostFilterResult | None = None
+        self._reasons: list[str] = []
+        self._rejector = ""
+
+    def take(self, plugin: PostFilterPlugin, answer: PostFilterAnswer) -> PostFilterAnswer | None:
+        """Note a plugin's answer; the final one if it ends the phase."""
+        try:
+            result, given = answer
+            status = as_status(plugin, given)
+        except (TypeError, ValueError) as error:
+            return None, raised("", error, plugin=plugin.name)
         if status is None or status.is_success:
             return result, status
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return result, status.with_plugin(plugin.name)
         if not status.is_rejected:
-            return None, status
-        if (
-            result is not None
-            and result.nominating_info is not None
-            and result.nominating_info.override
-        ):
-            kept = result
-        reasons.extend(status.all_reasons)
-        rejector = rejector or plugin.name
-    return kept, Status(Code.UNSCHEDULABLE, reasons, plugin=rejector)
+            return None, failure("", status, plugin=plugin.name)
+        nomination = None if result is None else result.nominating_info
+        if nomination is not None and nomination.override:
+            self._kept = result
+        self._reasons.extend(status.all_reasons)
+        self._rejector = self._rejector or plugin.name
+        return None
 
-
-def _ask(
-    plugin: PostFilterPlugin, state: CycleState, pod: Pod, statuses: NodeToStatus
-) -> tuple[PostFilterResult | None, Status | None]:
-    try:
-        result, answer = plugin.post_filter(state, pod, statuses)
-        status = as_status(plugin, answer)
-    except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
-        return None, raised("", error, plugin=plugin.name)
-    if status is not None and not status.is_success and not status.is_rejected:
-        return None, failure("", status, plugin=plugin.name)
-    return result, status
+    def summary(self) -> PostFilterAnswer:
+        return self._kept, Status(Code.UNSCHEDULABLE, self._reasons, plugin=self._rejector)

@@ -1,0 +1,72 @@
+"""Work that outlives the attempt which started it, such as deleting the victims of a preemption.
+
+Owned by the scheduler's task group: a few pieces run at a time, the rest wait their turn in order, a failure is logged
+with what the work was for, and shutting down calls everything off. What waits is bounded by its cause: a pending pod
+has at most one preemption under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Final
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE: Final = 64
+"""Pieces of work under way at a time: plenty to keep an API server busy, few enough to leave bindings their share."""
+
+
+class BackgroundTasks:
+    """Starts coroutines once `run` is active, `at_once` of them at a time."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._at_once = at_once
+        self._waiting: deque[tuple[Coroutine[Any, Any, None], str]] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._group: asyncio.TaskGroup | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._running)
+
+    def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Have the work done soon; `what` names it in the log should it fail."""
+        self._waiting.append((work, what))
+        self._start()
+
+    async def run(self) -> None:
+        """Own the work until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._start()
+                await asyncio.Event().wait()
+        finally:
+            self._group = None
+            while self._waiting:
+                self._waiting.popleft()[0].close()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let what is under way finish, within a bound."""
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=timeout_s)
+
+    def _start(self) -> None:
+        while self._group is not None and self._waiting and len(self._running) < self._at_once:
+            work, what = self._waiting.popleft()
+            task = self._group.create_task(_watched(work, what))
+            self._running.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._start()
+
+
+async def _watched(work: Coroutine[Any, Any, None], what: str) -> None:
+    try:
+        await work
+    except Exception:  # the outermost edge of a task: nothing may be lost silently
+        logger.exception("background work broke: %s", what)
