@@ -43,9 +43,11 @@ class CycleState:
 
     __slots__ = (
         "_data",
+        "cycle",
         "parallel_pre_bind_plugins",
         "pod_class",
         "record_plugin_metrics",
+        "signature",
         "skip_all_post_filter_plugins",
         "skip_filter_plugins",
         "skip_pre_bind_plugins",
@@ -61,6 +63,10 @@ class CycleState:
         self.parallel_pre_bind_plugins: set[str] = set()
         self.skip_all_post_filter_plugins = False
         self.pod_class: PodClass | None = None
+        self.cycle = 0
+        """How many pods had been taken from the queue when this attempt began."""
+        self.signature: bytes | None = None
+        """Equal for pods that batching may treat as one; None for a pod that has none."""
 
     def read(self, key: str) -> Any:  # noqa: ANN401  # each plugin knows the type behind its own key
         """The stored value; KeyError with upstream's text when there is none."""
@@ -109,6 +115,8 @@ class CycleState:
         copy.parallel_pre_bind_plugins = self.parallel_pre_bind_plugins
         copy.skip_all_post_filter_plugins = self.skip_all_post_filter_plugins
         copy.pod_class = self.pod_class
+        copy.cycle = self.cycle
+        copy.signature = self.signature
         return copy
 
 

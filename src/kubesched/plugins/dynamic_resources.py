@@ -7,6 +7,7 @@ down to its share in the messages of pods that fit nowhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from kubesched.framework.interfaces import (
     ReservePlugin,
     Scope,
     ScorePlugin,
+    SignPlugin,
 )
 from kubesched.framework.status import (
     SKIP,
@@ -39,6 +41,7 @@ from kubesched.snapshot.views import NodeColumns
 
 PRE_FILTER_STATE = "PreFilterDynamicResources"
 UNSUPPORTED = unresolvable("resource claims are not supported by this scheduler yet")
+NOT_SIGNABLE = unschedulable("pods with resource claims are not signable")
 NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
 
 
@@ -51,6 +54,7 @@ class DynamicResources(
     ReservePlugin,
     PreBindPlugin,
     EnqueueExtensions,
+    SignPlugin,
 ):
     """Takes part at every point upstream's does; acts at none for pods without claims."""
 
@@ -94,6 +98,9 @@ class DynamicResources(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> PreBindPreFlightResult:
         return PreBindPreFlightResult(allow_parallel=True, skip=True)
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
+        return NOT_SIGNABLE if pod.spec.resource_claims else {}
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         return None

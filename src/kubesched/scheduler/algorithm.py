@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.batching import Ranking
 from kubesched.framework.classes import (
     INFEASIBLE,
     ClassCache,
@@ -109,12 +110,13 @@ class SchedulingAlgorithm:
         started = framework.now()
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
         framework.point_done("PreFilter", started, outcome.status)
+        hint = self._hint(framework, state, pod) if outcome.status is None else ""
         if outcome.status is None and self._class_path_serves(framework, state, pod, outcome):
             assert state.pod_class is not None, "the class path needs a class"
             quick = self._schedule_by_class(framework, state, pod, state.pod_class)
             if quick is not None:
                 return quick
-        feasible = self.find_feasible(framework, state, pod, outcome)
+        feasible = self.find_feasible(framework, state, pod, outcome, hint)
         if feasible.error is not None:
             return feasible.error
         if not len(feasible.rows):
@@ -122,7 +124,22 @@ class SchedulingAlgorithm:
             return Status(
                 Code.UNSCHEDULABLE, error=FitError(pod.key, table.node_count, feasible.diagnosis)
             )
-        return self._pick(framework, state, pod.pod, feasible)
+        return self._pick(framework, state, pod.pod, feasible, hint)
+
+    def _hint(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
+        """A node that an identical pod before this one left over."""
+        batching, table = framework.batching, self.table
+        if batching is None:
+            return ""
+
+        def is_full(node_name: str) -> bool:
+            view = NodeColumns(table, np.array([table.row_of[node_name]]))
+            result = run_filters(framework, state, pod.pod, view)
+            return result.error is None and not result.passing[0]
+
+        return batching.hint(
+            state.signature, state.cycle, framework.now(), table.row_of.__contains__, is_full
+        )
 
     def _class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
         if self.classes is None:
@@ -140,6 +157,8 @@ class SchedulingAlgorithm:
             and not pod.pod.status.nominated_node_name
             and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
             and framework.has_scoring
+            # What batching remembers is the ranking of all nodes, which kept columns do not give.
+            and (framework.batching is None or state.signature is None)
         )
 
     # -- filtering -------------------------------------------------------------------------------------------------
@@ -158,7 +177,12 @@ class SchedulingAlgorithm:
         return max(MIN_FEASIBLE_NODES_TO_FIND, candidates * percentage // 100)
 
     def find_feasible(
-        self, framework: Framework, state: CycleState, pod: PodInfo, outcome: PreFilterOutcome
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        outcome: PreFilterOutcome,
+        hint: str = "",
     ) -> Feasible:
         """Nodes that pass every filter, given what PreFilter said."""
         diagnosis = Diagnosis(unschedulable_plugins=set(outcome.narrowing_plugins))
@@ -169,7 +193,7 @@ class SchedulingAlgorithm:
             diagnosis.pre_filter_msg = outcome.status.message
             diagnosis.add_plugin_of(outcome.status)
             return Feasible(_NO_ROWS, diagnosis)
-        nominated = pod.pod.status.nominated_node_name
+        nominated = pod.pod.status.nominated_node_name or hint
         if (
             nominated
             and (row := self._try_first(framework, state, pod, nominated, diagnosis)) is not None
@@ -333,24 +357,45 @@ class SchedulingAlgorithm:
         return outcome
 
     def _pick(
-        self, framework: Framework, state: CycleState, pod: Pod, feasible: Feasible
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: Pod,
+        feasible: Feasible,
+        hint: str = "",
     ) -> ScheduleResult | Status:
         rows = feasible.rows
         evaluated = len(rows) + feasible.rejected
         if len(rows) == 1:
-            return ScheduleResult(self.table.names[int(rows[0])], 1, evaluated)
-        tied = np.arange(len(rows))
+            name = self.table.names[int(rows[0])]
+            self._remember(framework, state, hint, name, None)
+            return ScheduleResult(name, 1, evaluated)
+        totals = np.ones(len(rows), dtype=np.int64)
         if framework.has_scoring:
             outcome = self.score(framework, state, pod, rows, in_row_order=feasible.in_row_order)
             if outcome.error is not None:
                 return outcome.error
-            tied = np.flatnonzero(outcome.totals == outcome.totals.max())
+            totals = outcome.totals
+        tied = np.flatnonzero(totals == totals.max())
         row = (
             int(rows[heap_winner(tied)])
             if self.parallelism == 1
             else self._at_random(rows[tied] if feasible.in_row_order else np.sort(rows[tied]))
         )
+        if framework.batching is not None:
+            names = [self.table.names[each] for each in rows.tolist()]
+            ranking = Ranking(names, totals.tolist(), int(np.flatnonzero(rows == row)[0]))
+            self._remember(framework, state, hint, self.table.names[row], ranking)
         return ScheduleResult(self.table.names[row], len(rows), evaluated)
+
+    @staticmethod
+    def _remember(
+        framework: Framework, state: CycleState, hint: str, chosen: str, ranking: Ranking | None
+    ) -> None:
+        if framework.batching is not None:
+            framework.batching.store(
+                state.signature, hint, chosen, ranking, state.cycle, framework.now()
+            )
 
     def _at_random(self, tied_rows: Indices) -> int:
         """Any of the tied rows. They come sorted: the same draw means the same row on either path."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from kubesched.api.core_v1 import Pod
@@ -15,6 +16,7 @@ from kubesched.clock import Clock
 from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.batching import Batching, signer
 from kubesched.framework.classes import ClassCache
 from kubesched.framework.handle import EventRecorder, Handle, Listers, SchedulerClient
 from kubesched.framework.interfaces import (
@@ -40,6 +42,7 @@ from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
 
 _CAN_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
@@ -110,6 +113,7 @@ def assemble(
     hints = build_hint_map(
         {name: plugin_events(framework) for name, framework in frameworks.items()}
     )
+    signers = _enable_batching(frameworks, gates)
     first = next(iter(frameworks.values()))
     queue = SchedulingQueue(
         clock=world.clock,
@@ -122,6 +126,7 @@ def assemble(
         pods=world.listers.of(Pod),
         metrics=world.metrics,
         random=world.random,
+        signers=signers,
         settings=QueueSettings(
             initial_backoff_s=config.pod_initial_backoff_seconds,
             max_backoff_s=config.pod_max_backoff_seconds,
@@ -174,6 +179,25 @@ def assemble(
         declared_features=gates.enabled("NodeDeclaredFeatures"),
     )
     return Assembly(scheduler, handlers, hints, frameworks, table, waiting_pods)
+
+
+def _enable_batching(
+    frameworks: dict[str, Framework], gates: FeatureGates
+) -> dict[str, Callable[[PodInfo], bytes | None]]:
+    """Give memory to the profiles whose pods can be signed; returns how to sign them."""
+    signers: dict[str, Callable[[PodInfo], bytes | None]] = {}
+    if not gates.OpportunisticBatching:
+        return signers
+    for name, framework in frameworks.items():
+        sign = signer(framework)
+        if sign is not None:
+            framework.batching = Batching(name, framework.handle.metrics)
+            signers[name] = partial(_sign_info, sign)
+    return signers
+
+
+def _sign_info(sign: Callable[[Pod], bytes | None], info: PodInfo) -> bytes | None:
+    return sign(info.pod)
 
 
 def plugin_events(framework: Framework) -> list[PluginEvents]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -26,6 +26,9 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.status import Code, Status, code_of
 from kubesched.metrics.instruments import Histogram
+
+if TYPE_CHECKING:
+    from kubesched.framework.batching import Batching
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +70,8 @@ class Framework:
         self.post_bind: list[PostBindPlugin] = at("postBind")
         self.points = {point: list(plugins) for point, plugins in points.items()}
         handle.framework = self
+        self.batching: Batching | None = None
+        """Set when pods of this profile can be signed and the feature is on."""
         self._point_durations: dict[tuple[str, Code], Histogram] = {}
         self._prepare_class_support()
 

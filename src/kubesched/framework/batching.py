@@ -1,0 +1,189 @@
+"""Opportunistic batching: what was learnt placing one pod, used for the next identical one.
+
+After a pod with a signature is placed, the other feasible nodes are remembered in order of preference. If the very next
+pod has the same signature, and the node just chosen can take no more of its kind, the next best node is tried first.
+
+Upstream reproduces its own full search only approximately this way; we reproduce upstream. With the default profile no
+pod has a signature (PodTopologySpread's built-in constraints refuse), so none of this happens there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.interfaces import SignPlugin
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.status import Status
+from kubesched.metrics.scheduler import SchedulerMetrics
+
+MAX_AGE_S: Final = 0.5
+SCHEDULER_NAME_KEY: Final = "v1.Pod.Spec.SchedulerName"
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def signer(framework: Framework) -> Callable[[Pod], bytes | None] | None:
+    """How to sign pods of a profile; None when some plugin that decides about nodes cannot sign, or extenders take part."""
+    if framework.handle.extenders:
+        return None
+    deciding = {
+        id(plugin): plugin
+        for point in (framework.pre_filter, framework.filter, framework.pre_score, framework.score)
+        for plugin in point
+    }
+    signers = [plugin for plugin in deciding.values() if isinstance(plugin, SignPlugin)]
+    if len(signers) != len(deciding):
+        return None
+    return lambda pod: _sign(pod, signers)
+
+
+def _sign(pod: Pod, plugins: Sequence[SignPlugin]) -> bytes | None:
+    fragments: dict[str, Any] = {SCHEDULER_NAME_KEY: pod.spec.scheduler_name}
+    for plugin in plugins:
+        answer = plugin.sign_pod(pod)
+        if isinstance(answer, Status):
+            return None
+        fragments.update(answer)
+    return _encode(fragments)
+
+
+class Ranking:
+    """Nodes from best to worst as upstream's heap would give them up; sorted only if somebody asks."""
+
+    __slots__ = ("_chosen", "_heap", "_names", "_totals")
+
+    def __init__(self, names: list[str], totals: list[int], chosen: int) -> None:
+        """`chosen` is the place of the node just taken, which is not part of the ranking any more."""
+        self._names = names
+        self._totals = totals
+        self._chosen = chosen
+        self._heap: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names) - 1 if self._heap is None else len(self._heap)
+
+    def pop(self) -> str:
+        """The next best."""
+        if self._heap is None:
+            self._heap = _heapified(self._totals, self._chosen)
+            _pop(self._heap, self._totals)
+        assert self._heap, "nothing is left to rank"
+        return self._names[_pop(self._heap, self._totals)]
+
+
+def _heapified(totals: list[int], top: int) -> list[int]:
+    heap = list(range(len(totals)))
+    for index in range(len(heap) // 2 - 1, -1, -1):
+        _sift_down(heap, totals, index, len(heap))
+    if heap[0] != top:  # a tie decided by lot: the lot's winner takes the place of the heap's
+        other = heap.index(top)
+        heap[0], heap[other] = heap[other], heap[0]
+    return heap
+
+
+def _pop(heap: list[int], totals: list[int]) -> int:
+    last = len(heap) - 1
+    heap[0], heap[last] = heap[last], heap[0]
+    _sift_down(heap, totals, 0, last)
+    return heap.pop()
+
+
+def _sift_down(heap: list[int], totals: list[int], start: int, count: int) -> None:
+    at = start
+    while (child := 2 * at + 1) < count:
+        if child + 1 < count and totals[heap[child + 1]] > totals[heap[child]]:
+            child += 1
+        if totals[heap[child]] <= totals[heap[at]]:
+            return
+        heap[at], heap[child] = heap[child], heap[at]
+        at = child
+
+
+@dataclass(slots=True)
+class _Batch:
+    signature: bytes
+    ranking: Ranking
+    made_at: float
+
+
+class Batching:
+    """The memory of one profile."""
+
+    def __init__(self, profile: str, metrics: SchedulerMetrics | None) -> None:
+        self._profile = profile
+        self._metrics = metrics
+        self._batch: _Batch | None = None
+        self._last_cycle = -1
+        self._last_node = ""
+
+    def hint(
+        self,
+        signature: bytes | None,
+        cycle: int,
+        now: float,
+        exists: Callable[[str], bool],
+        is_full: Callable[[str], bool],
+    ) -> str:
+        """A node to try first; empty when there is no reason to.
+
+        `is_full(node)` says whether the pod is now rejected by the node chosen last.
+        """
+        batch = self._batch
+        if batch is None or not len(batch.ranking):
+            return self._no_hint()
+        reason = ""
+        if cycle != self._last_cycle + 1:
+            reason = "pod_skipped"
+        elif signature is None or signature != batch.signature:
+            reason = "pod_incompatible"
+        elif now - batch.made_at > MAX_AGE_S:
+            reason = "expired"
+        elif not exists(self._last_node):
+            reason = "node_missing"
+        elif not is_full(self._last_node):
+            reason = "node_not_full"
+        if reason:
+            self._count_flush(reason)
+            return self._no_hint()
+        return batch.ranking.pop()
+
+    def store(
+        self,
+        signature: bytes | None,
+        hint: str,
+        chosen: str,
+        ranking: Ranking | None,
+        cycle: int,
+        now: float,
+    ) -> None:
+        """Remember a placement. `ranking` holds the other nodes; None when there were none."""
+        self._last_cycle, self._last_node = cycle, chosen
+        if hint and hint == chosen:
+            self._count("hint_used")
+            return
+        if hint:
+            self._count("hint_not_used")
+        if signature is not None and ranking is not None and len(ranking):
+            self._batch = _Batch(signature, ranking, now)
+            return
+        self._batch = None
+        self._count_flush(
+            "pod_not_batchable" if ranking is not None and len(ranking) else "empty_list"
+        )
+
+    def _no_hint(self) -> str:
+        self._count("no_hint")
+        return ""
+
+    def _count(self, result: str) -> None:
+        if self._metrics is not None:
+            self._metrics.batch_attempts_total.labels(self._profile, result).inc()
+
+    def _count_flush(self, reason: str) -> None:
+        if self._metrics is not None:
+            self._metrics.batch_cache_flushed_total.labels(self._profile, reason).inc()
