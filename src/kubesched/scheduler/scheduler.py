@@ -99,6 +99,7 @@ class Scheduler:
     ) -> Assumed | Awaitable[None] | bool:
         started = framework.now()
         state = CycleState()
+        state.cycle, state.signature = self.queue.scheduling_cycle, info.signature
         state.record_plugin_metrics = self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT
         outcome = self.cycle.run(framework, state, info, started)
         if inspect.isawaitable(outcome):
