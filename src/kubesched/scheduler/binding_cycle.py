@@ -6,7 +6,6 @@ Each failure leaves nothing behind: what was reserved is unreserved, the assumpt
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
@@ -20,12 +19,13 @@ from kubesched.framework.runtime.bind import (
 )
 from kubesched.framework.runtime.guard import failure
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status
+from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics, attempts_label
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.failure import FailureHandler, PutStatus
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class BindingCycle:
@@ -50,6 +50,8 @@ class BindingCycle:
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = asyncio.Semaphore(concurrency)
         self._running = metrics.goroutines.labels("binding")
+        self.waiting_count = 0
+        """Pods held by Permit plugins: they keep nobody busy."""
 
     async def run(self, assumed: Assumed) -> None:
         """See one pod through to its binding or its failure. Never raises, except when cancelled."""
@@ -64,7 +66,7 @@ class BindingCycle:
             self._cycle.undo(assumed)
             raise
         except Exception as error:  # the outermost edge of a task: nothing may be lost silently
-            logger.exception("binding cycle of pod %s broke", assumed.pod.key)
+            log.exception("Binding cycle broke", pod=assumed.pod.pod)
             self._fail(assumed, error_status(error))
         finally:
             self._running.dec()
@@ -114,9 +116,11 @@ class BindingCycle:
 
         waiting.add_done_callback(settle)
         started = framework.now()
+        self.waiting_count += 1
         try:
             status = await decided
         finally:
+            self.waiting_count -= 1
             waiting_pods.remove(uid)
         waited = framework.now() - started
         self._metrics.permit_wait_duration_seconds.labels(status.code.upstream_name).observe(waited)
@@ -164,12 +168,13 @@ class BindingCycle:
     async def _celebrate(self, assumed: Assumed) -> None:
         framework, info, pod = assumed.framework, assumed.info, assumed.pod.pod
         meta, now = pod.metadata, framework.now()
-        logger.info(
-            "Successfully bound pod to node pod=%s node=%s evaluatedNodes=%d feasibleNodes=%d",
-            assumed.pod.key,
-            assumed.node_name,
-            assumed.result.evaluated_nodes,
-            assumed.result.feasible_nodes,
+        log.info(
+            "Successfully bound pod to node",
+            v=2,
+            pod=pod,
+            node=assumed.node_name,
+            evaluatedNodes=assumed.result.evaluated_nodes,
+            feasibleNodes=assumed.result.feasible_nodes,
         )
         if framework.handle.recorder is not None:
             note = f"Successfully assigned {meta.namespace}/{meta.name} to {assumed.node_name}"

@@ -146,7 +146,7 @@ class Scheduler:
                     worked = self._burst(group)
                     if inspect.isawaitable(worked):
                         await worked
-                    elif worked and len(self._bindings) < MAX_BINDINGS:
+                    elif worked and not self._is_saturated():
                         await asyncio.sleep(0)
                     else:
                         await self._wake.wait()
@@ -158,7 +158,7 @@ class Scheduler:
         deadline = self._clock.monotonic() + BURST_S
         worked = False
         for _ in range(BURST_PODS):
-            if len(self._bindings) >= MAX_BINDINGS:
+            if self._is_saturated():
                 break
             outcome = self.attempt()
             if outcome is False:
@@ -171,6 +171,9 @@ class Scheduler:
             if self._clock.monotonic() >= deadline:
                 break
         return worked
+
+    def _is_saturated(self) -> bool:
+        return len(self._bindings) - self.binding.waiting_count >= MAX_BINDINGS
 
     def _start_binding(self, group: asyncio.TaskGroup, assumed: Assumed) -> None:
         task = group.create_task(self.binding.run(assumed))

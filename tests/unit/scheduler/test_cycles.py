@@ -512,3 +512,20 @@ async def test_two_profiles_share_one_queue_and_one_cache() -> None:
         await world.settle()
         assert set(world.client.bindings) == {"default/a", "default/b"}
         assert world.place_in_queue("c") == "unschedulable"
+
+
+async def test_pods_waiting_on_permit_do_not_keep_others_from_being_tried(monkeypatch) -> None:
+    """A gang larger than the number of bindings under way must still be gathered."""
+    monkeypatch.setattr("kubesched.scheduler.scheduler.MAX_BINDINGS", 2)
+    Trouble.at, Trouble.answer = "permit", Wait(10)
+    async with harness() as world:
+        world.add_node(make_node("n0").build())
+        for number in range(8):
+            world.add_pod(make_pod(f"p{number}").build())
+        await world.settle()
+        waiting = list(world.assembly.waiting_pods)
+        assert len(waiting) == 8
+        for each in waiting:
+            each.allow("Trouble")
+        await world.settle()
+        assert len(world.client.bindings) == 8
