@@ -48,7 +48,7 @@ def test_another_incarnation_of_the_pod_is_not_bound(api, nodes, make_pod):
 
 def test_a_gated_pod_is_not_bound(api, nodes, make_pod):
     api.create("pods", make_pod("p", schedulingGates=[{"name": "g"}]))
-    with pytest.raises(Conflict, match="has non-empty .spec.schedulingGates"):
+    with pytest.raises(Conflict, match=r"has non-empty \.spec\.schedulingGates"):
         api.bind("default", "p", "n1")
 
 

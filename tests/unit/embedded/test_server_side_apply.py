@@ -149,7 +149,7 @@ def test_an_update_takes_over_what_it_changes(api):
     api.as_manager("kubectl").patch("deployments.apps", "default", "web", {"spec": {"replicas": 7}})
     assert "f:spec/f:replicas" not in owners(api, "deployments.apps", "web")["alice", "Apply"]
     assert owners(api, "deployments.apps", "web")["kubectl", "Update"] == {"f:spec/f:replicas"}
-    with pytest.raises(Conflict, match='conflict with "kubectl" using apps/v1: .spec.replicas'):
+    with pytest.raises(Conflict, match=r'conflict with "kubectl" using apps/v1: \.spec\.replicas'):
         apply(api, deployment(A), "alice")
 
 
@@ -174,7 +174,7 @@ def test_leaving_a_field_to_another_manager(api):
 
 def test_an_object_nobody_kept_account_of_belongs_to_before_first_apply(api):
     api.as_manager("").create("configmaps", config_map(x="1"), "default")
-    with pytest.raises(Conflict, match='conflict with "before-first-apply" using v1: .data.x'):
+    with pytest.raises(Conflict, match=r'conflict with "before-first-apply" using v1: \.data\.x'):
         apply(api, config_map(x="2"))
     apply(api, config_map(x="2"), force=True)
 
