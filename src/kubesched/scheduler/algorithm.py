@@ -26,11 +26,11 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import (
-    FilterOutcome,
-    filter_one_with_nominated,
+from kubesched.framework.runtime.filter import FilterOutcome, run_filters
+from kubesched.framework.runtime.nominated import (
+    filter_contested,
     filter_with_nominated_pods,
-    run_filters,
+    rivals_of,
 )
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome, run_pre_filter
 from kubesched.framework.runtime.score import (
@@ -453,26 +453,20 @@ class SchedulingAlgorithm:
         """Rows passing every filter; None when a plugin failed."""
         table = self.table
         ok = columns.ok[: table.high_water]
-        nominator = framework.handle.nominator
-        nominated = (
-            []
-            if nominator is None
-            else [n for n in nominator.nominated_nodes() if n in table.row_of]
-        )
+        rivals = rivals_of(framework, pod)
         plugins = [p for p in columns.cluster_filters if p.name not in state.skip_filter_plugins]
-        if not plugins and not nominated:
+        if not plugins and rivals is None:
             return ok
         view = NodeColumns(table)
         result = run_filters(framework, state, pod.pod, view, plugins, ok.copy())
         if result.error is not None:
             return None
-        for name in nominated:
-            row = table.row_of[name]
-            rival = filter_one_with_nominated(framework, state, pod, view, row)
-            if rival is not None:
-                if rival.error is not None:
-                    return None
-                result.passing[row] &= rival.passing[0]
+        contested = None if rivals is None else filter_contested(framework, state, pod, view)
+        if contested is not None:
+            indices, with_rivals = contested
+            if with_rivals.error is not None:
+                return None
+            result.passing[indices] &= with_rivals.passing
         return result.passing
 
     def _best(

@@ -32,13 +32,16 @@ class Nominations:
 
     def __init__(self) -> None:
         self.by_node: dict[str, list[PodInfo]] = {}
+        self.version = 0
 
     def add_nominated_pod(self, pod: PodInfo, info: NominatingInfo | None) -> None:
         self.by_node.setdefault(info.node_name, []).append(pod)
+        self.version += 1
 
     def delete_nominated_pod(self, pod) -> None:
         for pods in self.by_node.values():
             pods[:] = [p for p in pods if p.uid != pod.metadata.uid]
+        self.version += 1
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return self.by_node.get(node_name, [])

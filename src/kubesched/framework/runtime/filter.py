@@ -12,14 +12,12 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import FilterPlugin
+from kubesched.framework.interfaces import FilterPlugin, Scope
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, checked_codes, failure, raised
-from kubesched.framework.runtime.pre_filter import run_add_pod
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.columns import Ids, Mask
-from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
@@ -33,10 +31,11 @@ class FilterOutcome:
     def __init__(self, passing: Mask, error: Status | None = None) -> None:
         self.passing = passing
         self.error = error
-        self._rejections: list[tuple[FilterPlugin, Verdicts]] = []
+        self._rejections: list[tuple[str, Verdicts]] = []
         self._memo: dict[tuple[int, int], Status] = {}
 
-    def add(self, plugin: FilterPlugin, verdicts: Verdicts) -> None:
+    def add(self, plugin: str, verdicts: Verdicts) -> None:
+        """Verdicts of the next plugin; without a name their statuses say themselves whose they are."""
         self._rejections.append((plugin, verdicts))
 
     def status_at(self, index: int) -> Status | None:
@@ -46,7 +45,9 @@ class FilterOutcome:
             if code:
                 known = self._memo.get((at, code))
                 if known is None:
-                    known = self._memo[at, code] = verdicts.describe(code).with_plugin(plugin.name)
+                    status = verdicts.describe(code)
+                    known = status.with_plugin(plugin) if plugin else status
+                    self._memo[at, code] = known
                 return known
         return None
 
@@ -61,13 +62,25 @@ class FilterOutcome:
                 continue
             distinct, numbers = _distinct(codes[undecided])
             ids[undecided] = numbers + len(statuses)
-            statuses.extend(
-                verdicts.describe(int(code)).with_plugin(plugin.name) for code in distinct.tolist()
-            )
+            for code in distinct.tolist():
+                status = verdicts.describe(int(code))
+                statuses.append(status.with_plugin(plugin) if plugin else status)
         assert not len(ids) or int(ids.min()) >= 0, (
             "a node that does not pass was rejected by somebody"
         )
         return ids, statuses
+
+    def overrule(self, indices: Indices, other: FilterOutcome) -> None:
+        """Let the rejections of another outcome, which is about these entries, stand before all others."""
+        failing = np.flatnonzero(~other.passing)
+        if not len(failing):
+            return
+        ids, statuses = other.classify(failing)
+        codes = np.zeros(len(self.passing), dtype=np.int32)
+        codes[indices[failing]] = ids + 1
+        self._rejections.insert(0, ("", Verdicts(codes, lambda code: statuses[code - 1])))
+        self._memo.clear()
+        self.passing[indices[failing]] = False
 
 
 def _distinct(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Ids]:
@@ -85,6 +98,21 @@ def _distinct(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Ids]:
 def lifts(plugin: FilterPlugin) -> bool:
     """Does the plugin look at one node at a time?"""
     return type(plugin).filter_nodes is FilterPlugin.filter_nodes
+
+
+def is_row_local(framework: Framework, state: CycleState) -> bool:
+    """Does every node's verdict on this pod depend on that node and its pods alone, and is it asked for in columns?
+
+    Then what-ifs about many nodes can be answered together.
+    """
+    skipped = state.skip_filter_plugins
+    return all(
+        [
+            plugin.filter_scope is not Scope.CLUSTER and not lifts(plugin)
+            for plugin in framework.filter
+            if plugin.name not in skipped
+        ]
+    ) and not any([p.has_extensions and p.name not in skipped for p in framework.pre_filter])
 
 
 def run_filters(
@@ -131,7 +159,7 @@ def run_filters(
             )
             return outcome
         if codes.any():
-            outcome.add(plugin, answer)
+            outcome.add(plugin.name, answer)
             outcome.passing &= ~codes if codes.dtype.kind == "b" else codes == 0
             if not outcome.passing.any():
                 break
@@ -153,82 +181,3 @@ def _one_by_one(
         statuses.append(status)
         codes[index] = len(statuses)
     return Verdicts(codes, lambda code: statuses[code - 1]) if statuses else None
-
-
-def filter_with_nominated_pods(
-    framework: Framework, state: CycleState, pod: PodInfo, nodes: NodeColumns
-) -> FilterOutcome:
-    """Run the filters; nodes with nominated pods of equal or higher priority must pass with and without them."""
-    outcome = run_filters(framework, state, pod.pod, nodes)
-    if outcome.error is not None or framework.handle.nominator is None:
-        return outcome
-    for name in framework.handle.nominator.nominated_nodes():
-        row = nodes.table.row_of.get(name)
-        index = None if row is None else _index_of(nodes, row)
-        if index is None:
-            continue
-        # Upstream: the pass with nominated pods comes first and its rejection is the one reported, so a node that
-        # fails without them is looked at again as well: the wording can differ.
-        rival = filter_one_with_nominated(framework, state, pod, nodes, index)
-        if rival is None:
-            continue
-        if rival.error is not None:
-            outcome.error = rival.error
-            return outcome
-        _replace(outcome, index, rival, len(nodes))
-    return outcome
-
-
-def filter_one_with_nominated(
-    framework: Framework, state: CycleState, pod: PodInfo, nodes: NodeColumns, index: int
-) -> FilterOutcome | None:
-    """The first pass for one node: the verdict with its nominated pods on it; None when there are none to add.
-
-    The second pass, without them, is what the column filters have answered already.
-    """
-    nominator = framework.handle.nominator
-    assert nominator is not None, "nominated pods were asked for without a nominator"
-    rivals = [
-        other
-        for other in nominator.nominated_pods_for_node(nodes.name_at(index))
-        if other.priority >= pod.priority and other.uid != pod.uid
-    ]
-    if not rivals:
-        return None
-    what_if_state = state.clone()
-    view = nodes.subset(np.array([index]))
-    for other in rivals:
-        failed = run_add_pod(framework, what_if_state, pod.pod, other, view)
-        if failed is not None:
-            return FilterOutcome(np.zeros(1, dtype=np.bool_), failed)
-        view = view.what_if(0, add=[other])
-    return run_filters(framework, what_if_state, pod.pod, view)
-
-
-def _index_of(nodes: NodeColumns, row: int) -> int | None:
-    if isinstance(nodes.rows, slice):
-        start = int(nodes.rows.start or 0)
-        return row - start if start <= row < start + len(nodes) else None
-    found: Any = np.flatnonzero(nodes.rows == row)
-    return int(found[0]) if len(found) else None
-
-
-class _Override(FilterPlugin):
-    """Stands in for the plugin behind a verdict that replaces the column's."""
-
-    name = ""
-
-    def __init__(self, name: str) -> None:
-        self.name = name  # type: ignore[misc]  # instance name on purpose
-
-
-def _replace(outcome: FilterOutcome, index: int, rival: FilterOutcome, length: int) -> None:
-    """Let the verdict with nominated pods stand for one node, if it is a rejection."""
-    status = rival.status_at(0)
-    if status is None:
-        return
-    codes = np.zeros(length, dtype=np.bool_)
-    codes[index] = True
-    outcome._rejections.insert(0, (_Override(status.plugin), Verdicts.reject(codes, status)))
-    outcome._memo.clear()
-    outcome.passing[index] = False

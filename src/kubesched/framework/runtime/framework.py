@@ -29,6 +29,7 @@ from kubesched.metrics.instruments import Histogram
 
 if TYPE_CHECKING:
     from kubesched.framework.batching import Batching
+    from kubesched.framework.runtime.nominated import NominatedPods
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class Framework:
         self.bind: list[BindPlugin] = at("bind")
         self.post_bind: list[PostBindPlugin] = at("postBind")
         self.points = {point: list(plugins) for point, plugins in points.items()}
+        self.nominated: NominatedPods | None = None
+        """Nominated pods as columns, made when first needed."""
         handle.framework = self
         self.batching: Batching | None = None
         """Set when pods of this profile can be signed and the feature is on."""
