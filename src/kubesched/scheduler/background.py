@@ -8,12 +8,13 @@ has at most one preemption under way.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final
 
-logger = logging.getLogger(__name__)
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
 
 AT_ONCE: Final = 64
 """Pieces of work under way at a time: plenty to keep an API server busy, few enough to leave bindings their share."""
@@ -69,4 +70,4 @@ async def _watched(work: Coroutine[Any, Any, None], what: str) -> None:
     try:
         await work
     except Exception:  # the outermost edge of a task: nothing may be lost silently
-        logger.exception("background work broke: %s", what)
+        log.exception("Background work broke", work=what)

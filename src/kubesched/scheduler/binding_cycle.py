@@ -6,6 +6,7 @@ Each failure leaves nothing behind: what was reserved is unreserved, the assumpt
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
@@ -52,6 +53,8 @@ class BindingCycle:
         self._running = metrics.goroutines.labels("binding")
         self.waiting_count = 0
         """Pods held by Permit plugins: they keep nobody busy."""
+        self.on_waiting: Callable[[], None] = lambda: None
+        """Called when one more pod begins to wait."""
 
     async def run(self, assumed: Assumed) -> None:
         """See one pod through to its binding or its failure. Never raises, except when cancelled."""
@@ -117,6 +120,7 @@ class BindingCycle:
         waiting.add_done_callback(settle)
         started = framework.now()
         self.waiting_count += 1
+        self.on_waiting()
         try:
             status = await decided
         finally:

@@ -6,7 +6,6 @@ responsible. Every change is then offered to the queue as a cluster event, so th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
@@ -24,11 +23,12 @@ from kubesched.framework.events import (
     Resource,
 )
 from kubesched.framework.waiting_pods import WaitingPods
+from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.change_events import node_changes, pod_changes
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class EventHandlers:
@@ -70,6 +70,7 @@ class EventHandlers:
             self._add_assigned(pod)
             self._observe(EVENT_ASSIGNED_POD_ADD.label, started)
         elif self._is_ours(pod):
+            log.info("Add event for unscheduled pod", v=3, pod=pod)
             self._queue.add(pod)
             self._observe(EVENT_UNSCHEDULABLE_POD_ADD.label, started)
 
@@ -94,27 +95,30 @@ class EventHandlers:
             self._delete_unassigned(pod)
 
     def _add_assigned(self, pod: Pod) -> None:
+        log.info("Add event for scheduled pod", v=3, pod=pod)
         try:
             self._cache.add_pod(pod)
         except CacheError as error:
-            logger.error("Scheduler cache AddPod failed: %s", error)
+            log.error("Scheduler cache AddPod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_ADD, None, pod)
 
     def _update_assigned(self, old: Pod, new: Pod, started: float) -> None:
+        log.info("Update event for scheduled pod", v=4, pod=old)
         try:
             self._cache.update_pod(old, new)
         except CacheError as error:
-            logger.error("Scheduler cache UpdatePod failed: %s", error)
+            log.error("Scheduler cache UpdatePod failed", error, pod=old)
         for event in pod_changes(old, new):
             self._move(event, old, new)
             self._observe(event.label, started)
         self._observe("AssignedPodUpdate", started)
 
     def _remove_assigned(self, pod: Pod) -> None:
+        log.info("Delete event for scheduled pod", v=3, pod=pod)
         try:
             self._cache.remove_pod(pod)
         except CacheError as error:
-            logger.error("Scheduler cache RemovePod failed: %s", error)
+            log.error("Scheduler cache RemovePod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_DELETE, pod, None)
 
     def _update_unassigned(self, old: Pod, new: Pod, started: float) -> None:
@@ -127,6 +131,7 @@ class EventHandlers:
             ):
                 self._assumed_pod_deleted(new)
             return
+        log.info("Update event for unscheduled pod", v=4, pod=new)
         events = pod_changes(old, new)
         self._queue.update(old, new, events)
         for event in events:
@@ -139,6 +144,7 @@ class EventHandlers:
 
     def _delete_unassigned(self, pod: Pod) -> None:
         started = self._clock.monotonic()
+        log.info("Delete event for unscheduled pod", v=3, pod=pod)
         self._queue.delete(pod)
         if self._cache.is_assumed(pod.metadata.uid):
             self._assumed_pod_deleted(pod)
@@ -165,19 +171,21 @@ class EventHandlers:
             try:
                 self._cache.forget_pod(known.pod)
             except CacheError as error:
-                logger.error("Scheduler cache ForgetPod failed: %s", error)
+                log.error("Scheduler cache ForgetPod failed", error, pod=pod)
         self._move(EVENT_ASSIGNED_POD_DELETE, known.pod, None)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def node_added(self, node: Node) -> None:
         started = self._clock.monotonic()
+        log.info("Add event for node", v=3, node=node)
         self._cache.add_node(node)
         self._move(EVENT_NODE_ADD, None, node)
         self._observe(EVENT_NODE_ADD.label, started)
 
     def node_updated(self, old: Node, new: Node) -> None:
         started = self._clock.monotonic()
+        log.info("Update event for node", v=4, node=new)
         self._cache.update_node(new)
         for event in node_changes(old, new, declared_features=self._declared_features):
             self._move(event, old, new)
@@ -185,11 +193,12 @@ class EventHandlers:
 
     def node_deleted(self, node: Node) -> None:
         started = self._clock.monotonic()
+        log.info("Delete event for node", v=3, node=node)
         self._move(EVENT_NODE_DELETE, node, None)
         try:
             self._cache.remove_node(node.metadata.name)
         except CacheError as error:
-            logger.error("Scheduler cache RemoveNode failed: %s", error)
+            log.error("Scheduler cache RemoveNode failed", error, node=node)
         self._observe(EVENT_NODE_DELETE.label, started)
 
     # -- namespaces and everything else ----------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from kubesched.api.core_v1 import Pod, PodCondition
@@ -12,16 +11,17 @@ from kubesched.framework.interfaces import NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
+from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
-from kubesched.scheduler.pod_status import (
+from kubesched.framework.pod_status import (
     POD_SCHEDULED,
     REASON_SCHEDULER_ERROR,
     REASON_UNSCHEDULABLE,
 )
 from kubesched.snapshot.pods import PodInfo
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 NOTE_LIMIT_BYTES = 1024
 _CUT = b" ..."
@@ -95,35 +95,43 @@ class FailureHandler:
         info.pending_plugins = set()
         info.gating_plugin = ""
         info.gating_plugin_events = ()
-        key = info.pod_info.key
+        pod = info.pod_info.pod
         if isinstance(error, FitError):
             info.unschedulable_plugins = set(error.diagnosis.unschedulable_plugins)
             info.pending_plugins = set(error.diagnosis.pending_plugins)
-            logger.debug("Unable to schedule pod; no fit; waiting pod=%s err=%s", key, error)
+            log.info("Unable to schedule pod; no fit; waiting", v=2, pod=pod, err=error)
         elif isinstance(error, NoNodesAvailable):
-            logger.debug(
-                "Unable to schedule pod; no nodes are registered to the cluster; waiting pod=%s",
-                key,
+            log.info(
+                "Unable to schedule pod; no nodes are registered to the cluster; waiting",
+                v=2,
+                pod=pod,
             )
         else:
-            logger.error("Error scheduling pod; retrying pod=%s err=%s", key, error)
+            log.error("Error scheduling pod; retrying", error, pod=pod)
 
     def _requeue(self, info: QueuedPodInfo, tried: Pod) -> bool:
         """Put the pod back if it still needs a node. False: it was recreated, and nothing more is to be said of it."""
         meta = tried.metadata
         current = self._pods.get(meta.namespace, meta.name)
         if current is not None and current.metadata.uid != meta.uid:
-            logger.info(
-                "Pod was recreated while it was being scheduled pod=%s/%s",
-                meta.namespace,
-                meta.name,
+            log.info(
+                "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
+                v=2,
+                pod=tried,
+                oldUID=meta.uid,
+                newUID=current.metadata.uid,
             )
             self._queue.done(meta.uid)
             return False
         if current is None or current.spec.node_name:
-            logger.info(
-                "Pod is gone or has a node; not requeued pod=%s/%s", meta.namespace, meta.name
-            )
+            if current is None:
+                log.info("Pod doesn't exist in informer cache", pod=tried)
+            else:
+                log.info(
+                    "Pod has been assigned to node. Abort adding it back to queue.",
+                    pod=tried,
+                    node=current.spec.node_name,
+                )
             self._queue.done(meta.uid)
             return True
         newer = PodInfo(current)

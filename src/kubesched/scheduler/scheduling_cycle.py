@@ -7,7 +7,6 @@ plugin may need time; the attempt has failed by then, and the caller waits befor
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
@@ -26,11 +25,12 @@ from kubesched.framework.runtime.permit import run_permit
 from kubesched.framework.runtime.post_filter import run_post_filter
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status
+from kubesched.logs import get_logger
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.pods import PodInfo
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class SchedulingCycle:
         try:
             self._cache.forget_pod(assumed.pod.pod)
         except CacheError as error:
-            logger.error("ForgetPod failed pod=%s err=%s", assumed.pod.key, error)
+            log.error("ForgetPod failed", error, pod=assumed.pod.pod)
             return False
         return True
 

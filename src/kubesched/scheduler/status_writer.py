@@ -8,7 +8,6 @@ worked out against the informer's newest version of the pod at the moment of sen
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -18,9 +17,10 @@ from kubesched.clock import Clock
 from kubesched.errors import Conflict, ConnectFailed, KubeschedError, ServerError
 from kubesched.framework.handle import Lister, SchedulerClient
 from kubesched.framework.interfaces import NominatingInfo
-from kubesched.scheduler.pod_status import status_patch
+from kubesched.logs import get_logger
+from kubesched.framework.pod_status import status_patch
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ATTEMPTS = 4
 FIRST_RETRY_S = 0.01
@@ -152,4 +152,4 @@ def _is_retriable(error: KubeschedError) -> bool:
 
 
 def _log_failure(pod: Pod, error: KubeschedError) -> None:
-    logger.error("Error updating pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
+    log.error("Error updating pod", error, pod=pod)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Iterator
 
 from kubesched.api.core_v1 import Pod
@@ -13,8 +12,9 @@ from kubesched.framework.interfaces import PreBindPlugin, PreBindPreFlightResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.status import SKIP, Code, Status, error_status
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 def run_pre_bind_pre_flight(
@@ -152,13 +152,7 @@ async def run_post_bind(framework: Framework, state: CycleState, pod: Pod, node_
         try:
             await _settled(plugin.post_bind(state, pod, node_name))
         except Exception:  # the pod is bound, whatever a plugin makes of it
-            meta = pod.metadata
-            logger.exception(
-                'PostBind of plugin "%s" failed for pod %s/%s',
-                plugin.name,
-                meta.namespace,
-                meta.name,
-            )
+            log.exception("PostBind plugin failed", plugin=plugin.name, pod=pod)
 
 
 async def _settled(answer: Awaitable[object] | object) -> object:

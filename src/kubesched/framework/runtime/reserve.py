@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.status import Status
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 def run_reserve(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -33,10 +32,4 @@ def run_unreserve(framework: Framework, state: CycleState, pod: Pod, node_name: 
         try:
             plugin.unreserve(state, pod, node_name)
         except Exception:  # the others still have to be undone
-            meta = pod.metadata
-            logger.exception(
-                'Unreserve of plugin "%s" failed for pod %s/%s',
-                plugin.name,
-                meta.namespace,
-                meta.name,
-            )
+            log.exception("Unreserve plugin failed", plugin=plugin.name, pod=pod)
