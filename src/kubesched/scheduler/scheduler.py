@@ -66,6 +66,7 @@ class Scheduler:
             framework.handle.spawn = self.background.spawn
         self._wake = asyncio.Event()
         queue.on_ready = self._wake.set
+        binding.on_waiting = self._wake.set
 
     # -- one pod ---------------------------------------------------------------------------------------------------
 
