@@ -8,17 +8,17 @@ from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.framework.diagnosis import FitError, NoNodesAvailable
 from kubesched.framework.handle import Lister
 from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.pod_status import (
+    POD_SCHEDULED,
+    REASON_SCHEDULER_ERROR,
+    REASON_UNSCHEDULABLE,
+)
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
-from kubesched.framework.pod_status import (
-    POD_SCHEDULED,
-    REASON_SCHEDULER_ERROR,
-    REASON_UNSCHEDULABLE,
-)
 from kubesched.snapshot.pods import PodInfo
 
 log = get_logger(__name__)

@@ -14,18 +14,14 @@ from typing import Any
 
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.clock import Clock
-from kubesched.errors import Conflict, ConnectFailed, KubeschedError, ServerError
+from kubesched.errors import KubeschedError
 from kubesched.framework.handle import Lister, SchedulerClient
 from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.pod_status import status_patch, write_status
 from kubesched.logs import get_logger
-from kubesched.framework.pod_status import status_patch
 
 log = get_logger(__name__)
 
-ATTEMPTS = 4
-FIRST_RETRY_S = 0.01
-RETRY_FACTOR = 5.0
-RETRY_JITTER = 0.1
 WORKERS = 8
 
 
@@ -123,33 +119,14 @@ class StatusWriter:
         return True
 
     async def _write(self, wish: _Wanted) -> None:
-        delay_s = FIRST_RETRY_S
-        for attempt in range(1, ATTEMPTS + 1):
-            patch = status_patch(
-                self._current(wish.pod), wish.condition, wish.nomination, self._clock.now()
-            )
-            if patch is None:
-                return
-            try:
-                await self._client.patch_pod_status(wish.pod, patch)
-            except KubeschedError as error:
-                if attempt == ATTEMPTS or not _is_retriable(error):
-                    _log_failure(wish.pod, error)
-                    return
-                await asyncio.sleep(delay_s * (1 + self._random.random() * RETRY_JITTER))
-                delay_s *= RETRY_FACTOR
-            else:
-                return
+        def patch() -> dict[str, Any] | None:
+            current = self._current(wish.pod)
+            return status_patch(current, wish.condition, wish.nomination, self._clock.now())
+
+        try:
+            await write_status(self._client, wish.pod, patch, self._random)
+        except KubeschedError as error:
+            log.error("Error updating pod", error, pod=wish.pod)
 
     def statistics(self) -> Mapping[str, Any]:
         return {"waiting": len(self._wanted), "writing": len(self._writing)}
-
-
-def _is_retriable(error: KubeschedError) -> bool:
-    return isinstance(error, Conflict | ConnectFailed) or (
-        isinstance(error, ServerError) and error.code in (500, 503)
-    )
-
-
-def _log_failure(pod: Pod, error: KubeschedError) -> None:
-    log.error("Error updating pod", error, pod=pod)

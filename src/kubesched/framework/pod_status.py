@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.times import format_time
+from kubesched.errors import Conflict, ConnectFailed, KubeschedError, ServerError
+from kubesched.framework.handle import SchedulerClient
 from kubesched.framework.interfaces import NominatingInfo
 
 POD_SCHEDULED: Final = "PodScheduled"
 REASON_UNSCHEDULABLE: Final = "Unschedulable"
 REASON_SCHEDULER_ERROR: Final = "SchedulerError"
+
+ATTEMPTS: Final = 4
+FIRST_RETRY_S: Final = 0.01
+RETRY_FACTOR: Final = 5.0
+RETRY_JITTER: Final = 0.1
 
 
 def status_patch(
@@ -65,3 +75,36 @@ def _condition_patch(pod: Pod, wanted: PodCondition, now: float) -> dict[str, An
         "$setElementOrder/conditions": [{"type": c.type} for c in existing],
         "conditions": [changed],
     }
+
+
+async def write_status(
+    client: SchedulerClient,
+    pod: Pod,
+    make_patch: Callable[[], Mapping[str, Any] | None],
+    random: Random,
+) -> None:
+    """Patch a pod's status, a few times if need be; the body is made anew for every try, None ends the matter.
+
+    Raises:
+        KubeschedError: the last try failed, or failed for good.
+    """
+    delay_s = FIRST_RETRY_S
+    for attempt in range(1, ATTEMPTS + 1):
+        patch = make_patch()
+        if patch is None:
+            return
+        try:
+            await client.patch_pod_status(pod, patch)
+        except KubeschedError as error:
+            if attempt == ATTEMPTS or not _is_retriable(error):
+                raise
+        else:
+            return
+        await asyncio.sleep(delay_s * (1 + random.random() * RETRY_JITTER))
+        delay_s *= RETRY_FACTOR
+
+
+def _is_retriable(error: KubeschedError) -> bool:
+    return isinstance(error, Conflict | ConnectFailed) or (
+        isinstance(error, ServerError) and error.code in (500, 503)
+    )
