@@ -67,11 +67,18 @@ def node(name: str) -> dict[str, Any]:
     }
 
 
+def cpu_s(pid: int) -> float:
+    """CPU seconds a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Load:
     """Sends many requests, `CONNECTIONS` at a time."""
 
-    def __init__(self, transport: HttpTransport) -> None:
+    def __init__(self, transport: HttpTransport, server_pid: int) -> None:
         self.transport = transport
+        self.server_pid = server_pid
 
     async def post(self, path: str, body: dict[str, Any]) -> None:
         request = Request(
@@ -81,15 +88,15 @@ class Load:
         if response.status != 201:
             raise SystemExit(f"POST {path}: {response.status} {await response.read()!r}")
 
-    async def timed(self, jobs: list[tuple[str, dict[str, Any]]]) -> float:
-        """Requests per second over all jobs."""
-        bodies = [
+    async def timed(self, jobs: list[tuple[str, dict[str, Any]]]) -> str:
+        """Requests per second over all jobs, and what one cost the server."""
+        requests = [
             Request(
                 method="POST", target=path, headers=JSON_HEADERS, body=json.dumps(body).encode()
             )
             for path, body in jobs
         ]
-        pending = iter(bodies)
+        pending = iter(requests)
 
         async def worker() -> None:
             for request in pending:
@@ -99,16 +106,17 @@ class Load:
                         f"{request.target}: {response.status} {await response.read()!r}"
                     )
 
-        start = time.perf_counter()
+        start, start_cpu = time.perf_counter(), cpu_s(self.server_pid)
         async with asyncio.TaskGroup() as group:
             for _ in range(CONNECTIONS):
                 group.create_task(worker())
-        return len(jobs) / (time.perf_counter() - start)
+        took, used = time.perf_counter() - start, cpu_s(self.server_pid) - start_cpu
+        return f"{len(jobs) / took:8.0f}/s, {used / len(jobs) * 1e6:.0f} µs of server CPU each"
 
 
 async def creates(load: Load) -> None:
     jobs = [("/api/v1/namespaces/default/pods", pod(f"create-{index}")) for index in range(PODS)]
-    print(f"creates:  {await load.timed(jobs):8.0f} pods/s", flush=True)
+    print(f"creates:  {await load.timed(jobs)}", flush=True)
 
 
 async def bindings(load: Load) -> None:
@@ -126,7 +134,7 @@ async def bindings(load: Load) -> None:
             "target": {"apiVersion": "v1", "kind": "Node", "name": "bench-node"},
         }
         jobs.append((f"/api/v1/namespaces/default/pods/{name}/binding", body))
-    print(f"bindings: {await load.timed(jobs):8.0f} bindings/s", flush=True)
+    print(f"bindings: {await load.timed(jobs)}", flush=True)
 
 
 async def fanout(load: Load) -> None:
@@ -199,14 +207,14 @@ async def serve(kubeconfig: str) -> None:
 
 
 async def drive(
-    kubeconfig: str, scenarios: list[Callable[[Load], Coroutine[Any, Any, None]]]
+    kubeconfig: str, server_pid: int, scenarios: list[Callable[[Load], Coroutine[Any, Any, None]]]
 ) -> None:
     config = load_config(kubeconfig)
     settings = PoolSettings(max_connections=CONNECTIONS, max_streams=WATCHERS + 8)
-    transport = HttpTransport(config.connection, user_agent="benchmark", settings=settings)
+    transport = HttpTransport(config.connection, settings=settings)
     try:
         for scenario in scenarios:
-            await scenario(Load(transport))
+            await scenario(Load(transport, server_pid))
     finally:
         await transport.aclose()
 
@@ -233,13 +241,13 @@ def main() -> None:
     if over_http:
         with tempfile.TemporaryDirectory() as folder:
             kubeconfig = os.path.join(folder, "kubeconfig")
-            command = [sys.executable, __file__, "serve", kubeconfig]
+            command = [sys.executable, "-P", __file__, "serve", kubeconfig]
             server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert server.stdout is not None
             assert server.stdin is not None
             server.stdout.readline()
             try:
-                run(drive(kubeconfig, over_http))
+                run(drive(kubeconfig, server.pid, over_http))
             finally:
                 server.stdin.close()
                 server.wait()

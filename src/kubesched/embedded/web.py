@@ -45,12 +45,13 @@ class WebServer:
         self._bearer = f"Bearer {token}".encode()
         self._tls = tls
         self._trusts_certificates = trusts_certificates
+        self._low_level: web.Server | None = None
         self._runner: web.ServerRunner | None = None
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 takes any free one, `port` then says which."""
-        low_level = web.Server(
+        self._low_level = web.Server(
             self._handle,
             request_factory=_request_factory,
             handler_cancellation=True,
@@ -59,16 +60,24 @@ class WebServer:
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
-        self._runner = web.ServerRunner(low_level, shutdown_timeout=_SHUTDOWN_S)
+        self._runner = web.ServerRunner(self._low_level, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=self._tls, backlog=1024)
         await site.start()
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        """Stop listening and hang up on everybody."""
+        if self._runner is None or self._low_level is None:
+            return
+        transports = [each.transport for each in self._low_level.connections]
+        await self._runner.cleanup()
+        self._runner = None
+        # A TLS connection closed politely waits for its peer; a peer that is gone would keep the socket for good.
+        for transport in transports:
+            if transport is not None:
+                transport.abort()
+        await asyncio.sleep(0)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._authenticate(request)
