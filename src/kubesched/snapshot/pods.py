@@ -13,6 +13,7 @@ from msgspec import structs
 from kubesched.api.affinity_terms import AffinityTerms, parse_affinity_terms
 from kubesched.api.core_v1 import Pod
 from kubesched.api.host_ports import HostPort, pod_host_ports
+from kubesched.api.pod_volumes import volume_uses
 from kubesched.api.resources import PodRequests, accounted_requests, nonzero_requests
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class PodInfo:
         "_nonzero",
         "_ports",
         "_requests",
+        "_volume_uses",
         "class_key",
         "key",
         "label_class",
@@ -56,6 +58,7 @@ class PodInfo:
         self._ports: tuple[HostPort, ...] | None = None
         self._affinity: AffinityTerms | None = None
         self._claims: tuple[str, ...] | None = None
+        self._volume_uses: int | None = None
 
     @property
     def name(self) -> str:
@@ -98,6 +101,13 @@ class PodInfo:
             )
         return self._claims
 
+    @property
+    def volume_uses(self) -> int:
+        """Which kinds of volumes it has that placement depends on: flags of `api.pod_volumes`."""
+        if self._volume_uses is None:
+            self._volume_uses = volume_uses(self.pod.spec.volumes)
+        return self._volume_uses
+
     def assumed_on(self, node_name: str) -> PodInfo:
         """A copy that is on a node, sharing every derived value."""
         pod = structs.replace(self.pod, spec=structs.replace(self.pod.spec, node_name=node_name))
@@ -113,6 +123,7 @@ class PodInfo:
         self._ports = other._ports
         self._affinity = other._affinity
         self._claims = other._claims
+        self._volume_uses = other._volume_uses
 
     def update(self, pod: Pod) -> None:
         """Take a newer version.

@@ -1,0 +1,53 @@
+"""Which of a pod's volumes placement depends on, as a set of flags.
+
+Most pods have none: a projected token, a ConfigMap, a scratch directory. Everything about volumes asks this first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kubesched.api.core_v1 import Volume
+
+# Plain integers: they are tested for every pod, and enum flags are several times slower.
+CLAIM: Final = 1
+"""A persistentVolumeClaim."""
+EPHEMERAL: Final = 2
+"""A generic ephemeral volume: a claim made for the pod."""
+DISK: Final = 4
+"""An inline disk that two pods on one node may not share: GCE PD, AWS EBS, iSCSI, RBD."""
+MIGRATABLE: Final = 8
+"""An inline volume of an in-tree plugin that a CSI driver has taken over."""
+INLINE_CSI: Final = 16
+"""An inline volume of a CSI driver."""
+
+
+def volume_uses(volumes: Iterable[Volume] | None) -> int:
+    """The flags of everything found; 0 when no decision depends on the volumes."""
+    found = 0
+    for volume in volumes or ():
+        if volume.persistent_volume_claim is not None:
+            found |= CLAIM
+        elif volume.ephemeral is not None:
+            found |= EPHEMERAL
+        elif volume.projected is None and volume.config_map is None and volume.secret is None:
+            found |= _inline_uses(volume)
+    return found
+
+
+def _inline_uses(volume: Volume) -> int:
+    if volume.csi is not None:
+        return INLINE_CSI
+    if volume.gce_persistent_disk is not None or volume.aws_elastic_block_store is not None:
+        return DISK | MIGRATABLE
+    if volume.iscsi is not None or volume.rbd is not None:
+        return DISK
+    is_migratable = (
+        volume.azure_disk is not None
+        or volume.azure_file is not None
+        or volume.cinder is not None
+        or volume.vsphere_volume is not None
+        or volume.portworx_volume is not None
+    )
+    return MIGRATABLE if is_migratable else 0

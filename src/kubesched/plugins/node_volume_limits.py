@@ -1,0 +1,312 @@
+"""NodeVolumeLimits: a node takes no more volumes of a CSI driver than its CSINode allows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
+from kubesched.api.pod_volumes import MIGRATABLE, volume_uses
+from kubesched.api.storage_v1 import CSIDriver, CSINode, VolumeAttachment
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    SignPlugin,
+)
+from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.feature_gates import gates_of
+from kubesched.plugins.volumes.attached_volumes import ATTACHABLE, AttachedVolumes
+from kubesched.plugins.volumes.claims import (
+    claim_use,
+    not_found,
+    ownership_problem,
+    uses_of,
+    volumes_fragment,
+)
+from kubesched.plugins.volumes.csi_migration import inline_handle, plugin_of
+from kubesched.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodeColumns
+from kubesched.plugins.volumes.hints import uses_claim
+from kubesched.plugins.volumes.volume_names import (
+    NO_NAME,
+    CannotTell,
+    CsiVolume,
+    VolumeNames,
+    of_inline,
+)
+from kubesched.plugins.volumes.wiring import listers_of
+from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.views import NodeColumns, WhatIfColumns
+
+TOO_MANY = unschedulable("node(s) exceed max volume count")
+
+Wanted = Mapping[str, CsiVolume]
+"""The volumes a pod brings, by name."""
+
+
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+    """Counts the volumes of each driver on a node, whether pods use them or they are just attached.
+
+    Answers depend on claims, volumes and attachments, so none is kept.
+    """
+
+    name = "NodeVolumeLimits"
+
+    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
+        super().__init__(args, handle)
+        self._must_be_installed = gates_of(handle).VolumeLimitScaling
+        self._wired: _Wired | None = None
+
+    @property
+    def _storage(self) -> _Wired:
+        """The indexes, made when the first pod needs them."""
+        if self._wired is None:
+            self._wired = _Wired(self.handle)
+        return self._wired
+
+    def close(self) -> None:
+        if self._wired is not None:
+            self._wired.close()
+            self._wired = None
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        return None if uses_of(state, pod) & ATTACHABLE else SKIP
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        if not pod.spec.volumes:
+            return None
+        storage = self._storage
+        wanted = elsewhere = storage.wanted(pod, has_csi_node=True)
+        if uses_of(state, pod) & MIGRATABLE or _has_migrated(wanted):
+            # Migrated volumes do not count where there is no CSINode, and cannot cause trouble there either.
+            elsewhere = storage.wanted(pod, has_csi_node=False)
+        elif isinstance(wanted, Status):
+            return wanted
+        if not wanted and not elsewhere:
+            return None
+        findings = _Findings(nodes)
+        self._judge(findings, nodes, wanted, elsewhere)
+        return findings.verdicts()
+
+    def _judge(
+        self,
+        findings: _Findings,
+        nodes: NodeColumns,
+        wanted: Wanted | Status,
+        elsewhere: Wanted | Status,
+    ) -> None:
+        storage = self._storage
+        has_csi_node = storage.csi_nodes.present(nodes)
+        for volumes, where in ((wanted, has_csi_node), (elsewhere, ~has_csi_node)):
+            if isinstance(volumes, Status):
+                findings.add(where, volumes)
+            elif self._must_be_installed:
+                for driver in dict.fromkeys(each.driver for each in volumes.values()):
+                    self._require_driver(findings, nodes, driver, where)
+        if isinstance(wanted, Status) or not wanted:
+            return
+        if isinstance(nodes, WhatIfColumns):
+            self._judge_one_by_one(findings, nodes, wanted)
+            return
+        storage.attached.sync()
+        for row, problems in storage.attached.broken.items():
+            here = storage.csi_nodes.limited(nodes) & _at_row(nodes, row)
+            findings.add(here, error_status(next(iter(problems.values()))))
+        findings.add(self._too_many(nodes, wanted), TOO_MANY)
+
+    def _require_driver(
+        self, findings: _Findings, nodes: NodeColumns, driver: str, where: Mask
+    ) -> None:
+        """A driver may insist on being installed where its volumes are to go."""
+        known: CSIDriver | None = listers_of(self.handle).of(CSIDriver).get("", driver)
+        if known is not None and known.spec.prevent_pod_scheduling_if_missing:
+            missing = where & ~self._storage.csi_nodes.lists(nodes, driver)
+            findings.add(
+                missing, unschedulable(f"{driver} CSI driver is not installed on the node")
+            )
+
+    def _too_many(self, nodes: NodeColumns, wanted: Wanted) -> Mask:
+        storage = self._storage
+        rejected = np.zeros(len(nodes), dtype=np.bool_)
+        for driver, count in Counter(each.driver for each in wanted.values()).items():
+            limits = storage.csi_nodes.limits(nodes, driver)
+            if (limits == NO_LIMIT).all():
+                continue
+            held = storage.attached.counts(driver).array[nodes.rows]
+            names = [each.name for each in wanted.values() if each.driver == driver]
+            new = count - self._in_use(nodes, names)
+            # Volumes that pods there use already need no more room, not even on a node that is over its limit.
+            rejected |= (new > 0) & (held > limits - new)
+        return rejected
+
+    def _in_use(self, nodes: NodeColumns, names: Sequence[str]) -> Ints | int:
+        """How many of the volumes are used by pods of each node."""
+        rows = [row for name in names for row in self._storage.attached.rows_using(name)]
+        if not rows:
+            return 0
+        counts = np.bincount(rows, minlength=nodes.table.capacity)
+        return counts[nodes.rows]
+
+    def _judge_one_by_one(self, findings: _Findings, nodes: WhatIfColumns, wanted: Wanted) -> None:
+        """Rows with pods added and removed in thought are counted afresh."""
+        storage = self._storage
+        storage.attached.sync()
+        limited = storage.csi_nodes.limited(nodes)
+        for index in np.flatnonzero(limited).tolist():
+            here = np.zeros(len(nodes), dtype=np.bool_)
+            here[index] = True
+            try:
+                used = storage.attached.used_by(nodes.pods_at(index))
+            except CannotTell as problem:
+                findings.add(here, error_status(str(problem)))
+                continue
+            attached = storage.attached.attached_at(nodes.row_at(index))
+            held = {**{each.name: each for each in attached}, **used}
+            new = Counter(each.driver for name, each in wanted.items() if name not in used)
+            old = Counter(each.driver for each in held.values())
+            limits = {d: int(storage.csi_nodes.limits(nodes, d)[index]) for d in new}
+            if any(old[driver] + count > limits[driver] for driver, count in new.items()):
+                findings.add(here, TOO_MANY)
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.CSI_NODE, Action.UPDATE),
+                self.after_csi_node_update,
+                per_class=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.POD, Action.DELETE), self.after_pod_deletion, per_class=True
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), uses_claim
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE),
+                self.after_detachment,
+                per_class=True,
+            ),
+        )
+
+    def after_csi_node_update(self, pod: Pod, old: CSINode, new: CSINode) -> Hint:
+        """Some driver can take more volumes than before; one without a count counts as 0 on either side."""
+        del pod
+        before = _counts(old)
+        grew = any(count > before.get(driver, 0) for driver, count in _counts(new).items())
+        return Hint.QUEUE if grew else Hint.SKIP
+
+    def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
+        del pod, new
+        if not old.spec.node_name and not old.status.nominated_node_name:
+            return Hint.SKIP
+        return Hint.QUEUE if volume_uses(old.spec.volumes) & ATTACHABLE else Hint.SKIP
+
+    def after_detachment(
+        self, pod: Pod, old: VolumeAttachment, new: VolumeAttachment | None
+    ) -> Hint:
+        """Any claim may profit; of inline volumes only those of the same driver. Raises TranslationError."""
+        del new
+        for volume in pod.spec.volumes or ():
+            if volume.persistent_volume_claim is not None:
+                return Hint.QUEUE
+            plugin = plugin_of(volume)
+            if plugin is not None:
+                inline_handle(plugin, volume)
+                if plugin.driver == old.spec.attacher:
+                    return Hint.QUEUE
+        return Hint.SKIP
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        return volumes_fragment(pod)
+
+
+class _Wired:
+    """Everything about storage in the cluster that the plugin reads."""
+
+    def __init__(self, handle: Handle) -> None:
+        listers = listers_of(handle)
+        self._names = VolumeNames(listers, handle.random)
+        self.csi_nodes = CsiNodeColumns(handle.table, listers.of(CSINode))
+        self.attached = AttachedVolumes(handle.table, self._names, listers.of(VolumeAttachment))
+
+    def close(self) -> None:
+        self.csi_nodes.close()
+        self.attached.close()
+
+    def wanted(self, pod: Pod, *, has_csi_node: bool) -> dict[str, CsiVolume] | Status:
+        """The volumes a pod brings to a node, or what is wrong with them: the first problem in the pod's order."""
+        found: dict[str, CsiVolume] = {}
+        namespace = pod.metadata.namespace
+        for volume in pod.spec.volumes or ():
+            use = claim_use(pod, volume)
+            if use is None:
+                try:
+                    resolved = of_inline(volume) if has_csi_node else None
+                except CannotTell as problem:
+                    return error_status(problem)
+            else:
+                if not use.name:
+                    return error_status(NO_NAME)
+                claim: PersistentVolumeClaim | None = self._names.claims.get(namespace, use.name)
+                if claim is None:
+                    missing = not_found("persistentvolumeclaim", use.name)
+                    return unresolvable(f"looking up PVC {namespace}/{use.name}: {missing}")
+                if use.is_ephemeral and (stranger := ownership_problem(pod, claim)) is not None:
+                    return error_status(stranger)
+                resolved = self._names.of_claim(claim)
+            if resolved is not None and (has_csi_node or not resolved.needs_csi_node):
+                found[resolved.name] = resolved
+        return found
+
+
+class _Findings:
+    """What is wrong with which node: the first finding about a node stands."""
+
+    def __init__(self, nodes: NodeColumns) -> None:
+        self._codes = np.zeros(len(nodes), dtype=np.uint16)
+        self._statuses: list[Status] = []
+        self._broken: Mask | None = None
+
+    def add(self, where: Mask, status: Status) -> None:
+        here = where & (self._codes == 0)
+        if not here.any():
+            return
+        self._statuses.append(status)
+        self._codes[here] = len(self._statuses)
+        if not status.is_rejected:
+            self._broken = here if self._broken is None else self._broken | here
+
+    def verdicts(self) -> Verdicts | None:
+        if not self._statuses:
+            return None
+        return Verdicts(self._codes, lambda code: self._statuses[code - 1], self._broken)
+
+
+def _has_migrated(wanted: Wanted | Status) -> bool:
+    return not isinstance(wanted, Status) and any(each.needs_csi_node for each in wanted.values())
+
+
+def _at_row(nodes: NodeColumns, row: int) -> Mask:
+    here: Mask = nodes.row_indices() == row
+    return here
+
+
+def _counts(node: CSINode) -> dict[str, int]:
+    return {
+        driver.name: (None if driver.allocatable is None else driver.allocatable.count) or 0
+        for driver in node.spec.drivers or ()
+    }

@@ -1,0 +1,177 @@
+"""VolumeRestrictions: disks and claims that only one pod may have.
+
+Inline disks must not be shared on a node, or by readers only; a ReadWriteOncePod claim has one pod in the whole cluster.
+Both can be helped by preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
+from kubesched.api.pod_volumes import CLAIM, DISK
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    SignPlugin,
+)
+from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.volumes.claims import direct_claims, not_found, uses_of, volumes_fragment
+from kubesched.plugins.volumes.hints import uses_claim_directly
+from kubesched.plugins.volumes.shared_disks import SharedDisks, conflict, disks_of
+from kubesched.plugins.volumes.wiring import listers_of
+from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns, WhatIfColumns
+
+DISK_CONFLICT = unschedulable("node(s) had no available disk")
+CLAIM_IN_USE = unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+PRE_FILTER_STATE = "PreFilterVolumeRestrictions"
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+
+class _Claims:
+    """The pod's ReadWriteOncePod claims and how often others use them."""
+
+    __slots__ = ("conflicts", "names")
+
+    def __init__(self, names: frozenset[str], conflicts: int) -> None:
+        self.names = names
+        self.conflicts = conflicts
+
+    def clone(self) -> _Claims:
+        return _Claims(self.names, self.conflicts)
+
+
+class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+    """Rejects nodes on which a disk is taken, and all nodes while a claim is."""
+
+    name = "VolumeRestrictions"
+    has_extensions = True
+
+    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
+        super().__init__(args, handle)
+        self._disks = SharedDisks(handle.table)
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        uses = uses_of(state, pod)
+        if not uses & (CLAIM | DISK):
+            return SKIP
+        names = self._exclusive_claims(pod) if uses & CLAIM else frozenset()
+        if isinstance(names, Status):
+            return names
+        # A claim in use counts once, however many pods there are: at most one should have it.
+        namespace, in_use = pod.metadata.namespace, self.handle.table.claims
+        conflicts = sum(f"{namespace}/{name}" in in_use for name in names)
+        if not uses & DISK and not conflicts:
+            return SKIP
+        state.write(PRE_FILTER_STATE, _Claims(names, conflicts))
+        return None
+
+    def _exclusive_claims(self, pod: Pod) -> frozenset[str] | Status:
+        claims = listers_of(self.handle).of(PersistentVolumeClaim)
+        names = []
+        for name in direct_claims(pod):
+            claim: PersistentVolumeClaim | None = claims.get(pod.metadata.namespace, name)
+            if claim is None:
+                return unresolvable(not_found("persistentvolumeclaim", name))
+            if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ()):
+                names.append(name)
+        return frozenset(names)
+
+    def add_pod(
+        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
+    ) -> Status | None:
+        return self._count(state, added.pod, 1)
+
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns
+    ) -> Status | None:
+        return self._count(state, removed.pod, -1)
+
+    def _count(self, state: CycleState, other: Pod, sign: int) -> Status | None:
+        """Note a user more or less.
+
+        # Upstream: only names are compared, so a claim of that name in another namespace counts as well.
+        """
+        claims: _Claims | None = state.get(PRE_FILTER_STATE)
+        if claims is None:
+            return _missing()
+        claims.conflicts += sign * sum(name in claims.names for name in direct_claims(other))
+        return None
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        claims: _Claims | None = state.get(PRE_FILTER_STATE)
+        if claims is None:
+            return _missing()
+        taken = self._taken(pod, nodes) if uses_of(state, pod) & DISK else None
+        if claims.conflicts <= 0:
+            return None if taken is None else Verdicts.reject(taken, DISK_CONFLICT)
+        codes = np.full(len(nodes), 2, dtype=np.uint8)
+        if taken is not None:
+            codes[taken] = 1
+        return Verdicts(codes, lambda code: DISK_CONFLICT if code == 1 else CLAIM_IN_USE)
+
+    def _taken(self, pod: Pod, nodes: NodeColumns) -> Mask:
+        """Where another pod has one of the pod's inline disks."""
+        wanted = disks_of(pod)
+        if isinstance(nodes, WhatIfColumns):
+            return np.array(
+                [
+                    any(conflict(wanted, disks_of(other.pod)) for other in nodes.pods_at(index))
+                    for index in range(len(nodes))
+                ],
+                dtype=np.bool_,
+            )
+        taken = np.zeros(nodes.table.capacity, dtype=np.bool_)
+        taken[self._disks.conflicting_rows(wanted)] = True
+        return taken[nodes.rows]
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.POD, Action.DELETE), self.after_pod_deletion, per_class=True
+            ),
+            ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD),
+                uses_claim_directly,
+                per_class=True,
+            ),
+        )
+
+    def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
+        """A pod is gone that had one of the disks, or uses one of the claims.
+
+        # Upstream: disks of pods in other namespaces conflict, but their deletion does not bring the pod back.
+        """
+        del new
+        if old.metadata.namespace != pod.metadata.namespace:
+            return Hint.SKIP
+        if conflict(disks_of(pod), disks_of(old)):
+            return Hint.QUEUE
+        shared = not set(direct_claims(pod)).isdisjoint(direct_claims(old))
+        return Hint.QUEUE if shared else Hint.SKIP
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        return volumes_fragment(pod)
+
+
+def _missing() -> Status:
+    return error_status(f'cannot read "{PRE_FILTER_STATE}" from cycleState')

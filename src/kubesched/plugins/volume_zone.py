@@ -1,0 +1,216 @@
+"""VolumeZone: a pod goes only to nodes in the zone and region that the labels of its bound volumes name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.pod_volumes import CLAIM
+from kubesched.api.storage_v1 import StorageClass
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    SignPlugin,
+)
+from kubesched.framework.status import SKIP, Status, unresolvable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.volumes.claims import (
+    WAIT_FOR_FIRST_CONSUMER,
+    class_of_claim,
+    direct_claims,
+    not_found,
+    uses_of,
+    volumes_fragment,
+)
+from kubesched.plugins.volumes.csi_migration import (
+    BETA_REGION,
+    BETA_ZONE,
+    REGION,
+    ZONE,
+    ZONE_SEPARATOR,
+)
+from kubesched.plugins.volumes.hints import uses_claim_directly
+from kubesched.plugins.volumes.node_masks import NodeMasks
+from kubesched.plugins.volumes.wiring import listers_of
+from kubesched.snapshot.columns import ABSENT, Mask
+from kubesched.snapshot.views import NodeColumns
+
+WRONG_ZONE = unresolvable("node(s) had no available volume zone")
+PRE_FILTER_STATE = "PreFilterVolumeZone"
+
+LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+_GENERAL: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+
+
+class Topology(NamedTuple):
+    """A node must have one of these values under this label."""
+
+    key: str
+    values: frozenset[str]
+
+
+class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
+    """Compares zone and region labels of volumes with those of nodes.
+
+    Claims of ephemeral volumes are not looked at. Answers depend on claims and volumes, so none is kept.
+    """
+
+    name = "VolumeZone"
+
+    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
+        super().__init__(args, handle)
+        self._masks = NodeMasks(handle.table)
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        if not uses_of(state, pod) & CLAIM:
+            return SKIP
+        topologies = self._topologies(pod)
+        if isinstance(topologies, Status):
+            return topologies
+        if not topologies:
+            return SKIP
+        state.write(PRE_FILTER_STATE, topologies)
+        return None
+
+    def _topologies(self, pod: Pod) -> tuple[Topology, ...] | Status:
+        """What the labels of all bound volumes ask for, or why the pod has to wait."""
+        listers = listers_of(self.handle)
+        claims, volumes = listers.of(PersistentVolumeClaim), listers.of(PersistentVolume)
+        found: list[Topology] = []
+        for name in direct_claims(pod):
+            if not name:
+                return unresolvable("PersistentVolumeClaim had no name")
+            claim: PersistentVolumeClaim | None = claims.get(pod.metadata.namespace, name)
+            if claim is None:
+                return unresolvable(not_found("persistentvolumeclaim", name))
+            if not claim.spec.volume_name:
+                problem = self._unbound_problem(claim)
+                if problem is not None:
+                    return unresolvable(problem)
+                continue
+            volume = volumes.get("", claim.spec.volume_name)
+            if volume is None:
+                return unresolvable(not_found("persistentvolume", claim.spec.volume_name))
+            found.extend(topologies_of(volume))
+        return tuple(found)
+
+    def _unbound_problem(self, claim: PersistentVolumeClaim) -> str | None:
+        """Why a claim without a volume keeps the pod from being placed; None when it is to be bound later."""
+        class_name = class_of_claim(claim)
+        if not class_name:
+            return "PersistentVolumeClaim had no pv name and storageClass name"
+        storage_class: StorageClass | None = (
+            listers_of(self.handle).of(StorageClass).get("", class_name)
+        )
+        if storage_class is None:
+            return not_found("storageclass.storage.k8s.io", class_name)
+        if storage_class.volume_binding_mode is None:
+            return f'VolumeBindingMode not set for StorageClass "{class_name}"'
+        if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
+            return None
+        return "PersistentVolume had no name"
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        if not pod.spec.volumes:
+            return None
+        topologies = state.get(PRE_FILTER_STATE) or self._topologies(pod)
+        if isinstance(topologies, Status):
+            return topologies
+        if not topologies:
+            return None
+        asked: tuple[Topology, ...] = topologies
+        wrong = self._masks.over(nodes, asked, lambda view: conflicts(view, asked))
+        return Verdicts.reject(wrong, WRONG_ZONE)
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.STORAGE_CLASS, Action.ADD),
+                self.after_class_added,
+                per_class=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE),
+                uses_claim_directly,
+                per_class=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE),
+                self.after_volume_change,
+                per_class=True,
+            ),
+        )
+
+    def after_class_added(self, pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:
+        del pod, old
+        waits = new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+        return Hint.QUEUE if waits else Hint.SKIP
+
+    def after_volume_change(
+        self, pod: Pod, old: PersistentVolume | None, new: PersistentVolume
+    ) -> Hint:
+        del pod
+        if old is None or topologies_of(old) != topologies_of(new):
+            return Hint.QUEUE
+        return Hint.SKIP
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        return volumes_fragment(pod)
+
+
+def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
+    """What a volume's labels ask of nodes; a label with an empty part asks for nothing."""
+    labels = volume.metadata.labels
+    if not labels:
+        return ()
+    found = []
+    for key in LABELS:
+        if key in labels:
+            values = [part.strip() for part in labels[key].split(ZONE_SEPARATOR)]
+            if all(values):
+                found.append(Topology(key, frozenset(values)))
+    return tuple(found)
+
+
+def conflicts(nodes: NodeColumns, topologies: Sequence[Topology]) -> Mask:
+    """Where a node is in the wrong place. Nodes without any of the labels are everywhere."""
+    is_somewhere = np.zeros(len(nodes), dtype=np.bool_)
+    for key in LABELS:
+        is_somewhere |= nodes.label_ids(key) != ABSENT
+    fits = np.ones(len(nodes), dtype=np.bool_)
+    for topology in topologies:
+        fits &= _fits(nodes, topology)
+    return is_somewhere & ~fits
+
+
+def _fits(nodes: NodeColumns, topology: Topology) -> Mask:
+    """Where the node has one of the values, under a beta key's successor if it lacks the key itself."""
+    fits = _has_value(nodes, topology.key, topology.values)
+    general = _GENERAL.get(topology.key)
+    if general is not None:
+        lacks_key = nodes.label_ids(topology.key) == ABSENT
+        fits |= lacks_key & _has_value(nodes, general, topology.values)
+    return fits
+
+
+def _has_value(nodes: NodeColumns, key: str, values: frozenset[str]) -> Mask:
+    column = nodes.label_column(key)
+    table = np.zeros(len(column.values) + 1, dtype=np.bool_)
+    table[[known for value in values if (known := column.id_of(value)) != ABSENT]] = True
+    return table.take(column.ids[nodes.rows])

@@ -1,0 +1,394 @@
+"""How many volumes of each CSI driver every node holds: a column per driver, kept current.
+
+A node holds what its pods use and what a VolumeAttachment says is attached to it; a volume found both ways, or used by
+several pods, is one. What a claim stands for changes when it is bound, when its volume or class appears: such changes
+are noted as they happen and applied when somebody asks.
+
+    _claims     claims in use on some row: what each stands for, and who uses it where
+    _mounted    volume name -> row -> how many uses by pods there
+    _attached   volume name -> row -> how many VolumeAttachments say so
+    _counts     driver -> column: volumes that are in `_mounted` or `_attached` at a row
+
+Volumes that count only where there is a CSINode are counted everywhere: a node without one has no limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.pod_volumes import CLAIM, EPHEMERAL, MIGRATABLE
+from kubesched.api.storage_v1 import StorageClass, VolumeAttachment
+from kubesched.framework.handle import Lister
+from kubesched.plugins.volumes.claims import class_of_claim, key_of
+from kubesched.plugins.volumes.pod_followers import PodFollower
+from kubesched.plugins.volumes.volume_names import (
+    CannotTell,
+    CsiVolume,
+    VolumeNames,
+    VolumeUse,
+    uses_of_pod,
+)
+from kubesched.snapshot.columns import IntColumn
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+ATTACHABLE: Final = CLAIM | EPHEMERAL | MIGRATABLE
+
+_NOWHERE: Final[Mapping[int, int]] = {}
+
+
+class _Claim:
+    """A claim in use."""
+
+    __slots__ = ("class_name", "owner", "users", "volume", "volume_name")
+
+    def __init__(self) -> None:
+        self.volume: CsiVolume | None = None
+        self.volume_name = ""
+        self.class_name = ""
+        self.owner: str | None = None
+        """UID of the controlling object, empty if there is none; None while the claim does not exist."""
+        self.users: dict[tuple[int, VolumeUse], list[PodInfo]] = {}
+
+
+class AttachedVolumes(PodFollower):
+    """Follows pods, claims, volumes, classes and VolumeAttachments."""
+
+    interesting = ATTACHABLE
+
+    def __init__(
+        self, table: NodeTable, names: VolumeNames, attachments: Lister[VolumeAttachment]
+    ) -> None:
+        super().__init__(table)
+        self._resolver = names
+        self._claims: dict[str, _Claim] = {}
+        self._claims_by_volume: dict[str, set[str]] = {}
+        self._claims_by_class: dict[str, set[str]] = {}
+        self._stale_claims: set[str] = set()
+        self._attachments = attachments
+        self._by_node: dict[str, dict[str, VolumeAttachment]] = {}
+        self._nodes_by_volume: dict[str, set[str]] = {}
+        self._stale_nodes: set[str] = set()
+        self._attached_at: dict[int, list[CsiVolume]] = {}
+        self._mounted: dict[str, dict[int, int]] = {}
+        self._attached: dict[str, dict[int, int]] = {}
+        self._counts: dict[str, IntColumn] = {}
+        self._broken: dict[int, dict[tuple[str, str], str]] = {}
+        for attachment in attachments.list():
+            self._attachment_changed(None, attachment)
+        self._stops = [
+            names.claims.subscribe(self._claim_changed),
+            names.volumes.subscribe(self._volume_changed),
+            names.classes.subscribe(self._class_changed),
+            attachments.subscribe(self._attachment_changed),
+        ]
+
+    def close(self) -> None:
+        for stop in self._stops:
+            stop()
+        self._stops.clear()
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        super().sync()
+        while self._stale_claims:
+            self._resolve_again(self._stale_claims.pop())
+        while self._stale_nodes:
+            self._attach_again(self._stale_nodes.pop())
+
+    def counts(self, driver: str) -> IntColumn:
+        """Volumes of the driver at each row."""
+        column = self._counts.get(driver)
+        if column is None:
+            column = self._counts[driver] = IntColumn(self.table.capacity)
+        return column
+
+    def rows_using(self, name: str) -> Iterable[int]:
+        """Rows with a pod that uses the volume. One that is only attached there does not count."""
+        return self._mounted.get(name, _NOWHERE)
+
+    @property
+    def broken(self) -> Mapping[int, Mapping[tuple[str, str], str]]:
+        """Row -> why the volumes of its pods cannot be counted; only rows with such a problem."""
+        return self._broken
+
+    def used_by(self, pods: Iterable[PodInfo]) -> dict[str, CsiVolume]:
+        """What a node with these pods holds for them, by name; raises CannotTell."""
+        found: dict[str, CsiVolume] = {}
+        for pod in pods:
+            if pod.volume_uses & ATTACHABLE:
+                for use in uses_of_pod(pod.pod):
+                    volume = use.inline or self._volume_of(use, pod)
+                    if volume is not None:
+                        found[volume.name] = volume
+        return found
+
+    def attached_at(self, row: int) -> list[CsiVolume]:
+        """What VolumeAttachments say about a row."""
+        return self._attached_at.get(row, [])
+
+    def _volume_of(self, use: VolumeUse, pod: PodInfo) -> CsiVolume | None:
+        namespace, _, name = use.claim.partition("/")
+        claim = self._resolver.claims.get(namespace, name)
+        if claim is None:
+            return None
+        if use.owner and _owner(claim) != use.owner:
+            raise CannotTell(_not_owned(use.claim, pod))
+        return self._resolver.of_claim(claim)
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def _pod_came(self, row: int, pod: PodInfo) -> None:
+        try:
+            uses = uses_of_pod(pod.pod)
+        except CannotTell as problem:
+            self._broken.setdefault(row, {})[pod.uid, ""] = str(problem)
+            return
+        for use in uses:
+            if use.inline is not None:
+                self._mount(use.inline, row)
+                continue
+            claim = self._claims.get(use.claim)
+            if claim is None:
+                claim = self._claims[use.claim] = _Claim()
+                self._load(use.claim, claim)
+            claim.users.setdefault((row, use), []).append(pod)
+            if claim.volume is not None:
+                self._mount(claim.volume, row)
+            if use.owner and claim.owner not in (None, use.owner):
+                self._note_not_owned(row, use, pod)
+
+    def _pod_left(self, row: int, pod: PodInfo) -> None:
+        try:
+            uses = uses_of_pod(pod.pod)
+        except CannotTell:
+            self._mend(row, (pod.uid, ""))
+            return
+        for use in uses:
+            if use.inline is not None:
+                self._unmount(use.inline, row)
+                continue
+            claim = self._claims[use.claim]
+            users = claim.users[row, use]
+            users[:] = [user for user in users if user.uid != pod.uid]
+            if not users:
+                del claim.users[row, use]
+            if claim.volume is not None:
+                self._unmount(claim.volume, row)
+            self._mend(row, (pod.uid, use.claim))
+            if not claim.users:
+                self._unlink(use.claim, claim)
+                del self._claims[use.claim]
+
+    def _note_not_owned(self, row: int, use: VolumeUse, pod: PodInfo) -> None:
+        self._broken.setdefault(row, {})[pod.uid, use.claim] = _not_owned(use.claim, pod)
+
+    def _mend(self, row: int, what: tuple[str, str]) -> None:
+        problems = self._broken.get(row)
+        if problems is not None:
+            problems.pop(what, None)
+            if not problems:
+                del self._broken[row]
+
+    # -- claims ----------------------------------------------------------------------------------------------------
+
+    def _load(self, key: str, claim: _Claim) -> None:
+        """Read what the claim stands for now."""
+        namespace, _, name = key.partition("/")
+        found = self._resolver.claims.get(namespace, name)
+        if found is None:
+            claim.volume, claim.owner, claim.volume_name, claim.class_name = None, None, "", ""
+            return
+        claim.volume = self._resolver.of_claim(found)
+        claim.owner = _owner(found)
+        claim.volume_name, claim.class_name = found.spec.volume_name, class_of_claim(found)
+        if claim.volume_name:
+            self._claims_by_volume.setdefault(claim.volume_name, set()).add(key)
+        if claim.class_name:
+            self._claims_by_class.setdefault(claim.class_name, set()).add(key)
+
+    def _unlink(self, key: str, claim: _Claim) -> None:
+        for index, value in (
+            (self._claims_by_volume, claim.volume_name),
+            (self._claims_by_class, claim.class_name),
+        ):
+            linked = index.get(value)
+            if linked is not None:
+                linked.discard(key)
+                if not linked:
+                    del index[value]
+
+    def _resolve_again(self, key: str) -> None:
+        claim = self._claims.get(key)
+        if claim is None:
+            return
+        before, owner_before = claim.volume, claim.owner
+        self._unlink(key, claim)
+        self._load(key, claim)
+        if (claim.volume, claim.owner) == (before, owner_before):
+            return
+        for (row, use), users in claim.users.items():
+            for user in users:
+                if before is not None:
+                    self._unmount(before, row)
+                if claim.volume is not None:
+                    self._mount(claim.volume, row)
+                if use.owner and claim.owner not in (None, use.owner):
+                    self._note_not_owned(row, use, user)
+                else:
+                    self._mend(row, (user.uid, use.claim))
+
+    def _claim_changed(
+        self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+    ) -> None:
+        key = _key(old, new, key_of)
+        if key in self._claims:
+            self._stale_claims.add(key)
+
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        name = _key(old, new, lambda volume: volume.metadata.name)
+        self._stale_claims.update(self._claims_by_volume.get(name, ()))
+        self._stale_nodes.update(self._nodes_by_volume.get(name, ()))
+
+    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
+        name = _key(old, new, lambda storage_class: storage_class.metadata.name)
+        self._stale_claims.update(self._claims_by_class.get(name, ()))
+
+    # -- attachments -----------------------------------------------------------------------------------------------
+
+    def _attachment_changed(
+        self, old: VolumeAttachment | None, new: VolumeAttachment | None
+    ) -> None:
+        if old is not None:
+            self._drop_attachment(old)
+        if new is not None:
+            self._by_node.setdefault(new.spec.node_name, {})[new.metadata.name] = new
+            name = new.spec.source.persistent_volume_name
+            if name is not None:
+                self._nodes_by_volume.setdefault(name, set()).add(new.spec.node_name)
+            self._stale_nodes.add(new.spec.node_name)
+
+    def _drop_attachment(self, gone: VolumeAttachment) -> None:
+        node = gone.spec.node_name
+        there = self._by_node.get(node, {})
+        there.pop(gone.metadata.name, None)
+        volume = gone.spec.source.persistent_volume_name
+        if volume is not None and not any(
+            each.spec.source.persistent_volume_name == volume for each in there.values()
+        ):
+            nodes = self._nodes_by_volume.get(volume, set())
+            nodes.discard(node)
+            if not nodes:
+                self._nodes_by_volume.pop(volume, None)
+        if not there:
+            self._by_node.pop(node, None)
+        self._stale_nodes.add(node)
+
+    def _attach_again(self, node: str) -> None:
+        row = self.table.row_of.get(node)
+        if row is not None:
+            self._detach(row)
+            self._attach(row, node)
+
+    def _node_came(self, row: int, name: str) -> None:
+        self._stale_nodes.discard(name)
+        self._attach(row, name)
+
+    def _node_left(self, row: int, name: str) -> None:
+        self._detach(row)
+
+    def _attach(self, row: int, node: str) -> None:
+        """Count what is attached; several attachments of one volume are one.
+
+        # Upstream: in-tree volumes are never counted here, migrated or not.
+        """
+        found: dict[str, CsiVolume] = {}
+        for attachment in self._by_node.get(node, {}).values():
+            attacher, name = (
+                attachment.spec.attacher,
+                attachment.spec.source.persistent_volume_name,
+            )
+            volume = self._resolver.volumes.get("", name) if attacher and name is not None else None
+            if volume is not None and volume.spec.csi is not None:
+                unique = f"{attacher}/{volume.spec.csi.volume_handle}"
+                found[unique] = CsiVolume(attacher, unique, needs_csi_node=False)
+        if not found:
+            return
+        self._attached_at[row] = list(found.values())
+        for each in found.values():
+            rows = self._attached.setdefault(each.name, {})
+            rows[row] = 1
+            if row not in self._mounted.get(each.name, _NOWHERE):
+                self.counts(each.driver).cells[row] += 1
+
+    def _detach(self, row: int) -> None:
+        for each in self._attached_at.pop(row, ()):
+            rows = self._attached[each.name]
+            del rows[row]
+            if not rows:
+                del self._attached[each.name]
+            if row not in self._mounted.get(each.name, _NOWHERE):
+                self.counts(each.driver).cells[row] -= 1
+
+    # -- counting --------------------------------------------------------------------------------------------------
+
+    def _mount(self, volume: CsiVolume, row: int) -> None:
+        rows = self._mounted.setdefault(volume.name, {})
+        uses = rows[row] = rows.get(row, 0) + 1
+        if uses == 1 and row not in self._attached.get(volume.name, _NOWHERE):
+            self.counts(volume.driver).cells[row] += 1
+
+    def _unmount(self, volume: CsiVolume, row: int) -> None:
+        rows = self._mounted[volume.name]
+        rows[row] -= 1
+        if rows[row]:
+            return
+        del rows[row]
+        if not rows:
+            del self._mounted[volume.name]
+        if row not in self._attached.get(volume.name, _NOWHERE):
+            self.counts(volume.driver).cells[row] -= 1
+
+    def _table_grew(self, capacity: int) -> None:
+        for column in self._counts.values():
+            if len(column.array) < capacity:
+                column.grow(capacity)
+
+    # -- self-check ------------------------------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Everything kept equals what a fresh count gives."""
+        self.sync()
+        for row, name in enumerate(self.table.names):
+            view = NodeColumns(self.table, np.array([row]))
+            try:
+                held = {} if not name else self.used_by(view.pods_at(0))
+            except CannotTell:
+                assert row in self._broken, f"the trouble with node {name} went unnoticed"
+                continue
+            assert row not in self._broken, f"node {name} is in trouble without reason"
+            held.update({each.name: each for each in self.attached_at(row)})
+            drivers = [each.driver for each in held.values()]
+            for driver, column in self._counts.items():
+                assert column.cells[row] == drivers.count(driver), (
+                    f"volumes of {driver} at node {name} drifted"
+                )
+
+
+def _owner(claim: PersistentVolumeClaim) -> str:
+    controller = claim.metadata.controller()
+    return "" if controller is None else controller.uid
+
+
+def _not_owned(claim: str, pod: PodInfo) -> str:
+    return f"PVC {claim} was not created for pod {pod.key} (pod is not owner)"
+
+
+def _key(old: object, new: object, key: Callable[..., str]) -> str:
+    return key(new if new is not None else old)

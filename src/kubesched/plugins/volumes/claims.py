@@ -1,0 +1,137 @@
+"""Claims: which ones a pod uses, and what claims and volumes say about themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kubesched.api import quantity
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume
+from kubesched.api.pod_volumes import volume_uses
+from kubesched.api.quantity import Quantity
+from kubesched.framework.cycle_state import CycleState
+
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+
+_MEMO_KEY: Final[Hashable] = "volume uses"
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class ClaimUse(NamedTuple):
+    """A claim as one of a pod's volumes names it."""
+
+    name: str
+    is_ephemeral: bool
+
+
+def uses_of(state: CycleState, pod: Pod) -> int:
+    """The flags of `api.pod_volumes` for a pod; looked at once per class."""
+    volumes = pod.spec.volumes
+    if not volumes:
+        return 0
+    pod_class = state.pod_class
+    if pod_class is None:
+        return volume_uses(volumes)
+    known: int | None = pod_class.memo.get(_MEMO_KEY)
+    if known is None:
+        known = pod_class.memo[_MEMO_KEY] = volume_uses(volumes)
+    return known
+
+
+def claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:
+    """The claim behind a volume; None for volumes without one."""
+    if volume.persistent_volume_claim is not None:
+        return ClaimUse(volume.persistent_volume_claim.claim_name, is_ephemeral=False)
+    if volume.ephemeral is not None:
+        return ClaimUse(f"{pod.metadata.name}-{volume.name}", is_ephemeral=True)
+    return None
+
+
+def claim_uses(pod: Pod) -> list[ClaimUse]:
+    """The claims of all volumes, in the pod's order, repeats included."""
+    return [use for volume in pod.spec.volumes or () if (use := claim_use(pod, volume)) is not None]
+
+
+def direct_claims(pod: Pod) -> list[str]:
+    """Names of the claims that the pod itself names: those of ephemeral volumes are not among them."""
+    return [
+        volume.persistent_volume_claim.claim_name
+        for volume in pod.spec.volumes or ()
+        if volume.persistent_volume_claim is not None
+    ]
+
+
+def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
+    """Why a claim cannot be that of the pod's ephemeral volume, in upstream's words; None when it can."""
+    mine, theirs = pod.metadata, claim.metadata
+    controller = theirs.controller()
+    if theirs.namespace == mine.namespace and controller is not None and controller.uid == mine.uid:
+        return None
+    return (
+        f"PVC {theirs.namespace}/{theirs.name} was not created for pod {mine.namespace}/{mine.name}"
+        " (pod is not owner)"
+    )
+
+
+def key_of(claim: PersistentVolumeClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+def class_of_claim(claim: PersistentVolumeClaim) -> str:
+    """The name of the wanted storage class; the legacy annotation wins."""
+    annotated = (claim.metadata.annotations or {}).get(BETA_STORAGE_CLASS)
+    return (claim.spec.storage_class_name or "") if annotated is None else annotated
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    annotated = (volume.metadata.annotations or {}).get(BETA_STORAGE_CLASS)
+    return volume.spec.storage_class_name if annotated is None else annotated
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
+
+
+def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Does the volume name this claim? One that names it without UID was reserved by hand, and does."""
+    reference = volume.spec.claim_ref
+    return (
+        reference is not None
+        and reference.name == claim.metadata.name
+        and reference.namespace == claim.metadata.namespace
+        and reference.uid in ("", claim.metadata.uid)
+    )
+
+
+def requested_storage(claim: PersistentVolumeClaim) -> Quantity:
+    """How much the claim asks for; zero when it does not say."""
+    raw = (claim.spec.resources.requests or {}).get("storage")
+    return quantity.ZERO if raw is None else quantity.parse(raw)
+
+
+def storage_capacity(volume: PersistentVolume) -> Quantity:
+    raw = (volume.spec.capacity or {}).get("storage")
+    return quantity.ZERO if raw is None else quantity.parse(raw)
+
+
+def not_found(resource: str, name: str) -> str:
+    """How a lister says that there is no such object."""
+    return f'{resource} "{name}" not found'
+
+
+def volumes_fragment(pod: Pod) -> dict[str, Any]:
+    """The pod signature's part that all storage plugins contribute."""
+    sources = []
+    for volume in pod.spec.volumes or ():
+        if volume.config_map is None and volume.secret is None:
+            source = msgspec.to_builtins(volume)
+            source.pop("name", None)
+            sources.append(_encode(source).decode())
+    return {"v1.Pod.Spec.Volumes.NonSyntheticSources()": sorted(sources)}

@@ -1,0 +1,147 @@
+"""Conditions on node labels over whole columns, kept per condition.
+
+Volumes of one zone or one class all ask the same question of the nodes. The answer depends on node objects alone, so it
+is kept and only the rows of changed nodes are looked at again. A condition is named by a key that says everything about
+it, usually its own encoding; it is kept from its second use on, so that the thousands of local volumes that each want a
+single node leave nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from kubesched.api.core_v1 import NodeSelector, TopologySelectorTerm, VolumeNodeAffinity
+from kubesched.api.node_selectors import ParsedNodeSelector
+from kubesched.api.selectors import Operator, Selector, SelectorError, new_requirement
+from kubesched.plugins.node_selector_columns import selected
+from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.views import NodeColumns
+
+KEPT: Final = 64
+"""Masks kept at most; one costs a byte per row."""
+SEEN: Final = 1024
+"""Keys remembered to notice a second use."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class NodeMasks:
+    """Answers to conditions on node objects, by key; least recently used ones are dropped first."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._kept: OrderedDict[Hashable, _KeptMask] = OrderedDict()
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+
+    def over(
+        self, nodes: NodeColumns, key: Hashable, condition: Callable[[NodeColumns], Mask]
+    ) -> Mask:
+        """Where the condition holds. Equal keys must mean equal conditions; the result must not be written to."""
+        kept = self._kept.get(key)
+        if kept is None:
+            if key not in self._seen:
+                self._note(key)
+                return condition(nodes)
+            del self._seen[key]
+            kept = self._kept[key] = _KeptMask(self._table, condition)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return kept.current()[nodes.rows]
+
+    def _note(self, key: Hashable) -> None:
+        self._seen[key] = None
+        if len(self._seen) > SEEN:
+            self._seen.popitem(last=False)
+
+
+class _KeptMask:
+    """One condition's answer for every row."""
+
+    __slots__ = ("_condition", "_cursor", "_epoch", "_mask", "_table")
+
+    def __init__(self, table: NodeTable, condition: Callable[[NodeColumns], Mask]) -> None:
+        self._table = table
+        self._condition = condition
+        self._cursor = self._epoch = -1
+        self._mask: Mask = np.zeros(0, dtype=np.bool_)
+
+    def current(self) -> Mask:
+        table = self._table
+        end = table.node_log.end
+        if self._cursor == end and self._epoch == table.epoch:
+            return self._mask
+        changed = table.node_log.since(self._cursor) if self._epoch == table.epoch else None
+        if changed is None or len(changed) > table.high_water // 4:
+            self._mask = np.zeros(table.capacity, dtype=np.bool_)
+            self._mask[: table.high_water] = self._condition(NodeColumns(table))
+        else:
+            rows = np.fromiter(dict.fromkeys(changed), dtype=np.intp)
+            self._mask[rows] = self._condition(NodeColumns(table, rows))
+        self._cursor, self._epoch = end, table.epoch
+        return self._mask
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+def reachable(
+    masks: NodeMasks, nodes: NodeColumns, affinity: VolumeNodeAffinity | None
+) -> Mask | None:
+    """Nodes from which a volume with this affinity can be reached; None means all."""
+    required = None if affinity is None else affinity.required
+    if required is None:
+        return None
+    return masks.over(
+        nodes, ("affinity", _encode(required)), lambda view: admitted_by_labels(view, required)
+    )
+
+
+def admitted_by_labels(nodes: NodeColumns, selector: NodeSelector) -> Mask:
+    """Where one of the terms matches the node's labels.
+
+    # Upstream: the node is stripped to its labels first, so conditions on fields are not looked at, and a term that
+    # has only such conditions matches every node.
+    """
+    mask = np.zeros(len(nodes), dtype=np.bool_)
+    for term in ParsedNodeSelector(selector).terms:
+        if term.problems:
+            continue
+        if term.labels is None:
+            return np.ones(len(nodes), dtype=np.bool_)
+        mask |= selected(nodes, term.labels)
+    return mask
+
+
+def in_topology(
+    masks: NodeMasks, nodes: NodeColumns, terms: Sequence[TopologySelectorTerm] | None
+) -> Mask | None:
+    """Nodes in one of a storage class's allowed topologies; None means all."""
+    if not terms:
+        return None
+    return masks.over(
+        nodes, ("topology", _encode(terms)), lambda view: admitted_by_topologies(view, terms)
+    )
+
+
+def admitted_by_topologies(nodes: NodeColumns, terms: Sequence[TopologySelectorTerm]) -> Mask:
+    """Where one of the terms matches; a term that is empty or malformed matches nowhere."""
+    mask = np.zeros(len(nodes), dtype=np.bool_)
+    for term in terms:
+        try:
+            requirements = [
+                new_requirement(each.key, Operator.IN, each.values)
+                for each in term.match_label_expressions or ()
+            ]
+        except SelectorError:
+            continue
+        if requirements:
+            mask |= selected(nodes, Selector(requirements))
+    return mask
