@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Mapping
 from random import Random
 
@@ -14,6 +13,7 @@ from kubesched.clock import Clock
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.background import BackgroundTasks
@@ -22,7 +22,7 @@ from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PLUGIN_METRICS_SAMPLE_PERCENT = 10
 BURST_PODS = 64
@@ -61,6 +61,7 @@ class Scheduler:
         self._clock = clock
         self._random = random
         self._bindings: set[asyncio.Task[None]] = set()
+        self._is_draining = False
         self.background = BackgroundTasks()
         for framework in frameworks.values():
             framework.handle.spawn = self.background.spawn
@@ -83,10 +84,10 @@ class Scheduler:
         pod = info.pod_info.pod
         framework = self.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
-            logger.error(
-                "No profile for scheduler name %s pod=%s",
-                pod.spec.scheduler_name,
-                info.pod_info.key,
+            log.error(
+                "No profile for the scheduler name of a pod",
+                pod=pod,
+                schedulerName=pod.spec.scheduler_name,
             )
             self.queue.done(pod.metadata.uid)
             return True
@@ -99,6 +100,7 @@ class Scheduler:
         self, framework: Framework, info: QueuedPodInfo
     ) -> Assumed | Awaitable[None] | bool:
         started = framework.now()
+        log.info("Attempting to schedule pod", v=3, pod=info.pod_info.pod)
         state = CycleState()
         state.cycle, state.signature = self.queue.scheduling_cycle, info.signature
         state.record_plugin_metrics = self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT
@@ -125,6 +127,7 @@ class Scheduler:
     def _is_to_be_skipped(self, framework: Framework, pod: Pod) -> bool:
         meta = pod.metadata
         if meta.deletion_timestamp is not None:
+            log.info("Skip schedule deleting pod", v=3, pod=pod)
             if framework.handle.recorder is not None:
                 note = f"skip schedule deleting pod: {meta.namespace}/{meta.name}"
                 framework.handle.recorder.event(
@@ -159,7 +162,7 @@ class Scheduler:
         deadline = self._clock.monotonic() + BURST_S
         worked = False
         for _ in range(BURST_PODS):
-            if self._is_saturated():
+            if self._is_draining or self._is_saturated():
                 break
             outcome = self.attempt()
             if outcome is False:
@@ -200,11 +203,14 @@ class Scheduler:
             await asyncio.sleep(pause if pause > 0 else 0.001)
 
     async def drain(self, timeout_s: float) -> None:
-        """Let bindings and evictions under way finish, within a bound. For shutdown, before `run` is cancelled."""
+        """Take no more pods, and let what is under way finish, within a bound. `run` is to be cancelled afterwards."""
+        self._is_draining = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self.background.drain(timeout_s))
             if self._bindings:
                 await asyncio.wait(set(self._bindings), timeout=timeout_s)
+        if undone := len(self._bindings):
+            log.warning("Some bindings did not finish in time and are called off", pods=undone)
 
     def check_invariants(self) -> None:
         self.queue.check_invariants()
