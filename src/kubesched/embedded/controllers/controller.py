@@ -36,6 +36,24 @@ BURST = 64
 
 K = TypeVar("K", bound=Hashable)
 
+SMALL = 200
+"""Up to this many objects a look is cheap enough to follow every change at once."""
+
+_SETTLING_S_PER_OBJECT = 50e-6
+_LONGEST_SETTLING_S = 1.0
+
+
+def settling_s(objects: int) -> float:
+    """How long to gather changes before looking at a key whose look visits this many objects.
+
+    A look at 20,000 pods takes about 100 ms; at every one of their changes it would leave no time
+    for anything else.
+    """
+    if objects <= SMALL:
+        return 0.0
+    return min(_LONGEST_SETTLING_S, objects * _SETTLING_S_PER_OBJECT)
+
+
 # The next read resolves these by itself: somebody else was faster.
 _EXPECTED_ERRORS = (Conflict, AlreadyExists, NotFound)
 

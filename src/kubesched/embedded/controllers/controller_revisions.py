@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kubesched.embedded.controllers.informers import InformerFactory
-from kubesched.embedded.controllers.matching import label_matcher
 from kubesched.embedded.controllers.metadata import (
     controller_reference,
-    index_by_controller,
-    index_orphans_by_namespace,
     is_controlled_by,
     name_of,
     namespace_of,
@@ -22,7 +19,10 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.ownership import ORPHANS, PER_CONTROLLER, claim
+from kubesched.embedded.controllers.ownership import (
+    Dependents,
+    selector_of,
+)
 from kubesched.embedded.controllers.template_hash import compute_hash, normalized
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject
@@ -39,20 +39,11 @@ class RevisionHistory:
     def __init__(self, api: LocalApi, informers: InformerFactory, hash_label: str) -> None:
         self._api = api
         self._hash_label = hash_label
-        self._revisions = informers.informer(RESOURCE)
-        self._revisions.add_index(PER_CONTROLLER, index_by_controller)
-        self._revisions.add_index(ORPHANS, index_orphans_by_namespace)
+        self._revisions = Dependents(api, informers.informer(RESOURCE))
 
     def revisions_of(self, owner: JsonObject) -> list[JsonObject]:
         """The owner's revisions, the newest last."""
-        owned = claim(
-            self._api,
-            RESOURCE,
-            owner,
-            label_matcher(spec_of(owner).get("selector")),
-            self._revisions.find(PER_CONTROLLER, uid_of(owner)),
-            self._revisions.find(ORPHANS, namespace_of(owner)),
-        )
+        owned = self._revisions.claim(owner, selector_of(owner))
         return sorted(owned, key=lambda each: (each.get("revision", 0), name_of(each)))
 
     def ensure_current(self, owner: JsonObject, revisions: list[JsonObject]) -> JsonObject:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
 from kubesched.embedded.controllers.int_or_percent import is_percent, scaled_value
-from kubesched.embedded.controllers.matching import label_matcher
 from kubesched.embedded.controllers.metadata import (
     controller_of,
-    index_by_namespace,
     is_deleting,
     key_of,
     labels_of,
@@ -24,14 +22,15 @@ from kubesched.embedded.controllers.metadata import (
     uid_of,
     with_condition,
 )
+from kubesched.embedded.controllers.ownership import BY_NAMESPACE, index_by_namespace
 from kubesched.embedded.controllers.pods import is_ready
 from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.label_selectors import selector_matches
 from kubesched.embedded.objects import JsonObject, parse_timestamp
 from kubesched.errors import ApiError, NotFound
 
 RESOURCE = "poddisruptionbudgets.policy"
 COMPONENT = "controllermanager"
-BY_NAMESPACE = "by-namespace"
 DELETION_TIMEOUT_S = 120.0
 """How long an evicted pod may stay before the budget gets its allowance back."""
 
@@ -63,9 +62,9 @@ class DisruptionController(Controller[str]):
         budget = self._budgets.get(key)
         if budget is None:
             return None
-        matches = label_matcher(spec_of(budget).get("selector"))
+        selector = spec_of(budget).get("selector")
         namespace_pods = self._pods.find(BY_NAMESPACE, namespace_of(budget))
-        pods = [pod for pod in namespace_pods if matches(labels_of(pod))]
+        pods = [pod for pod in namespace_pods if selector_matches(selector, labels_of(pod))]
         if not pods:
             self.events.normal(budget, COMPONENT, "NoPods", "No matching pods found")
         try:
@@ -208,10 +207,11 @@ class DisruptionController(Controller[str]):
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         labels = [labels_of(version) for version in (old, pod) if version is not None]
+        pause_s = settling_s(self._pods.count(BY_NAMESPACE, namespace_of(pod)))
         for budget in self._budgets.find(BY_NAMESPACE, namespace_of(pod)):
-            matches = label_matcher(spec_of(budget).get("selector"))
-            if any(matches(each) for each in labels):
-                self.queue.add(key_of(budget))
+            selector = spec_of(budget).get("selector")
+            if any(selector_matches(selector, each) for each in labels):
+                self.queue.add_after(key_of(budget), pause_s)
 
     def _owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
         """A new size changes what its pods' budgets expect."""
@@ -220,5 +220,5 @@ class DisruptionController(Controller[str]):
         template = spec_of(owner).get("template") or {}
         labels = (template.get("metadata") or {}).get("labels") or {}
         for budget in self._budgets.find(BY_NAMESPACE, namespace_of(owner)):
-            if label_matcher(spec_of(budget).get("selector"))(labels):
+            if selector_matches(spec_of(budget).get("selector"), labels):
                 self.queue.add(key_of(budget))

@@ -70,21 +70,6 @@ def is_controlled_by(obj: JsonObject, uid: str) -> bool:
     return owner is not None and owner.get("uid") == uid
 
 
-def index_by_controller(obj: JsonObject) -> tuple[str, ...]:
-    """Index function: objects under the uid of the owner that manages them."""
-    owner = controller_of(obj)
-    return (owner.get("uid", ""),) if owner is not None else ()
-
-
-def index_by_namespace(obj: JsonObject) -> tuple[str, ...]:
-    return (namespace_of(obj),)
-
-
-def index_orphans_by_namespace(obj: JsonObject) -> tuple[str, ...]:
-    """Index function: objects that no controller manages, under their namespace."""
-    return (namespace_of(obj),) if controller_of(obj) is None else ()
-
-
 def controller_reference(owner: JsonObject) -> JsonObject:
     """The owner reference a controller puts on what it makes."""
     return {

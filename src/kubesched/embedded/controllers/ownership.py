@@ -1,4 +1,4 @@
-"""Who owns what: adopting orphans that match, letting go of what no longer matches.
+"""Who owns what: finding dependents, adopting orphans that match, letting go of what no longer does.
 
 Upstream's rule: an object belongs to at most one managing controller. A controller adopts objects
 that match its selector and have no controller, and releases its own that stopped matching; while it
@@ -7,76 +7,108 @@ is being deleted it does neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 
-from kubesched.embedded.controllers.matching import LabelMatcher
+from kubesched.embedded.controllers.informers import Informer
 from kubesched.embedded.controllers.metadata import (
     controller_of,
     controller_reference,
     is_deleting,
+    key_of,
     labels_of,
     name_of,
     namespace_of,
     owners_of,
+    spec_of,
     uid_of,
 )
+from kubesched.embedded.label_selectors import selector_matches
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject
 from kubesched.errors import NotFound
 
-PER_CONTROLLER = "by-controller"
-"""Index: objects under the uid of the controller that manages them."""
-
+BY_CONTROLLER = "by-controller"
+BY_NAMESPACE = "by-namespace"
 ORPHANS = "orphans"
-"""Index: objects without a managing controller, under their namespace."""
+
+SelectorOf = Callable[[JsonObject], JsonObject | None]
+"""The LabelSelector of an owner."""
 
 
-def claim(
-    api: LocalApi,
-    resource: str,
-    owner: JsonObject,
-    matches: LabelMatcher,
-    owned: Iterable[JsonObject],
-    orphans: Iterable[JsonObject],
-) -> list[JsonObject]:
-    """What belongs to `owner` now, after adopting and releasing; in the order given."""
-    claimed: list[JsonObject] = []
-    may_change = not is_deleting(owner)
-    for obj in owned:
-        if matches(labels_of(obj)):
-            claimed.append(obj)
-        elif may_change:
-            _release(api, resource, obj, uid_of(owner))
-    if may_change:
-        for obj in orphans:
-            if matches(labels_of(obj)) and not is_deleting(obj):
-                adopted = _adopt(api, resource, obj, owner)
+def selector_of(owner: JsonObject) -> JsonObject | None:
+    """`spec.selector`, which most kinds have."""
+    selector: JsonObject | None = spec_of(owner).get("selector")
+    return selector
+
+
+class Dependents:
+    """The objects of one resource, by the controller that manages them."""
+
+    def __init__(self, api: LocalApi, informer: Informer) -> None:
+        self._api = api
+        self._informer = informer
+        informer.add_index(BY_CONTROLLER, _index_by_controller)
+        informer.add_index(ORPHANS, _index_orphans)
+
+    def of(self, owner: JsonObject) -> list[JsonObject]:
+        """What an owner manages, in order of appearance."""
+        return self._informer.find(BY_CONTROLLER, uid_of(owner))
+
+    def count(self, owner_uid: str) -> int:
+        return self._informer.count(BY_CONTROLLER, owner_uid)
+
+    def claim(
+        self,
+        owner: JsonObject,
+        selector: JsonObject | None,
+        accepts: Callable[[JsonObject], bool] | None = None,
+    ) -> list[JsonObject]:
+        """What belongs to `owner` after adopting and releasing; `accepts` may refuse orphans."""
+        claimed: list[JsonObject] = []
+        may_change = not is_deleting(owner)
+        for obj in self.of(owner):
+            if selector_matches(selector, labels_of(obj)):
+                claimed.append(obj)
+            elif may_change:
+                self._release(obj, uid_of(owner))
+        if may_change:
+            for obj in self._orphans(namespace_of(owner), selector):
+                if is_deleting(obj) or (accepts is not None and not accepts(obj)):
+                    continue
+                adopted = self._adopt(obj, owner)
                 if adopted is not None:
                     claimed.append(adopted)
-    return claimed
+        return claimed
 
+    def _orphans(self, namespace: str, selector: JsonObject | None) -> list[JsonObject]:
+        """Objects without a controller that match; one label narrows the search down."""
+        pairs = (selector or {}).get("matchLabels") or {}
+        value = namespace
+        for key, label in pairs.items():
+            value = _orphan_label(namespace, key, label)
+            break
+        found = self._informer.find(ORPHANS, value)
+        return [obj for obj in found if selector_matches(selector, labels_of(obj))]
 
-def _adopt(api: LocalApi, resource: str, obj: JsonObject, owner: JsonObject) -> JsonObject | None:
-    metadata = {
-        "uid": uid_of(obj),  # a namesake created meanwhile is refused
-        "ownerReferences": [*owners_of(obj), controller_reference(owner)],
-        "resourceVersion": obj["metadata"].get("resourceVersion"),
-    }
-    try:
-        return api.patch(
-            resource, namespace_of(obj), name_of(obj), {"metadata": metadata}, kind="merge"
-        )
-    except NotFound:
-        return None
+    def _adopt(self, obj: JsonObject, owner: JsonObject) -> JsonObject | None:
+        metadata = {
+            "uid": uid_of(obj),  # a namesake created meanwhile is refused
+            "ownerReferences": [*owners_of(obj), controller_reference(owner)],
+            "resourceVersion": obj["metadata"].get("resourceVersion"),
+        }
+        return self._patch(obj, metadata)
 
+    def _release(self, obj: JsonObject, owner_uid: str) -> None:
+        references = [each for each in owners_of(obj) if each.get("uid") != owner_uid]
+        self._patch(obj, {"uid": uid_of(obj), "ownerReferences": references or None})
 
-def _release(api: LocalApi, resource: str, obj: JsonObject, owner_uid: str) -> None:
-    references = [each for each in owners_of(obj) if each.get("uid") != owner_uid]
-    metadata = {"uid": uid_of(obj), "ownerReferences": references or None}
-    try:
-        api.patch(resource, namespace_of(obj), name_of(obj), {"metadata": metadata}, kind="merge")
-    except NotFound:
-        return
+    def _patch(self, obj: JsonObject, metadata: JsonObject) -> JsonObject | None:
+        try:
+            return self._api.patch(
+                self._informer.resource, namespace_of(obj), name_of(obj), {"metadata": metadata}
+            )
+        except NotFound:
+            return None
 
 
 def owner_key(obj: JsonObject, kind: str, group: str) -> str | None:
@@ -87,3 +119,43 @@ def owner_key(obj: JsonObject, kind: str, group: str) -> str | None:
     if reference.get("apiVersion", "").rpartition("/")[0] != group:
         return None
     return f"{namespace_of(obj)}/{reference.get('name', '')}"
+
+
+def concerned_owners(
+    kind: str,
+    group: str,
+    owners: Informer,
+    obj: JsonObject,
+    old: JsonObject | None,
+    selector: SelectorOf = selector_of,
+) -> Iterator[str]:
+    """Keys of the owners that a change of `obj` concerns: its controllers, or who might adopt it."""
+    for version in (old, obj):
+        owner = owner_key(version, kind, group) if version is not None else None
+        if owner is not None:
+            yield owner
+    if controller_of(obj) is None and not is_deleting(obj):
+        for candidate in owners.find(BY_NAMESPACE, namespace_of(obj)):
+            if selector_matches(selector(candidate), labels_of(obj)):
+                yield key_of(candidate)
+
+
+def index_by_namespace(obj: JsonObject) -> tuple[str, ...]:
+    return (namespace_of(obj),)
+
+
+def _index_by_controller(obj: JsonObject) -> tuple[str, ...]:
+    owner = controller_of(obj)
+    return (owner.get("uid", ""),) if owner is not None else ()
+
+
+def _index_orphans(obj: JsonObject) -> tuple[str, ...]:
+    if controller_of(obj) is not None:
+        return ()
+    namespace = namespace_of(obj)
+    labels = labels_of(obj)
+    return (namespace, *(_orphan_label(namespace, key, value) for key, value in labels.items()))
+
+
+def _orphan_label(namespace: str, key: str, value: str) -> str:
+    return f"{namespace}/{key}={value}"

@@ -7,29 +7,29 @@ pods is created or deleted, at most `BURST_REPLICAS` at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
-from kubesched.embedded.controllers.matching import LabelMatcher, label_matcher, set_matcher
+from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
 from kubesched.embedded.controllers.metadata import (
     controller_of,
     find_condition,
-    index_by_controller,
-    index_by_namespace,
-    index_orphans_by_namespace,
     is_deleting,
     key_of,
     labels_of,
-    namespace_of,
     spec_of,
     status_of,
-    uid_of,
     with_condition,
     without_condition,
 )
-from kubesched.embedded.controllers.ownership import ORPHANS, PER_CONTROLLER, claim, owner_key
+from kubesched.embedded.controllers.ownership import (
+    BY_NAMESPACE,
+    Dependents,
+    SelectorOf,
+    concerned_owners,
+    index_by_namespace,
+    selector_of,
+)
 from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
 from kubesched.embedded.controllers.pods import (
     deletion_order,
@@ -46,8 +46,6 @@ from kubesched.errors import ApiError
 BURST_REPLICAS = 500
 """Pods created or deleted in one go; upstream's limit. The rest follows at once, but in turn."""
 
-BY_NAMESPACE = "by-namespace"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaKind:
@@ -57,8 +55,14 @@ class ReplicaKind:
     group: str
     resource: str
     component: str
-    matcher: Callable[[JsonObject], LabelMatcher]
+    selector: SelectorOf
     counts_terminating: bool
+
+
+def _plain_selector(controller: JsonObject) -> JsonObject | None:
+    """A ReplicationController's label map; an empty one selects nothing."""
+    labels = spec_of(controller).get("selector")
+    return {"matchLabels": labels} if labels else None
 
 
 REPLICA_SET = ReplicaKind(
@@ -66,7 +70,7 @@ REPLICA_SET = ReplicaKind(
     group="apps",
     resource="replicasets.apps",
     component="replicaset-controller",
-    matcher=lambda replica_set: label_matcher(spec_of(replica_set).get("selector")),
+    selector=selector_of,
     counts_terminating=True,
 )
 REPLICATION_CONTROLLER = ReplicaKind(
@@ -74,7 +78,7 @@ REPLICATION_CONTROLLER = ReplicaKind(
     group="",
     resource="replicationcontrollers",
     component="replication-controller",
-    matcher=lambda controller: set_matcher(spec_of(controller).get("selector")),
+    selector=_plain_selector,
     counts_terminating=False,
 )
 
@@ -89,26 +93,18 @@ class ReplicaSetController(Controller[str]):
         super().__init__(context)
         self._sets = self.informers.informer(self.flavour.resource)
         self._sets.add_index(BY_NAMESPACE, index_by_namespace)
-        self._sets.add_index(PER_CONTROLLER, index_by_controller)
         self._sets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(PER_CONTROLLER, index_by_controller)
-        self._pods.add_index(ORPHANS, index_orphans_by_namespace)
-        self._pods.add_handler(self._pod_changed)
+        self._siblings = Dependents(self.api, self._sets)
+        pods = self.informers.informer("pods")
+        pods.add_handler(self._pod_changed)
+        self._pods = Dependents(self.api, pods)
         self._pod_control = PodControl(context, self.flavour.component)
 
     def sync(self, key: str) -> float | None:
         replica_set = self._sets.get(key)
         if replica_set is None:
             return None
-        pods = claim(
-            self.api,
-            "pods",
-            replica_set,
-            self.flavour.matcher(replica_set),
-            self._pods.find(PER_CONTROLLER, uid_of(replica_set)),
-            self._pods.find(ORPHANS, namespace_of(replica_set)),
-        )
+        pods = self._pods.claim(replica_set, self.flavour.selector(replica_set))
         failure: ApiError | None = None
         unfinished = False
         if not is_deleting(replica_set):
@@ -117,7 +113,7 @@ class ReplicaSetController(Controller[str]):
             except ApiError as error:
                 failure = error
         # The writes above changed the pods; count what is there now.
-        pods = self._pods.find(PER_CONTROLLER, uid_of(replica_set))
+        pods = self._pods.of(replica_set)
         current = self._sets.get(key)
         if current is not None:
             write_status(
@@ -147,8 +143,8 @@ class ReplicaSetController(Controller[str]):
     def _related_pods(self, replica_set: JsonObject) -> list[JsonObject]:
         """Pods of all ReplicaSets under the same Deployment: they make a node crowded together."""
         owner = controller_of(replica_set)
-        siblings = self._sets.find(PER_CONTROLLER, owner["uid"]) if owner else [replica_set]
-        return [pod for each in siblings for pod in self._pods.find(PER_CONTROLLER, uid_of(each))]
+        siblings = self._siblings.of({"metadata": owner}) if owner else [replica_set]
+        return [pod for each in siblings for pod in self._pods.of(each)]
 
     def _status(
         self, replica_set: JsonObject, pods: list[JsonObject], failure: ApiError | None
@@ -195,19 +191,13 @@ class ReplicaSetController(Controller[str]):
         return int(spec_of(replica_set).get("minReadySeconds") or 0)
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        for version in (old, pod):
-            if version is None:
-                continue
-            owner = owner_key(version, self.flavour.kind, self.flavour.group)
-            if owner is not None:
-                self.queue.add(owner)
-        if controller_of(pod) is None and not is_deleting(pod):
-            self._orphan_changed(pod)
-
-    def _orphan_changed(self, pod: JsonObject) -> None:
-        for replica_set in self._sets.find(BY_NAMESPACE, namespace_of(pod)):
-            if self.flavour.matcher(replica_set)(labels_of(pod)):
-                self.queue.add(key_of(replica_set))
+        flavour = self.flavour
+        owner = controller_of(pod)
+        pause_s = settling_s(self._pods.count(owner.get("uid", ""))) if owner is not None else 0.0
+        for key in concerned_owners(
+            flavour.kind, flavour.group, self._sets, pod, old, flavour.selector
+        ):
+            self.queue.add_after(key, pause_s)
 
 
 class ReplicationControllerController(ReplicaSetController):

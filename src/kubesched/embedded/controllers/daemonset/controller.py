@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
 from kubesched.embedded.controllers.controller_revisions import RevisionHistory, hash_of
 from kubesched.embedded.controllers.daemonset.eligibility import (
     Eligibility,
@@ -18,22 +18,22 @@ from kubesched.embedded.controllers.daemonset.eligibility import (
     tolerations_for,
 )
 from kubesched.embedded.controllers.int_or_percent import scaled_value
-from kubesched.embedded.controllers.matching import label_matcher
 from kubesched.embedded.controllers.metadata import (
-    controller_of,
-    index_by_controller,
-    index_by_namespace,
-    index_orphans_by_namespace,
     is_deleting,
     key_of,
     labels_of,
     name_of,
-    namespace_of,
     spec_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.ownership import ORPHANS, PER_CONTROLLER, claim, owner_key
+from kubesched.embedded.controllers.ownership import (
+    BY_NAMESPACE,
+    Dependents,
+    concerned_owners,
+    index_by_namespace,
+    selector_of,
+)
 from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
 from kubesched.embedded.controllers.pods import (
     FAILED,
@@ -52,7 +52,6 @@ from kubesched.errors import ApiError
 
 RESOURCE = "daemonsets.apps"
 COMPONENT = "daemonset-controller"
-BY_NAMESPACE = "by-namespace"
 BURST_REPLICAS = 250
 """Pods created or deleted in one go; upstream's limit. The rest follows at once, but in turn."""
 
@@ -82,10 +81,9 @@ class DaemonSetController(Controller[str]):
         self._sets = self.informers.informer(RESOURCE)
         self._sets.add_index(BY_NAMESPACE, index_by_namespace)
         self._sets.add_handler(self._daemon_set_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(PER_CONTROLLER, index_by_controller)
-        self._pods.add_index(ORPHANS, index_orphans_by_namespace)
-        self._pods.add_handler(self._pod_changed)
+        pods = self.informers.informer("pods")
+        pods.add_handler(self._pod_changed)
+        self._pods = Dependents(self.api, pods)
         self._nodes = self.informers.informer("nodes")
         self._nodes.add_handler(self._node_changed)
         self._pod_control = PodControl(context, COMPONENT)
@@ -100,7 +98,7 @@ class DaemonSetController(Controller[str]):
             message = "This daemon set is selecting all pods. A non-empty selector is required."
             self.events.warning(daemon_set, COMPONENT, "SelectingAll", message)
             return None
-        self._claim_pods(daemon_set)
+        self._pods.claim(daemon_set, selector_of(daemon_set))
         revisions = self._history.revisions_of(daemon_set)
         current = self._history.ensure_current(daemon_set, revisions)
         revision_hash = hash_of(current)
@@ -116,7 +114,7 @@ class DaemonSetController(Controller[str]):
         self._write_status(key, daemon_set, revision_hash)
         if failure is not None:
             raise failure
-        pods = self._pods.find(PER_CONTROLLER, uid_of(daemon_set))
+        pods = self._pods.of(daemon_set)
         hashes = {labels_of(pod).get(CONTROLLER_REVISION_HASH, "") for pod in pods}
         live = [name_of(each) for each in revisions if hash_of(each) in hashes]
         self._history.truncate(daemon_set, revisions, [name_of(current), *live])
@@ -323,19 +321,9 @@ class DaemonSetController(Controller[str]):
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _claim_pods(self, daemon_set: JsonObject) -> None:
-        claim(
-            self.api,
-            "pods",
-            daemon_set,
-            label_matcher(spec_of(daemon_set).get("selector")),
-            self._pods.find(PER_CONTROLLER, uid_of(daemon_set)),
-            self._pods.find(ORPHANS, namespace_of(daemon_set)),
-        )
-
     def _pods_by_node(self, daemon_set: JsonObject) -> dict[str, list[JsonObject]]:
         by_node: dict[str, list[JsonObject]] = {}
-        for pod in self._pods.find(PER_CONTROLLER, uid_of(daemon_set)):
+        for pod in self._pods.of(daemon_set):
             by_node.setdefault(target_node(pod), []).append(pod)
         return by_node
 
@@ -349,14 +337,9 @@ class DaemonSetController(Controller[str]):
                 del self._failed[known]
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        for version in (old, pod):
-            owner = owner_key(version, "DaemonSet", "apps") if version is not None else None
-            if owner is not None:
-                self.queue.add(owner)
-        if controller_of(pod) is None and not is_deleting(pod):
-            for daemon_set in self._sets.find(BY_NAMESPACE, namespace_of(pod)):
-                if label_matcher(spec_of(daemon_set).get("selector"))(labels_of(pod)):
-                    self.queue.add(key_of(daemon_set))
+        pause_s = settling_s(len(self._nodes))
+        for key in concerned_owners("DaemonSet", "apps", self._sets, pod, old):
+            self.queue.add_after(key, pause_s)
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
         """Wake the DaemonSets whose verdict on this node changed; heartbeats change none."""

@@ -13,25 +13,26 @@ from typing import ClassVar
 from kubesched.embedded.controllers.controller import Controller, ControllerContext
 from kubesched.embedded.controllers.deployment import progress, revisions, strategy
 from kubesched.embedded.controllers.deployment.strategy import Bounds, Size
-from kubesched.embedded.controllers.matching import label_matcher
 from kubesched.embedded.controllers.metadata import (
     annotations_of,
-    controller_of,
     find_condition,
-    index_by_controller,
-    index_by_namespace,
-    index_orphans_by_namespace,
     is_controlled_by,
     is_deleting,
     key_of,
-    labels_of,
     name_of,
     namespace_of,
     spec_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.ownership import ORPHANS, PER_CONTROLLER, claim, owner_key
+from kubesched.embedded.controllers.ownership import (
+    BY_NAMESPACE,
+    Dependents,
+    concerned_owners,
+    index_by_namespace,
+    owner_key,
+    selector_of,
+)
 from kubesched.embedded.controllers.pods import is_finished
 from kubesched.embedded.controllers.status_writes import write_status
 from kubesched.embedded.controllers.template_hash import same_template
@@ -39,7 +40,6 @@ from kubesched.embedded.objects import JsonObject
 from kubesched.errors import AlreadyExists, ApiError, NotFound
 
 COMPONENT = "deployment-controller"
-BY_NAMESPACE = "by-namespace"
 RESOURCE = "deployments.apps"
 REPLICA_SETS = "replicasets.apps"
 
@@ -54,13 +54,12 @@ class DeploymentController(Controller[str]):
         self._deployments = self.informers.informer(RESOURCE)
         self._deployments.add_index(BY_NAMESPACE, index_by_namespace)
         self._deployments.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
-        self._sets = self.informers.informer(REPLICA_SETS)
-        self._sets.add_index(PER_CONTROLLER, index_by_controller)
-        self._sets.add_index(ORPHANS, index_orphans_by_namespace)
-        self._sets.add_handler(self._replica_set_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(PER_CONTROLLER, index_by_controller)
-        self._pods.add_handler(self._pod_changed)
+        self._all_sets = self.informers.informer(REPLICA_SETS)
+        self._all_sets.add_handler(self._replica_set_changed)
+        self._sets = Dependents(self.api, self._all_sets)
+        pods = self.informers.informer("pods")
+        pods.add_handler(self._pod_changed)
+        self._pods = Dependents(self.api, pods)
 
     def sync(self, key: str) -> float | None:
         deployment = self._deployments.get(key)
@@ -69,14 +68,7 @@ class DeploymentController(Controller[str]):
         if not (spec_of(deployment).get("selector") or {}):
             self._refuse_empty_selector(deployment)
             return None
-        owned = claim(
-            self.api,
-            REPLICA_SETS,
-            deployment,
-            label_matcher(spec_of(deployment)["selector"]),
-            self._sets.find(PER_CONTROLLER, uid_of(deployment)),
-            self._sets.find(ORPHANS, namespace_of(deployment)),
-        )
+        owned = self._sets.claim(deployment, selector_of(deployment))
         bounds = strategy.bounds_of(deployment)
         if is_deleting(deployment):
             return self._finish(deployment, owned, bounds, is_rollout=False)
@@ -124,11 +116,7 @@ class DeploymentController(Controller[str]):
             self._clean_up(deployment, old)
 
     def _has_pods_left(self, old: list[JsonObject]) -> bool:
-        return any(
-            not is_finished(pod)
-            for each in old
-            for pod in self._pods.find(PER_CONTROLLER, uid_of(each))
-        )
+        return any(not is_finished(pod) for each in old for pod in self._pods.of(each))
 
     def _ensure_new(
         self, deployment: JsonObject, new: JsonObject | None, old: list[JsonObject], bounds: Bounds
@@ -319,7 +307,7 @@ class DeploymentController(Controller[str]):
             return (
                 0.0  # changed while we were at it: this status would claim to have seen the change
             )
-        replica_sets = self._sets.find(PER_CONTROLLER, uid_of(deployment))
+        replica_sets = self._sets.of(deployment)
         new = revisions.find_new(current, replica_sets)
         status = progress.build_status(current, replica_sets, new, bounds, now)
         if is_rollout:
@@ -345,14 +333,8 @@ class DeploymentController(Controller[str]):
     # -- events ----------------------------------------------------------------------------------
 
     def _replica_set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
-        for version in (old, obj):
-            owner = owner_key(version, "Deployment", "apps") if version is not None else None
-            if owner is not None:
-                self.queue.add(owner)
-        if controller_of(obj) is None and not is_deleting(obj):
-            for deployment in self._deployments.find(BY_NAMESPACE, namespace_of(obj)):
-                if label_matcher(spec_of(deployment).get("selector"))(labels_of(obj)):
-                    self.queue.add(key_of(deployment))
+        for key in concerned_owners("Deployment", "apps", self._deployments, obj, old):
+            self.queue.add(key)
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         """A Recreate rollout waits for the old pods to be gone."""
@@ -361,7 +343,7 @@ class DeploymentController(Controller[str]):
         ):
             return
         owner = owner_key(pod, "ReplicaSet", "apps")
-        replica_set = self._sets.get(owner) if owner is not None else None
+        replica_set = self._all_sets.get(owner) if owner is not None else None
         deployment_key = (
             owner_key(replica_set, "Deployment", "apps") if replica_set is not None else None
         )

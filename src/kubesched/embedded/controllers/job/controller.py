@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
 from kubesched.embedded.controllers.job.indexes import (
     format_indexes,
     index_of,
@@ -33,12 +33,11 @@ from kubesched.embedded.controllers.job.tracking import (
     has_finalizer,
     remove_finalizer,
 )
-from kubesched.embedded.controllers.matching import label_matcher
 from kubesched.embedded.controllers.metadata import (
+    controller_of,
     find_condition,
-    index_by_controller,
-    index_orphans_by_namespace,
     is_condition_true,
+    is_controlled_by,
     is_deleting,
     key_of,
     name_of,
@@ -48,7 +47,14 @@ from kubesched.embedded.controllers.metadata import (
     uid_of,
     with_condition,
 )
-from kubesched.embedded.controllers.ownership import ORPHANS, PER_CONTROLLER, claim, owner_key
+from kubesched.embedded.controllers.ownership import (
+    BY_NAMESPACE,
+    Dependents,
+    concerned_owners,
+    index_by_namespace,
+    owner_key,
+    selector_of,
+)
 from kubesched.embedded.controllers.pod_control import PodControl
 from kubesched.embedded.controllers.pods import (
     SUCCEEDED,
@@ -90,11 +96,11 @@ class JobController(Controller[Key]):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._jobs = self.informers.informer(RESOURCE)
+        self._jobs.add_index(BY_NAMESPACE, index_by_namespace)
         self._jobs.add_handler(self._job_changed)
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(PER_CONTROLLER, index_by_controller)
-        self._pods.add_index(ORPHANS, index_orphans_by_namespace)
-        self._pods.add_handler(self._pod_changed)
+        self._all_pods = self.informers.informer("pods")
+        self._all_pods.add_handler(self._pod_changed)
+        self._pods = Dependents(self.api, self._all_pods)
         self._pod_control = PodControl(context, COMPONENT)
         self._failures: dict[
             str, tuple[int, float]
@@ -112,7 +118,7 @@ class JobController(Controller[Key]):
             "kubernetes.io/job-controller",
         ):
             return None
-        pods = self._claim_pods(job)
+        pods = self._pods.claim(job, selector_of(job))
         if is_finished(job):
             for pod in pods:
                 if has_finalizer(pod):
@@ -136,7 +142,7 @@ class JobController(Controller[Key]):
         for pod in pods:
             if uid_of(pod) in ended and has_finalizer(pod):
                 remove_finalizer(self.api, pod)
-        tally.settle({uid_of(pod): pod for pod in self._own_pods(job)})
+        tally.settle({uid_of(pod): pod for pod in self._pods.of(job)})
         job = self._write_counts(job, tally, pods)
         self._remember_failures(job, before, tally)
         return job, tally
@@ -171,7 +177,7 @@ class JobController(Controller[Key]):
     # -- deciding --------------------------------------------------------------------------------
 
     def _run(self, job: JsonObject, tally: Tally) -> float | None:
-        pods = self._own_pods(job)
+        pods = self._pods.of(job)
         active = [pod for pod in pods if is_active(pod)]
         verdict = self._verdict(job, tally, active)
         if verdict is not None:
@@ -230,7 +236,7 @@ class JobController(Controller[Key]):
         status["conditions"] = _with_job_condition(
             status.get("conditions"), target, "True", now, verdict.reason, verdict.message
         )
-        leftovers = [pod for pod in self._own_pods(job) if is_active(pod) or is_terminating(pod)]
+        leftovers = [pod for pod in self._pods.of(job) if is_active(pod) or is_terminating(pod)]
         if leftovers or Tally.of(job).uncounted():
             self._write(job, status)
             return
@@ -257,7 +263,7 @@ class JobController(Controller[Key]):
             return None
         missing = wanted - len(active)
         if not replaces_terminating(job):
-            missing -= sum(is_terminating(pod) for pod in self._own_pods(job))
+            missing -= sum(is_terminating(pod) for pod in self._pods.of(job))
         if missing <= 0:
             return None
         rest_s = self._rest_after_failure_s(job)
@@ -298,7 +304,7 @@ class JobController(Controller[Key]):
         job = self._jobs.get(key)
         if job is None or is_finished(job):
             return
-        pods = self._own_pods(job)
+        pods = self._pods.of(job)
         active = [pod for pod in pods if is_active(pod)]
         status = dict(status_of(job))
         suspended = bool(spec_of(job).get("suspend"))
@@ -381,41 +387,28 @@ class JobController(Controller[Key]):
 
     def _release_abandoned(self, key: str) -> None:
         """Let a pod go whose Job does not exist any more."""
-        pod = self._pods.get(key)
+        pod = self._all_pods.get(key)
         if pod is None or not has_finalizer(pod):
             return
         owner = owner_key(pod, "Job", "batch")
         job = self._jobs.get(owner) if owner is not None else None
-        if job is None or uid_of(job) not in index_by_controller(pod):
+        if job is None or not is_controlled_by(pod, uid_of(job)):
             remove_finalizer(self.api, pod)
 
-    # -- reading ---------------------------------------------------------------------------------
-
-    def _claim_pods(self, job: JsonObject) -> list[JsonObject]:
-        return claim(
-            self.api,
-            "pods",
-            job,
-            label_matcher(spec_of(job).get("selector")),
-            self._own_pods(job),
-            self._pods.find(ORPHANS, namespace_of(job)),
-        )
-
-    def _own_pods(self, job: JsonObject) -> list[JsonObject]:
-        return self._pods.find(PER_CONTROLLER, uid_of(job))
+    # -- events ----------------------------------------------------------------------------------
 
     def _job_changed(self, kind: str, job: JsonObject, old: JsonObject | None) -> None:
         self.queue.add(("job", key_of(job)))
         if kind == "DELETED":
             self._failures.pop(uid_of(job), None)
-            for pod in self._own_pods(job):
+            for pod in self._pods.of(job):
                 self.queue.add(("pod", key_of(pod)))
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        for version in (old, pod):
-            owner = owner_key(version, "Job", "batch") if version is not None else None
-            if owner is not None:
-                self.queue.add(("job", owner))
+        reference = controller_of(pod)
+        pause_s = settling_s(self._pods.count(reference.get("uid", ""))) if reference else 0.0
+        for key in concerned_owners("Job", "batch", self._jobs, pod, old):
+            self.queue.add_after(("job", key), pause_s)
         if kind != "DELETED" and has_finalizer(pod):
             owner = owner_key(pod, "Job", "batch")
             if owner is None or self._jobs.get(owner) is None:

@@ -12,22 +12,22 @@ from typing import ClassVar
 from kubesched.embedded.controllers.controller import Controller, ControllerContext
 from kubesched.embedded.controllers.controller_revisions import RevisionHistory, template_of
 from kubesched.embedded.controllers.int_or_percent import scaled_value
-from kubesched.embedded.controllers.matching import label_matcher
 from kubesched.embedded.controllers.metadata import (
-    controller_of,
-    index_by_controller,
-    index_by_namespace,
-    index_orphans_by_namespace,
     is_deleting,
     key_of,
-    labels_of,
     name_of,
     namespace_of,
     spec_of,
     status_of,
     uid_of,
 )
-from kubesched.embedded.controllers.ownership import ORPHANS, PER_CONTROLLER, claim, owner_key
+from kubesched.embedded.controllers.ownership import (
+    BY_NAMESPACE,
+    Dependents,
+    concerned_owners,
+    index_by_namespace,
+    selector_of,
+)
 from kubesched.embedded.controllers.pods import (
     is_available,
     is_finished,
@@ -50,7 +50,6 @@ from kubesched.embedded.objects import JsonObject
 from kubesched.errors import ApiError, NotFound
 
 RESOURCE = "statefulsets.apps"
-BY_NAMESPACE = "by-namespace"
 
 
 class StatefulSetController(Controller[str]):
@@ -63,10 +62,9 @@ class StatefulSetController(Controller[str]):
         self._sets = self.informers.informer(RESOURCE)
         self._sets.add_index(BY_NAMESPACE, index_by_namespace)
         self._sets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
-        self._pods = self.informers.informer("pods")
-        self._pods.add_index(PER_CONTROLLER, index_by_controller)
-        self._pods.add_index(ORPHANS, index_orphans_by_namespace)
-        self._pods.add_handler(self._pod_changed)
+        pods = self.informers.informer("pods")
+        pods.add_handler(self._pod_changed)
+        self._pods = Dependents(self.api, pods)
         self._claims = ClaimControl(context)
         self._history = RevisionHistory(self.api, self.informers, "controller.kubernetes.io/hash")
 
@@ -74,15 +72,8 @@ class StatefulSetController(Controller[str]):
         stateful_set = self._sets.get(key)
         if stateful_set is None:
             return None
-        matches = label_matcher(spec_of(stateful_set).get("selector"))
-        orphans = self._pods.find(ORPHANS, namespace_of(stateful_set))
-        claim(
-            self.api,
-            "pods",
-            stateful_set,
-            matches,
-            self._pods.find(PER_CONTROLLER, uid_of(stateful_set)),
-            [pod for pod in orphans if is_member(stateful_set, pod)],
+        self._pods.claim(
+            stateful_set, selector_of(stateful_set), lambda pod: is_member(stateful_set, pod)
         )
         revisions = self._history.revisions_of(stateful_set)
         update = self._history.ensure_current(stateful_set, revisions)
@@ -104,7 +95,7 @@ class StatefulSetController(Controller[str]):
 
     def pods_of(self, stateful_set: JsonObject) -> list[JsonObject]:
         """The set's pods, by ordinal."""
-        owned = self._pods.find(PER_CONTROLLER, uid_of(stateful_set))
+        owned = self._pods.of(stateful_set)
         return sorted((pod for pod in owned if is_member(stateful_set, pod)), key=ordinal_of)
 
     def create(self, stateful_set: JsonObject, pod: JsonObject) -> bool:
@@ -183,15 +174,8 @@ class StatefulSetController(Controller[str]):
         write_status(self.api, RESOURCE, stateful_set, status)
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
-        for version in (old, pod):
-            owner = owner_key(version, "StatefulSet", "apps") if version is not None else None
-            if owner is not None:
-                self.queue.add(owner)
-        if controller_of(pod) is None and not is_deleting(pod):
-            for stateful_set in self._sets.find(BY_NAMESPACE, namespace_of(pod)):
-                selector = spec_of(stateful_set).get("selector")
-                if is_member(stateful_set, pod) and label_matcher(selector)(labels_of(pod)):
-                    self.queue.add(key_of(stateful_set))
+        for key in concerned_owners("StatefulSet", "apps", self._sets, pod, old):
+            self.queue.add(key)
 
 
 class _Round:
