@@ -7,13 +7,8 @@ from collections.abc import Sequence
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
-from kubesched.framework.interfaces import (
-    EnqueueExtensions,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreFilterPlugin,
-)
-from kubesched.framework.status import SKIP, NodeToStatus, Status, unresolvable, unschedulable
+from kubesched.framework.interfaces import EnqueueExtensions, PreFilterPlugin
+from kubesched.framework.status import SKIP, Status, unresolvable
 from kubesched.snapshot.views import NodeColumns
 
 UNSUPPORTED = unresolvable("persistent volumes are not supported by this scheduler yet")
@@ -50,14 +45,3 @@ class NodeVolumeLimits(_Volumes):
     """Turns away pods with claims."""
 
     name = "NodeVolumeLimits"
-
-
-class DefaultPreemption(PostFilterPlugin):
-    """Never preempts."""
-
-    name = "DefaultPreemption"
-
-    def post_filter(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus
-    ) -> tuple[PostFilterResult | None, Status | None]:
-        return None, unschedulable("preemption is not supported by this scheduler yet")

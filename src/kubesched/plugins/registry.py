@@ -8,7 +8,7 @@ from kubesched.framework.registry import Registry, load_by_path
 
 IN_TREE: dict[str, str] = {
     "DefaultBinder": "kubesched.plugins.default_binder:DefaultBinder",
-    "DefaultPreemption": "kubesched.plugins.not_yet:DefaultPreemption",
+    "DefaultPreemption": "kubesched.plugins.default_preemption:DefaultPreemption",
     "DynamicResources": "kubesched.plugins.dynamic_resources:DynamicResources",
     "ImageLocality": "kubesched.plugins.image_locality:ImageLocality",
     "InterPodAffinity": "kubesched.plugins.inter_pod_affinity:InterPodAffinity",

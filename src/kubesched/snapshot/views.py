@@ -219,6 +219,24 @@ class WhatIfColumns(NodeColumns):
         delta = self._delta.get(what)
         return base if delta is None else base + delta
 
+    def put(self, index: int, pod: PodInfo) -> None:
+        """One more pod on the index-th node, for the maker of a what-if who goes on thinking."""
+        if pod in self._removed[index]:
+            self._removed[index].remove(pod)
+        else:
+            self._added[index].append(pod)
+        self._pods_delta[index] += 1
+        self._account(index, pod, 1)
+
+    def take(self, index: int, pod: PodInfo) -> None:
+        """One pod fewer on the index-th node, on which it is, in thought or for real."""
+        if pod in self._added[index]:
+            self._added[index].remove(pod)
+        else:
+            self._removed[index].append(pod)
+        self._pods_delta[index] -= 1
+        self._account(index, pod, -1)
+
     def added_at(self, index: int) -> Sequence[PodInfo]:
         """Pods that are on the index-th node only in thought."""
         return self._added[index]

@@ -16,6 +16,7 @@ import numpy as np
 
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Nominator
+from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.pre_filter import run_add_pod
@@ -193,17 +194,25 @@ def filter_contested(
 
 
 def filter_node_with_nominated(
-    framework: Framework, state: CycleState, pod: PodInfo, node: NodeColumns
+    framework: Framework,
+    state: CycleState,
+    pod: PodInfo,
+    node: NodeColumns,
+    plugins: list[FilterPlugin] | None = None,
 ) -> Status | None:
-    """Both passes for a view of one node, which may be a what-if. None when it passes; an error is an Error status."""
+    """Both passes of the (given) plugins for a view of one node, which may be a what-if.
+
+    None when the node passes; what broke is an Error status.
+    """
     rivals = rivals_of(framework, pod)
     if rivals is not None:
         _, entries = rivals.among(node.row_indices())
         if len(entries):
-            status = _filter_with(framework, state, pod, node, rivals.pods_at(int(entries[0])))
+            pods = rivals.pods_at(int(entries[0]))
+            status = _filter_with(framework, state, pod, node, pods, plugins)
             if status is not None:
                 return status
-    outcome = run_filters(framework, state, pod.pod, node)
+    outcome = run_filters(framework, state, pod.pod, node, plugins)
     return outcome.error or outcome.status_at(0)
 
 
@@ -213,6 +222,7 @@ def _filter_with(
     pod: PodInfo,
     node: NodeColumns,
     rivals: Sequence[PodInfo],
+    plugins: list[FilterPlugin] | None = None,
 ) -> Status | None:
     """The verdict on one node with the rivals on it."""
     what_if_state = state.clone()
@@ -222,7 +232,7 @@ def _filter_with(
         if failed is not None:
             return failed
         view = view.what_if(0, add=[rival])
-    outcome = run_filters(framework, what_if_state, pod.pod, view)
+    outcome = run_filters(framework, what_if_state, pod.pod, view, plugins)
     return outcome.error or outcome.status_at(0)
 
 

@@ -1,0 +1,157 @@
+"""DefaultPreemption: when a pod fits nowhere, evict less important pods from the node where that does the least harm."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Final
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.scheduling_v1alpha2 import PodGroup
+from kubesched.config.plugin_args import DefaultPreemptionArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.extenders import Victims
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    PostFilterAnswer,
+    PostFilterPlugin,
+    PreEnqueuePlugin,
+)
+from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
+from kubesched.plugins.args import checked_args
+from kubesched.plugins.feature_gates import gates_of
+from kubesched.preemption.candidates import CandidateCount, ScoreFunction
+from kubesched.preemption.evaluator import Evaluator, OrderedScores
+from kubesched.preemption.importance import is_more_important
+from kubesched.preemption.victims import VictimRules
+from kubesched.snapshot.node_info import NodeInfo
+from kubesched.snapshot.pods import PodInfo
+
+PREFIX: Final = "preemption: "
+STILL_RUNNING: Final = unresolvable("waiting for the preemption for this pod to be finished")
+GROUP_NOT_FOUND: Final = unschedulable(PREFIX + "pod group for pod not found")
+GROUP_IS_PLACED: Final = unschedulable(
+    PREFIX + "not eligible due to placement-based pod group scheduling limitation"
+)
+GROUP_PREEMPTS_ITSELF: Final = unschedulable(
+    PREFIX + "not eligible due to workload aware preemption enabled"
+)
+
+
+class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
+    """Preemption with upstream's rules. Plugins that derive from it may change whom to evict, and from where.
+
+    Changing the rules about victims gives up evaluating many nodes at once.
+    """
+
+    name = "DefaultPreemption"
+    args_type = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
+        args = checked_args(args, DefaultPreemptionArgs, handle)
+        super().__init__(args, handle)
+        gates = gates_of(handle)
+        self._in_background = gates.SchedulerAsyncPreemption
+        self._groups_are_placed = gates.TopologyAwareWorkloadScheduling
+        self._groups_preempt = gates.WorkloadAwarePreemption
+        self.evaluator = Evaluator(
+            handle,
+            self.name,
+            CandidateCount(args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute),
+            in_background=self._in_background,
+            rules=self._rules(),
+            ordered_scores=self._own_scores(),
+        )
+
+    def _rules(self) -> VictimRules:
+        """The hooks that a deriving plugin has made its own."""
+        kind, usual = type(self), DefaultPreemption
+        eligible = None if kind.is_eligible_pod is usual.is_eligible_pod else self.is_eligible_pod
+        if kind.is_more_important_pod is usual.is_more_important_pod:
+            return VictimRules(eligible)
+        return VictimRules(eligible, self.is_more_important_pod)
+
+    def _own_scores(self) -> OrderedScores | None:
+        usual = DefaultPreemption.ordered_score_functions
+        is_usual = type(self).ordered_score_functions is usual
+        return None if is_usual else self.ordered_score_functions
+
+    # -- for plugins that derive from this one ---------------------------------------------------------------------
+
+    def is_eligible_pod(self, node: NodeInfo, victim: PodInfo, preemptor: PodInfo) -> bool:
+        """May this pod, whose priority is lower, be evicted?"""
+        del node, victim, preemptor
+        return True
+
+    def is_more_important_pod(self, a: PodInfo, b: PodInfo) -> bool:
+        """Does `a` get its chance to stay before `b`?"""
+        return is_more_important(a, b, round(self.handle.clock.now() * 1e6))
+
+    def ordered_score_functions(self, victims: Mapping[str, Victims]) -> Sequence[ScoreFunction]:
+        """Criteria to choose between nodes by, the most important first; none for the usual ones."""
+        del victims
+        return ()
+
+    # -- the queue -------------------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if self._in_background and self.evaluator.executor.is_running(pod):
+            return STILL_RUNNING
+        return None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """A pod kept back by this plugin has to be looked at when a pod goes; whether that helps, others know."""
+        if not self._in_background:
+            return ()
+        event = ClusterEvent(Resource.POD, Action.DELETE)
+        return (ClusterEventWithHint(event, self.after_pod_deletion, per_class=True),)
+
+    def after_pod_deletion(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        del pod, old, new
+        return Hint.SKIP
+
+    # -- making room -----------------------------------------------------------------------------------------------
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        if self.handle.metrics is not None:
+            self.handle.metrics.preemption_attempts_total.inc()
+        if pod.spec.scheduling_group is not None:
+            refused = self._refuse_group(pod)
+            if refused is not None:
+                return None, refused
+        answer = self.evaluator.preempt(state, pod, statuses)
+        return _introduced(answer) if isinstance(answer, tuple) else _introduced_later(answer)
+
+    def _refuse_group(self, pod: Pod) -> Status | None:
+        """Why a member of a pod group may not preempt on its own; None when it may."""
+        if self._groups_are_placed:
+            group = self._group_of(pod)
+            if group is None:
+                return GROUP_NOT_FOUND
+            if group.spec.scheduling_constraints is not None:
+                return GROUP_IS_PLACED
+        return GROUP_PREEMPTS_ITSELF if self._groups_preempt else None
+
+    def _group_of(self, pod: Pod) -> PodGroup | None:
+        listers, member_of = self.handle.listers, pod.spec.scheduling_group
+        if listers is None or member_of is None:
+            return None
+        found: PodGroup | None = listers.of(PodGroup).get(
+            pod.metadata.namespace, member_of.pod_group_name or ""
+        )
+        return found
+
+
+def _introduced(answer: PostFilterAnswer) -> PostFilterAnswer:
+    """The answer with this plugin's prefix in front of whatever it says."""
+    result, status = answer
+    if status is None or not status.message:
+        return answer
+    return result, Status(status.code, (PREFIX + status.message,))
+
+
+async def _introduced_later(answer: Awaitable[PostFilterAnswer]) -> PostFilterAnswer:
+    return _introduced(await answer)

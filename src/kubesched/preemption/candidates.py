@@ -1,0 +1,217 @@
+"""Candidates: nodes on which evicting some pods would make room, and which of them is to be preferred."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.extenders import Victims
+from kubesched.preemption.importance import NOT_STARTED, started_us
+from kubesched.preemption.victim_columns import PRIORITY_OFFSET, VictimColumns
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.node_table import NodeTable
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+ScoreFunction = Callable[[str], int]
+"""Node name -> score; the node with the highest is preferred."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node and the pods to be evicted from it."""
+
+    node_name: str
+    victims: Victims
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateCount:
+    """How many candidates are enough."""
+
+    minimum_percentage: int = 10
+    minimum_absolute: int = 100
+
+    def of(self, nodes: int) -> int:
+        """For that many nodes worth a try; never more than there are."""
+        return min(max(nodes * self.minimum_percentage // 100, self.minimum_absolute), nodes)
+
+
+def visiting_order(rows: Indices, random: Random) -> Indices:
+    """The rows from a random one on, and around."""
+    offset = random.randrange(len(rows))
+    return np.roll(rows, -offset)
+
+
+class Quota:
+    """Counts candidates as they are found one after the other, and says when there are enough.
+
+    At most `size` candidates are kept that violate no budget, and as many that do. The search ends with at least one
+    of the former and `size` of both together: as long as every candidate violates a budget it goes on.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._sparing = 0
+        self._violating = 0
+        self.is_filled = False
+
+    def admit(self, violations: Ints) -> Indices:
+        """Given the violations of the next candidates, which of them are kept, by index."""
+        size = self._size
+        spares = violations == 0
+        sparing = self._sparing + np.cumsum(spares)
+        violating = self._violating + np.cumsum(~spares)
+        kept = np.where(spares, sparing, violating) <= size
+        enough = (sparing > 0) & (np.minimum(sparing, size) + np.minimum(violating, size) >= size)
+        ends = np.flatnonzero(enough)
+        last = int(ends[0]) if len(ends) else len(violations) - 1
+        self.is_filled = bool(len(ends))
+        if last >= 0:
+            self._sparing, self._violating = int(sparing[last]), int(violating[last])
+        return np.flatnonzero(kept[: last + 1])
+
+
+class Shortlist(Protocol):
+    """Candidates to choose from, and what the choice depends on: one entry per candidate, in order of preference."""
+
+    @property
+    def pdb_violations(self) -> Ints: ...
+
+    @property
+    def highest_priority(self) -> Ints:
+        """Of the first victim, who is the most important one unless an extender changed the order."""
+        ...
+
+    @property
+    def priority_sum(self) -> Ints: ...
+
+    @property
+    def victim_count(self) -> Ints: ...
+
+    @property
+    def earliest_start(self) -> Ints:
+        """Of the victims with the highest priority."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def candidate(self, index: int) -> Candidate: ...
+
+
+class ListedCandidates:
+    """A shortlist of candidates that exist one by one."""
+
+    def __init__(self, candidates: Sequence[Candidate], now_us: int) -> None:
+        self._candidates = candidates
+        victims = [candidate.victims for candidate in candidates]
+        self.pdb_violations = _ints([each.pdb_violations for each in victims])
+        self.highest_priority = _ints([_priority(each.pods[0]) for each in victims])
+        self.priority_sum = _ints(
+            [sum(_priority(pod) + PRIORITY_OFFSET for pod in each.pods) for each in victims]
+        )
+        self.victim_count = _ints([len(each.pods) for each in victims])
+        self.earliest_start = _ints([_earliest_start(each.pods, now_us) for each in victims])
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    def candidate(self, index: int) -> Candidate:
+        return self._candidates[index]
+
+
+class ColumnCandidates:
+    """A shortlist over columns: an object is made only of the candidate that is chosen."""
+
+    def __init__(self, table: NodeTable, parts: Sequence[tuple[VictimColumns, Indices]]) -> None:
+        """`parts`: blocks of rows, and which of their rows are candidates. The order of the blocks is kept.
+
+        Candidates that violate no budget come first.
+        """
+        self._table = table
+        self._parts = parts
+        part = np.repeat(np.arange(len(parts)), [len(chosen) for _, chosen in parts])
+        place = _joined([chosen for _, chosen in parts])
+        violations = _joined([block.pdb_violations[chosen] for block, chosen in parts])
+        order = np.argsort(violations > 0, kind="stable")
+        self._part, self._place = part[order], place[order]
+        self.pdb_violations = violations[order]
+        self.highest_priority = self._column(lambda block: block.highest_priority)[order]
+        self.priority_sum = self._column(lambda block: block.priority_sum)[order]
+        self.victim_count = self._column(lambda block: block.victim_count)[order]
+        self.earliest_start = self._column(lambda block: block.earliest_start)[order]
+
+    def _column(self, of: Callable[[VictimColumns], Ints]) -> Ints:
+        return _joined([of(block)[chosen] for block, chosen in self._parts])
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def candidate(self, index: int) -> Candidate:
+        block, _ = self._parts[int(self._part[index])]
+        place = int(self._place[index])
+        return Candidate(self._table.names[int(block.rows[place])], block.victims(place))
+
+
+def candidates_of(shortlist: Shortlist) -> list[Candidate]:
+    return [shortlist.candidate(index) for index in range(len(shortlist))]
+
+
+def best_of(shortlist: Shortlist) -> Candidate:
+    """The candidate that does the least harm.
+
+    Criteria in order: fewest violated budgets; lowest priority of the most important victim; smallest sum of
+    priorities; fewest victims; the most important victims running for the shortest time. The first one wins a tie.
+    """
+    left: Indices = np.arange(len(shortlist))
+    for scores in (
+        -shortlist.pdb_violations,
+        -shortlist.highest_priority,
+        -shortlist.priority_sum,
+        -shortlist.victim_count,
+        shortlist.earliest_start,
+    ):
+        here = scores[left]
+        left = left[here == here.max()]
+        if len(left) == 1:
+            break
+    return shortlist.candidate(int(left[0]))
+
+
+def best_by(candidates: Sequence[Candidate], scores: Sequence[ScoreFunction]) -> Candidate:
+    """The candidate that a plugin's own criteria prefer, in their order; the first one wins a tie."""
+    left = list(candidates)
+    for score in scores:
+        found = [score(candidate.node_name) for candidate in left]
+        best = max(found)
+        left = [c for c, each in zip(left, found, strict=True) if each == best]
+        if len(left) == 1:
+            break
+    return left[0]
+
+
+def victims_by_node(candidates: Sequence[Candidate]) -> Mapping[str, Victims]:
+    return {candidate.node_name: candidate.victims for candidate in candidates}
+
+
+def _earliest_start(pods: Sequence[Pod], now_us: int) -> int:
+    highest = max(_priority(pod) for pod in pods)
+    starts = [started_us(pod) for pod in pods if _priority(pod) == highest]
+    return min(now_us if start == NOT_STARTED else start for start in starts)
+
+
+def _priority(pod: Pod) -> int:
+    return pod.spec.priority or 0
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def _joined(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

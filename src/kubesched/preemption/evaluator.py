@@ -1,0 +1,253 @@
+"""From a pod that fits nowhere to the pods that have to make room for it.
+
+    eligible?  ->  nodes worth a try  ->  dry run  ->  extenders  ->  the best candidate  ->  executor
+
+Everything up to the extenders is synchronous. Extenders, and an executor that is to be waited for, need time: then the
+answer is an awaitable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kubesched.api import field_errors
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis, FitError
+from kubesched.framework.extenders import Extender, Victims
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    CLEAR_NOMINATION,
+    NominatingInfo,
+    PostFilterAnswer,
+    PostFilterResult,
+)
+from kubesched.framework.node_statuses import rows_with_code
+from kubesched.framework.runtime import Framework
+from kubesched.framework.status import (
+    Code,
+    NodeToStatus,
+    Status,
+    error_status,
+    unresolvable,
+    unschedulable,
+)
+from kubesched.preemption.budgets import BudgetLister
+from kubesched.preemption.candidates import (
+    Candidate,
+    CandidateCount,
+    ListedCandidates,
+    ScoreFunction,
+    Shortlist,
+    best_by,
+    best_of,
+    candidates_of,
+    victims_by_node,
+    visiting_order,
+)
+from kubesched.preemption.dry_run import dry_run
+from kubesched.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, Executor
+from kubesched.preemption.extenders import ask_extenders, interested_in
+from kubesched.preemption.row_pods import RowPodsCache
+from kubesched.preemption.victims import USUAL_RULES, Preemptor, VictimRules
+from kubesched.snapshot.pods import PodInfo
+
+NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+NO_CANDIDATE: Final = "no candidate node for preemption"
+
+OrderedScores = Callable[[Mapping[str, Victims]], Sequence[ScoreFunction]]
+"""Victims by node name -> criteria to choose by, the most important first; none for the usual ones."""
+
+
+class _Vain(NamedTuple):
+    """An answer without any candidate, and the state of things it was given for."""
+
+    statuses: NodeToStatus
+    nominations: int
+    answer: PostFilterAnswer
+
+
+class Evaluator:
+    """Decides about preemption for the pods of one profile, and has it carried out."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        plugin_name: str,
+        count: CandidateCount,
+        *,
+        in_background: bool,
+        rules: VictimRules = USUAL_RULES,
+        ordered_scores: OrderedScores | None = None,
+    ) -> None:
+        """`in_background`: victims are evicted after the attempt instead of during it."""
+        self.executor = Executor(handle, plugin_name)
+        self._handle = handle
+        self._plugin_name = plugin_name
+        self._count = count
+        self._in_background = in_background
+        self._rules = rules
+        self._ordered_scores = ordered_scores
+        self._budgets = BudgetLister(handle.listers)
+        self._row_pods = RowPodsCache(handle.table)
+
+    def preempt(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        """Where room is being made, if anywhere; `statuses` is what the filters said."""
+        current = self._current(pod)
+        if current is None:
+            return None, error_status(f'pod "{pod.metadata.name}" not found')
+        reason = self._why_not_eligible(current, statuses)
+        if reason:
+            return None, unschedulable(reason)
+        found = self._find_candidates(state, current, statuses)
+        if isinstance(found, tuple):
+            return found
+        extenders = interested_in(self._handle.extenders, current)
+        if extenders or not self._in_background:
+            return self._conclude_later(found, extenders, current)
+        candidate = self._best(found)
+        self.executor.start(candidate, current)
+        return _nominated(candidate)
+
+    def _current(self, pod: Pod) -> Pod | None:
+        """The pod as the informer knows it by now."""
+        if self._handle.listers is None:
+            return pod
+        found: Pod | None = self._handle.listers.of(Pod).get(
+            pod.metadata.namespace, pod.metadata.name
+        )
+        return found
+
+    def _why_not_eligible(self, pod: Pod, statuses: NodeToStatus) -> str:
+        """Why the pod may not preempt; empty when it may."""
+        if pod.spec.preemption_policy == "Never":
+            return NEVER
+        nominated = pod.status.nominated_node_name
+        table = self._handle.table
+        row = table.row_of.get(nominated) if nominated else None
+        if row is None or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        priority = pod.spec.priority or 0
+        still_going = any(
+            other.priority < priority and is_terminating_by_preemption(other.pod)
+            for other in table.pods[row].values()
+        )
+        return STILL_TERMINATING if still_going else ""
+
+    # -- candidates ------------------------------------------------------------------------------------------------
+
+    def _find_candidates(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> Shortlist | PostFilterAnswer:
+        """Candidates, or the answer when there are none."""
+        known = self._known_to_be_vain(state, statuses)
+        if known is not None:
+            return known
+        table = self._handle.table
+        rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
+        verdicts = NodeToStatus()
+        if len(rows):
+            done = dry_run(
+                Preemptor(self._framework, state, PodInfo(pod), self._now_us()),
+                visiting_order(rows, self._handle.random),
+                self._count.of(len(rows)),
+                self._budgets.list(),
+                self._row_pods,
+                self._rules,
+            )
+            if done.shortlist is not None:
+                return done.shortlist
+            if done.errors:
+                return None, error_status(field_errors.aggregate(done.errors))
+            verdicts = done.statuses()
+        verdicts.absent_status = NOT_HELPFUL
+        fit_error = FitError("", table.node_count, Diagnosis(node_to_status=verdicts))
+        answer = PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
+        self._remember_vain(state, statuses, answer)
+        return answer
+
+    @property
+    def _framework(self) -> Framework:
+        framework = self._handle.framework
+        assert framework is not None, "a plugin was asked before its framework was built"
+        return framework
+
+    def _now_us(self) -> int:
+        return round(self._handle.clock.now() * 1e6)
+
+    def _known_to_be_vain(
+        self, state: CycleState, statuses: NodeToStatus
+    ) -> PostFilterAnswer | None:
+        """The answer given to another pod of the class, if nothing has changed since.
+
+        Pods of a class are handed the same verdicts as long as no node and no pod on a node has changed, so that it is
+        these very verdicts says it all.
+        """
+        known = state.pod_class.memo.get(self._plugin_name) if state.pod_class is not None else None
+        if (
+            isinstance(known, _Vain)
+            and known.statuses is statuses
+            and known.nominations == self._nominations()
+        ):
+            return known.answer
+        return None
+
+    def _remember_vain(
+        self, state: CycleState, statuses: NodeToStatus, answer: PostFilterAnswer
+    ) -> None:
+        if state.pod_class is not None:
+            state.pod_class.memo[self._plugin_name] = _Vain(statuses, self._nominations(), answer)
+
+    def _nominations(self) -> int:
+        return self._handle.nominator.version if self._handle.nominator is not None else 0
+
+    # -- choosing and carrying out ---------------------------------------------------------------------------------
+
+    async def _conclude_later(
+        self, shortlist: Shortlist, extenders: Sequence[Extender], pod: Pod
+    ) -> PostFilterAnswer:
+        """The rest, with the extenders asked and, if so configured, the victims evicted before it ends."""
+        if extenders:
+            victims = victims_by_node(candidates_of(shortlist))
+            left = await ask_extenders(extenders, pod, victims)
+            if isinstance(left, Status):
+                return None, left
+            if not left:
+                return None, unschedulable(NO_CANDIDATE)
+            candidates = [Candidate(name, each) for name, each in left.items()]
+            shortlist = ListedCandidates(candidates, self._now_us())
+        candidate = self._best(shortlist)
+        if self._in_background:
+            self.executor.start(candidate, pod)
+        else:
+            failed = await self.executor.carry_out(candidate, pod)
+            if failed is not None:
+                return None, failed
+        return _nominated(candidate)
+
+    def _best(self, shortlist: Shortlist) -> Candidate:
+        if self._ordered_scores is not None:
+            candidates = candidates_of(shortlist)
+            scores = self._ordered_scores(victims_by_node(candidates))
+            if scores:
+                return best_by(candidates, scores)
+        return best_of(shortlist)
+
+
+def _nominated(candidate: Candidate) -> PostFilterAnswer:
+    return PostFilterResult(NominatingInfo(override=True, node_name=candidate.node_name)), None
+
+
+def is_terminating_by_preemption(pod: Pod) -> bool:
+    """Is the pod on its way out because a preemption wanted it so?"""
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    for condition in pod.status.conditions or ():
+        if condition.type == DISRUPTION_TARGET:
+            return condition.status == "True" and condition.reason == PREEMPTION_BY_SCHEDULER
+    return False

@@ -1,0 +1,236 @@
+"""Carrying out a preemption: victims are told, deleted and reported, and lower nominations to the node are cleared.
+
+Usually this happens in the background (`start`), after the attempt has ended. Meanwhile the preemptor is kept out of
+the queues (`is_running`), because it could only fail again:
+
+    preempting       UIDs of pods whose preemption is being carried out
+    last victims     of these, the ones that wait for one last victim only. Its deletion event may arrive before the
+                     answer to the deletion does, so from here on the preemptor may go as soon as that pod is going
+
+The other way (`carry_out`) is to wait until everything is done, with nothing kept back.
+
+A failure leaves some victims alone; the preemptor is then tried again at once, and finds out anew what is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from kubesched.api.core_v1 import Pod, PodCondition
+from kubesched.api.names import key_of
+from kubesched.errors import KubeschedError, NotFound
+from kubesched.framework.handle import Handle, SchedulerClient
+from kubesched.framework.interfaces import CLEAR_NOMINATION
+from kubesched.framework.pod_status import status_patch, write_status
+from kubesched.framework.status import Status, error_status
+from kubesched.logs import get_logger
+from kubesched.preemption.candidates import Candidate
+
+log = get_logger(__name__)
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+IN_MEMORY: Final = " (in kube-scheduler memory)."
+
+
+class _LastVictim(NamedTuple):
+    namespace: str
+    name: str
+
+
+class Executor:
+    """Carries out preemptions of one plugin."""
+
+    def __init__(self, handle: Handle, plugin_name: str) -> None:
+        self._handle = handle
+        self._plugin_name = plugin_name
+        self._preempting: set[str] = set()
+        self._last_victims: dict[str, _LastVictim] = {}
+
+    # -- in the background -----------------------------------------------------------------------------------------
+
+    def start(self, candidate: Candidate, preemptor: Pod) -> None:
+        """Have the victims evicted in the background. Those already going need no help; with all going, nothing is done."""
+        victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
+        if not victims:
+            return
+        self._count_victims(candidate)
+        spawn = self._handle.spawn
+        assert spawn is not None, "preemption needs somebody to do background work"
+        self._preempting.add(preemptor.metadata.uid)
+        work = self._evict(candidate, victims, preemptor)
+        spawn(work, f"preemption for pod {key_of(preemptor.metadata)} on {candidate.node_name}")
+
+    def is_running(self, preemptor: Pod) -> bool:
+        """Is it too early to try the pod again?"""
+        uid = preemptor.metadata.uid
+        if uid not in self._preempting:
+            return False
+        last = self._last_victims.get(uid)
+        if last is None:
+            return True
+        listers = self._handle.listers
+        victim: Pod | None = listers.of(Pod).get(*last) if listers is not None else None
+        return victim is not None and not _is_terminating(victim)
+
+    async def _evict(self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod) -> None:
+        """All but the last side by side; the last only if those went well, since it is what frees the preemptor."""
+        uid, started = preemptor.metadata.uid, self._handle.clock.monotonic()
+        failed = True
+        try:
+            cleared = await self._clear_nominations(candidate, preemptor)
+            *others, last = victims
+            error = await self._preempt_all(candidate, others, preemptor)
+            if error is None:
+                self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
+                error = await self._preempt_all(candidate, [last], preemptor)
+            failed = error is not None or not cleared
+        finally:
+            self._preempting.discard(uid)
+            self._last_victims.pop(uid, None)
+            self._observe(started, failed=failed)
+            if failed and self._handle.activator is not None:
+                self._handle.activator.activate({key_of(preemptor.metadata): preemptor})
+
+    def _observe(self, started: float, *, failed: bool) -> None:
+        """Note the outcome. Upstream notes it before the work begins: always a success that took no time."""
+        metrics = self._handle.metrics
+        if metrics is not None:
+            result = "error" if failed else "success"
+            elapsed = self._handle.clock.monotonic() - started
+            metrics.preemption_goroutines_execution_total.labels(result).inc()
+            metrics.preemption_goroutines_duration_seconds.labels(result).observe(elapsed)
+
+    # -- while the attempt waits -----------------------------------------------------------------------------------
+
+    async def carry_out(self, candidate: Candidate, preemptor: Pod) -> Status | None:
+        """Evict the victims and return when it is done; an Error status when that failed."""
+        self._count_victims(candidate)
+        victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
+        error = await self._preempt_all(candidate, victims, preemptor)
+        if error is not None:
+            return error_status(error)
+        await self._clear_nominations(candidate, preemptor)
+        return None
+
+    # -- parts of both ---------------------------------------------------------------------------------------------
+
+    def _count_victims(self, candidate: Candidate) -> None:
+        if self._handle.metrics is not None:
+            self._handle.metrics.preemption_victims.observe(len(candidate.victims.pods))
+
+    @property
+    def _client(self) -> SchedulerClient:
+        client = self._handle.client
+        assert client is not None, "preemption needs a client to evict pods with"
+        return client
+
+    async def _preempt_all(
+        self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod
+    ) -> KubeschedError | None:
+        """Preempt pods, several at a time; the first failure calls the others off and is returned."""
+        slots = asyncio.Semaphore(max(self._handle.parallelism, 1))
+
+        async def one(victim: Pod) -> None:
+            async with slots:
+                await self._preempt(candidate, victim, preemptor)
+
+        tasks = [asyncio.ensure_future(one(victim)) for victim in victims]
+        try:
+            for finished in asyncio.as_completed(tasks):
+                await finished
+        except KubeschedError as error:
+            log.error(
+                "Error when preempting pods for a pod",
+                error,
+                pod=preemptor,
+                node=candidate.node_name,
+            )
+            return error
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return None
+
+    async def _preempt(self, candidate: Candidate, victim: Pod, preemptor: Pod) -> None:
+        """Make one victim give up its place."""
+        suffix = ""
+        if self._stopped_in_memory(victim):
+            suffix = IN_MEMORY
+        elif not await self._delete(victim, preemptor):
+            return
+        log.info(
+            "Preempted a victim pod",
+            v=2,
+            preemptor=preemptor,
+            victim=victim,
+            node=candidate.node_name,
+        )
+        if self._handle.recorder is not None:
+            note = (
+                f"Preempted by pod {preemptor.metadata.uid} on node {candidate.node_name}{suffix}"
+            )
+            # Upstream: the preemptor was meant to be the related object, but no reference to it can be made.
+            self._handle.recorder.event(victim, None, "Normal", "Preempted", "Preempting", note)
+
+    def _stopped_in_memory(self, victim: Pod) -> bool:
+        """Stop a victim whose binding is still under way; False when it is not, or no longer."""
+        handle, uid = self._handle, victim.metadata.uid
+        waiting = handle.waiting_pods.get(uid) if handle.waiting_pods is not None else None
+        if waiting is not None:
+            return waiting.preempt(self._plugin_name, "preempted")
+        binding = handle.pods_in_pre_bind.get(uid) if handle.pods_in_pre_bind is not None else None
+        return binding is not None and binding.cancel(f"preempted by {self._plugin_name}")
+
+    async def _delete(self, victim: Pod, preemptor: Pod) -> bool:
+        """Mark the victim as disrupted, then delete it. False when it was gone before."""
+        condition = PodCondition(
+            type=DISRUPTION_TARGET,
+            status="True",
+            reason=PREEMPTION_BY_SCHEDULER,
+            message=f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            observed_generation=victim.metadata.generation or 0,
+        )
+        now = self._handle.clock.now()
+
+        def patch() -> dict[str, Any] | None:
+            return status_patch(victim, condition, None, now)
+
+        try:
+            await write_status(self._client, victim, patch, self._handle.random)
+            await self._client.delete_pod(victim)
+        except NotFound:
+            log.info("Victim pod is already deleted", v=2, preemptor=preemptor, victim=victim)
+            return False
+        return True
+
+    async def _clear_nominations(self, candidate: Candidate, preemptor: Pod) -> bool:
+        """Pods of lower priority can no longer count on the node. Failures are logged; False if there were any."""
+        nominator = self._handle.nominator
+        if nominator is None:
+            return True
+        priority = preemptor.spec.priority or 0
+        succeeded = True
+        for other in list(nominator.nominated_pods_for_node(candidate.node_name)):
+            if other.priority >= priority or not other.pod.status.nominated_node_name:
+                continue
+            try:
+                await write_status(
+                    self._client, other.pod, partial(_cleared, other.pod), self._handle.random
+                )
+            except KubeschedError as error:
+                log.error("Cannot clear 'NominatedNodeName' field of pod", error, pod=other.pod)
+                succeeded = False
+        return succeeded
+
+
+def _cleared(pod: Pod) -> dict[str, Any] | None:
+    return status_patch(pod, None, CLEAR_NOMINATION, 0.0)
+
+
+def _is_terminating(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None

@@ -1,0 +1,75 @@
+"""Extenders in preemption: each sees the candidates the one before has left, and answers with what it leaves.
+
+An answer is taken as it is, order of victims and number of violations included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kubesched.api.core_v1 import Pod
+from kubesched.errors import KubeschedError
+from kubesched.framework.extenders import Extender, Victims
+from kubesched.framework.status import Status, error_status
+from kubesched.logs import get_logger
+from kubesched.preemption.victims import no_victim_on
+from kubesched.snapshot.node_table import NodeTable
+
+log = get_logger(__name__)
+
+
+def interested_in(extenders: Sequence[Extender], pod: Pod) -> list[Extender]:
+    """The extenders that want a say in preempting for this pod, in their order."""
+    return [each for each in extenders if each.supports_preemption and each.is_interested(pod)]
+
+
+async def ask_extenders(
+    extenders: Sequence[Extender], pod: Pod, victims: Mapping[str, Victims]
+) -> Mapping[str, Victims] | Status:
+    """What the extenders leave of the candidates; an Error status when one that matters fails."""
+    for extender in extenders:
+        try:
+            answer = await extender.process_preemption(pod, victims)
+        except KubeschedError as error:
+            if not extender.is_ignorable:
+                return error_status(error)
+            log.info(
+                "Skipped extender as it returned error with ignorable flag set",
+                extender=extender.name,
+                pod=pod,
+                err=error,
+            )
+            continue
+        empty = [name for name, each in answer.items() if not each.pods]
+        if empty and not extender.is_ignorable:
+            return no_victim_on(empty[0])
+        victims = {name: each for name, each in answer.items() if each.pods}
+        if not victims:
+            break
+    return victims
+
+
+def find_victims(
+    table: NodeTable, extender: str, node_name: str, uids: Iterable[str], pdb_violations: int
+) -> Victims:
+    """The pods an extender means by their UIDs.
+
+    Raises:
+        KubeschedError: the node, or one of the pods, is unknown.
+    """
+    row = table.row_of.get(node_name)
+    if row is None:
+        raise KubeschedError(
+            f'extender: {extender} claims to preempt on unknown node "{node_name}"'
+        )
+    on_node = table.pods[row]
+    found: list[Pod] = []
+    for uid in uids:
+        pod = on_node.get(uid)
+        if pod is None:
+            raise KubeschedError(
+                f"extender: {extender} claims to preempt pod (UID: &{{{uid}}}) on node: {node_name}, "
+                "but the pod is not found on that node"
+            )
+        found.append(pod.pod)
+    return Victims(tuple(found), pdb_violations)

@@ -1,0 +1,47 @@
+"""Which of two pods matters more, and since when a pod has been running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cmp_to_key
+from typing import Final
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.times import parse_time
+from kubesched.snapshot.pods import PodInfo
+
+MoreImportant = Callable[[PodInfo, PodInfo], bool]
+"""(a, b) -> does `a` matter more than `b`?"""
+
+NOT_STARTED: Final = -(2**63)
+"""Stands for a start time that is not set, wherever start times are kept as numbers."""
+
+
+def started_us(pod: Pod) -> int:
+    """When the pod started, in microseconds since the epoch; NOT_STARTED if it has not."""
+    text = pod.status.start_time
+    return NOT_STARTED if text is None else round(parse_time(text) * 1e6)
+
+
+def is_more_important(a: PodInfo, b: PodInfo, now_us: int) -> bool:
+    """Higher priority first, then longer running. A pod yet to start counts as starting now."""
+    return _rank(a, now_us) < _rank(b, now_us)
+
+
+def _rank(pod: PodInfo, now_us: int) -> tuple[int, int]:
+    started = started_us(pod.pod)
+    return -pod.priority, now_us if started == NOT_STARTED else started
+
+
+def by_importance(
+    pods: Iterable[PodInfo], now_us: int, more_important: MoreImportant | None = None
+) -> list[PodInfo]:
+    """The most important first, by the usual rule unless there is another."""
+    if more_important is None:
+        return sorted(pods, key=lambda pod: _rank(pod, now_us))
+    is_first = more_important
+
+    def compare(a: PodInfo, b: PodInfo) -> int:
+        return -1 if is_first(a, b) else int(is_first(b, a))
+
+    return sorted(pods, key=cmp_to_key(compare))

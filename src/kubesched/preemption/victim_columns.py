@@ -1,0 +1,311 @@
+"""Victims on many nodes at once.
+
+When every filter that matters to the pod judges a node by that node and its pods alone (`is_row_local`), the what-ifs
+of different nodes have nothing to do with each other, and one array operation does a step of all of them:
+
+    screen     rows as they would be without any pod of lower priority, from the table's sums by priority; no pod is
+               looked at, so nodes that cannot help cost nothing
+    reprieve   of the rows that pass, each row's most important pod is let back, all rows are filtered, pods without room
+               are taken away again; then each row's second pod, and so on
+
+The outcome is what `victims.select_victims` gives node by node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.framework.extenders import Victims
+from kubesched.framework.interfaces import FilterPlugin
+from kubesched.framework.runtime.filter import FilterOutcome, run_filters
+from kubesched.framework.runtime.nominated import Rivals, rivals_of
+from kubesched.framework.status import Status
+from kubesched.preemption.budgets import Budgets
+from kubesched.preemption.importance import NOT_STARTED
+from kubesched.preemption.row_pods import FIRST_LINE, PRIORITY, STARTED, RowPods
+from kubesched.preemption.victims import Preemptor
+from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.priorities import Below
+from kubesched.snapshot.views import BulkWhatIfColumns
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+PRIORITY_OFFSET: Final = 2**31
+"""Added to every priority before adding them up, so that one victim more always costs more."""
+_NATIVE_LINES: Final = 3
+
+
+class Broken(Exception):
+    """A filter failed for some node; which one only the way node by node can tell."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+
+
+class Changes:
+    """What is different on some rows: requests and pods fewer, and who they are."""
+
+    __slots__ = ("pod_count", "removed", "requested")
+
+    def __init__(
+        self,
+        requested: Callable[[int], Ints | None],
+        pod_count: Ints,
+        removed: Callable[[int], Sequence[PodInfo]],
+    ) -> None:
+        self.requested = requested
+        """line -> how much less is requested, per row; None for nothing."""
+        self.pod_count = pod_count
+        self.removed = removed
+        """index of a row -> the pods that are gone."""
+
+
+def filter_changed(
+    preemptor: Preemptor,
+    rows: Indices,
+    changes: Changes,
+    rivals: Rivals | None,
+    plugins: list[FilterPlugin] | None = None,
+) -> FilterOutcome:
+    """Filter rows from which pods are gone; where nominated pods claim room, with them and without.
+
+    Raises:
+        Broken: a filter failed.
+    """
+    table = preemptor.framework.handle.table
+    outcome = _filtered(preemptor, _without(table, rows, changes), plugins)
+    if rivals is not None:
+        indices, entries = rivals.among(rows)
+        if len(indices):
+            view = _without(table, rows, changes, rivals, indices, entries)
+            outcome.overrule(indices, _filtered(preemptor, view, plugins))
+    return outcome
+
+
+def _filtered(
+    preemptor: Preemptor, view: BulkWhatIfColumns, plugins: list[FilterPlugin] | None
+) -> FilterOutcome:
+    outcome = run_filters(preemptor.framework, preemptor.state, preemptor.pod.pod, view, plugins)
+    if outcome.error is not None:
+        raise Broken(outcome.error)
+    return outcome
+
+
+def _without(
+    table: NodeTable,
+    rows: Indices,
+    changes: Changes,
+    rivals: Rivals | None = None,
+    indices: Indices | None = None,
+    entries: Indices | None = None,
+) -> BulkWhatIfColumns:
+    """The rows, or those at `indices` with their rivals (`entries`) in place."""
+    if rivals is None or indices is None or entries is None:
+
+        def minus(line: int) -> Ints | None:
+            less = changes.requested(line)
+            return None if less is None else -less
+
+        return BulkWhatIfColumns(
+            table,
+            rows,
+            requested_delta=minus,
+            pods_delta=-changes.pod_count,
+            removed=changes.removed,
+        )
+    at, which = indices, entries
+
+    def plus_and_minus(line: int) -> Ints | None:
+        less = changes.requested(line)
+        more = rivals.requested(line)[which]
+        return more if less is None else more - less[at]
+
+    return BulkWhatIfColumns(
+        table,
+        rows[at],
+        requested_delta=plus_and_minus,
+        pods_delta=rivals.pod_count[which] - changes.pod_count[at],
+        added=lambda index: rivals.pods_at(int(which[index])),
+        removed=lambda index: changes.removed(int(at[index])),
+    )
+
+
+def all_below_gone(table: NodeTable, rows: Indices, below: Below, priority: int) -> Changes:
+    """Every pod below a priority is gone."""
+
+    def removed(index: int) -> list[PodInfo]:
+        return [pod for pod in table.pods[int(rows[index])].values() if pod.priority < priority]
+
+    return Changes(lambda line: below.requested(line, rows), below.pod_count(rows), removed)
+
+
+class VictimColumns:
+    """Victims on some rows, as columns over the rows. Every row has at least one pod that may go."""
+
+    def __init__(
+        self,
+        preemptor: Preemptor,
+        rows: Indices,
+        pods: Sequence[RowPods],
+        budgets: Budgets,
+    ) -> None:
+        """The rows must fit the pod once all pods of lower priority are gone; `pods` are theirs, in the same order.
+
+        Raises:
+            Broken: a filter failed.
+        """
+        self.rows = rows
+        self._preemptor = preemptor
+        self._row_pods = pods
+        self._rank()
+        self._violating = self._find_violating(budgets)
+        self._amounts, self._column_of = self._find_amounts()
+        self._reprieve(rivals_of(preemptor.framework, preemptor.pod))
+        self._summarize()
+
+    # -- who may go, the most important first ----------------------------------------------------------------------
+
+    def _rank(self) -> None:
+        """Flat columns over all pods that may go, row after row, each row's most important first."""
+        numbers = np.concatenate([each.numbers for each in self._row_pods])
+        lengths = np.array([len(each.pods) for each in self._row_pods], dtype=np.intp)
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        place = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        lower = np.flatnonzero(numbers[:, PRIORITY] < self._preemptor.pod.priority)
+        numbers, owner, place = numbers[lower], owner[lower], place[lower]
+        started = numbers[:, STARTED]
+        started = np.where(started == NOT_STARTED, self._preemptor.now_us, started)
+        order = np.lexsort((started, -numbers[:, PRIORITY], owner))
+        self._numbers = numbers[order]
+        self._started: Ints = started[order]
+        self._owner: Indices = owner[order]
+        self._place: Indices = place[order]
+        counts = np.bincount(self._owner, minlength=len(self.rows))
+        assert counts.all(), "a row without possible victims was not screened out"
+        self._counts = counts
+        self._first: Indices = np.cumsum(counts) - counts
+        self._rank_of: Indices = np.arange(len(order)) - self._first[self._owner]
+
+    def _pods_of(self, index: int) -> list[PodInfo]:
+        """The pods of the index-th row that may go."""
+        start = int(self._first[index])
+        pods = self._row_pods[index].pods
+        return [pods[at] for at in self._place[start : start + int(self._counts[index])].tolist()]
+
+    def _find_violating(self, budgets: Budgets) -> Mask | None:
+        if budgets.is_empty:
+            return None
+        found = [
+            violates
+            for index in range(len(self.rows))
+            for violates in budgets.violated_by(self._pods_of(index))
+        ]
+        violating = np.array(found, dtype=np.bool_)
+        return violating if violating.any() else None
+
+    def _find_amounts(self) -> tuple[Ints, dict[int, int]]:
+        """What each pod frees, (pods, resources), and which column is which line of the table."""
+        native = self._numbers[:, FIRST_LINE:]
+        column_of = {line: line for line in range(_NATIVE_LINES)}
+        scalars: dict[int, Ints] = {}
+        lines = self._preemptor.framework.handle.table.lines
+        for index, each in enumerate(self._row_pods):
+            if each.has_scalars:
+                start = int(self._first[index])
+                for at, pod in enumerate(self._pods_of(index), start):
+                    for name, amount in pod.requests.scalars.items():
+                        column = scalars.setdefault(lines[name], np.zeros(len(native), np.int64))
+                        column[at] = amount
+        if not scalars:
+            return native, column_of
+        column_of |= {line: _NATIVE_LINES + at for at, line in enumerate(scalars)}
+        return np.column_stack((native, *scalars.values())), column_of
+
+    # -- who may stay ----------------------------------------------------------------------------------------------
+
+    def _reprieve(self, rivals: Rivals | None) -> None:
+        """Let pods back in turn, over all rows at once: first those whose eviction would violate a budget."""
+        self._gone: Mask = np.ones(len(self._owner), dtype=np.bool_)
+        self._freed: Ints = np.add.reduceat(self._amounts, self._first, axis=0)
+        self._left: Ints = self._counts.astype(np.int64)
+        turns = self._turns()
+        by_turn = np.lexsort((self._owner, turns))
+        start = 0
+        for size in np.bincount(turns).tolist():
+            self._let_back(by_turn[start : start + size], rivals)
+            start += size
+
+    def _turns(self) -> Indices:
+        if self._violating is None:
+            return self._rank_of
+        order = np.lexsort((self._rank_of, ~self._violating, self._owner))
+        turns = np.empty_like(self._rank_of)
+        turns[order] = self._rank_of  # places within a row run from 0 in both orders
+        return turns
+
+    def _let_back(self, pods: Indices, rivals: Rivals | None) -> None:
+        """One pod each of some rows comes back, and leaves again where it leaves no room."""
+        at = self._owner[pods]
+        self._freed[at] -= self._amounts[pods]
+        self._left[at] -= 1
+        self._gone[pods] = False
+        framework = self._preemptor.framework
+        outcome = filter_changed(
+            self._preemptor,
+            self.rows[at],
+            self._changes(at),
+            rivals,
+            framework.pod_dependent_filters,
+        )
+        crowded = ~outcome.passing
+        if crowded.any():
+            pods, at = pods[crowded], at[crowded]
+            self._freed[at] += self._amounts[pods]
+            self._left[at] += 1
+            self._gone[pods] = True
+
+    def _changes(self, at: Indices) -> Changes:
+        freed = self._freed[at]
+
+        def requested(line: int) -> Ints | None:
+            column = self._column_of.get(line)
+            return None if column is None else freed[:, column]
+
+        return Changes(requested, self._left[at], lambda index: self._gone_from(int(at[index])))
+
+    def _gone_from(self, index: int) -> list[PodInfo]:
+        start = int(self._first[index])
+        gone = self._gone[start : start + int(self._counts[index])].tolist()
+        return [pod for pod, is_gone in zip(self._pods_of(index), gone, strict=True) if is_gone]
+
+    # -- the outcome -----------------------------------------------------------------------------------------------
+
+    def _summarize(self) -> None:
+        """Per row, what the choice between rows depends on."""
+        gone, first = self._gone, self._first
+        priorities = self._numbers[:, PRIORITY]
+        lowest = np.iinfo(np.int64).min
+        self.victim_count: Ints = self._left
+        self.pdb_violations: Ints = (
+            np.zeros(len(self.rows), dtype=np.int64)
+            if self._violating is None
+            else np.add.reduceat((gone & self._violating).astype(np.int64), first)
+        )
+        self.highest_priority: Ints = np.maximum.reduceat(np.where(gone, priorities, lowest), first)
+        self.priority_sum: Ints = np.add.reduceat(
+            np.where(gone, priorities + PRIORITY_OFFSET, 0), first
+        )
+        is_highest = gone & (priorities == self.highest_priority[self._owner])
+        self.earliest_start: Ints = np.minimum.reduceat(
+            np.where(is_highest, self._started, np.iinfo(np.int64).max), first
+        )
+
+    def victims(self, index: int) -> Victims:
+        """The victims on the index-th row, the most important first."""
+        pods = tuple(pod.pod for pod in self._gone_from(index))
+        return Victims(pods, int(self.pdb_violations[index]))

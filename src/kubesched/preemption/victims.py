@@ -1,0 +1,154 @@
+"""Whom to evict from one node: take away every pod that may go, then let the important ones back while there is room.
+
+This is the path for every pod and every plugin. `victim_columns` answers the same for many nodes at once where the
+pod's filters allow; the tests compare the two.
+
+The victims are not the smallest possible set: the most important pods get the first chance to stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.extenders import Victims
+from kubesched.framework.interfaces import FilterPlugin
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.nominated import filter_node_with_nominated
+from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
+from kubesched.framework.status import Status, error_status, unresolvable
+from kubesched.preemption.budgets import Budgets
+from kubesched.preemption.importance import MoreImportant, by_importance
+from kubesched.snapshot.node_info import NodeInfo
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns, WhatIfColumns
+
+NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
+
+IsEligible = Callable[[NodeInfo, PodInfo, PodInfo], bool]
+"""(node, possible victim, preemptor) -> may the victim be evicted? Asked only about pods of lower priority."""
+
+
+@dataclass(frozen=True, slots=True)
+class VictimRules:
+    """What a plugin may change about the choice of victims; None where the usual rule holds."""
+
+    is_eligible: IsEligible | None = None
+    more_important: MoreImportant | None = None
+
+    @property
+    def are_usual(self) -> bool:
+        return self.is_eligible is None and self.more_important is None
+
+
+USUAL_RULES: Final = VictimRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """The pod that needs room, and the attempt in which it found none."""
+
+    framework: Framework
+    state: CycleState
+    pod: PodInfo
+    now_us: int
+
+
+def no_victim_on(node_name: str) -> Status:
+    """A node on which the pod fits although it did not a moment ago, or that an extender left without victims."""
+    return error_status(f'expected at least one victim pod on node "{node_name}"')
+
+
+def select_victims(
+    preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules = USUAL_RULES
+) -> Victims | Status:
+    """The pods to evict from a node, possibly none; or why evicting does not help there."""
+    return _OneNode(preemptor, row, budgets, rules).select()
+
+
+class _OneNode:
+    """The what-if of one node under way: its view and its copy of the cycle state."""
+
+    def __init__(
+        self, preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules
+    ) -> None:
+        table = preemptor.framework.handle.table
+        self._preemptor = preemptor
+        self._state = preemptor.state.clone()
+        self._live = NodeColumns(table, np.array([row]))
+        self._view = WhatIfColumns(table, np.array([row]), [[]], [[]])
+        self._budgets = budgets
+        self._rules = rules
+
+    def select(self) -> Victims | Status:
+        rules, now_us = self._rules, self._preemptor.now_us
+        possible = self._possible_victims()
+        for pod in possible:
+            failed = self._take(pod)
+            if failed is not None:
+                return failed
+        if not possible:
+            return NO_VICTIMS
+        status = self._filter()
+        if status is not None:
+            return status
+        ranked = by_importance(possible, now_us, rules.more_important)
+        violates = self._budgets.violated_by(ranked)
+        protected = [pod for pod, violating in zip(ranked, violates, strict=True) if violating]
+        free = [pod for pod, violating in zip(ranked, violates, strict=True) if not violating]
+        condemned = self._reprieve(protected)
+        if isinstance(condemned, Status):
+            return condemned
+        evicted = self._reprieve(free)
+        if isinstance(evicted, Status):
+            return evicted
+        victims = [*condemned, *evicted]
+        if protected and free:
+            victims = by_importance(victims, now_us, rules.more_important)
+        return Victims(tuple(pod.pod for pod in victims), len(condemned))
+
+    def _possible_victims(self) -> list[PodInfo]:
+        preemptor, is_eligible = self._preemptor.pod, self._rules.is_eligible
+        lower = [pod for pod in self._live.pods_at(0) if pod.priority < preemptor.priority]
+        if is_eligible is None or not lower:
+            return lower
+        node = self._live.info_at(0)
+        return [pod for pod in lower if is_eligible(node, pod, preemptor)]
+
+    def _reprieve(self, pods: Sequence[PodInfo]) -> list[PodInfo] | Status:
+        """Let pods back one by one; those for which there is no room stay away."""
+        evicted: list[PodInfo] = []
+        for pod in pods:
+            failed = self._put(pod)
+            if failed is not None:
+                return failed
+            status = self._filter(self._preemptor.framework.pod_dependent_filters)
+            if status is None:
+                continue
+            # Upstream: a filter that breaks here counts as "no room" for this pod.
+            failed = self._take(pod)
+            if failed is not None:
+                return failed
+            evicted.append(pod)
+        return evicted
+
+    def _filter(self, plugins: list[FilterPlugin] | None = None) -> Status | None:
+        preemptor = self._preemptor
+        return filter_node_with_nominated(
+            preemptor.framework, self._state, preemptor.pod, self._view, plugins
+        )
+
+    def _take(self, pod: PodInfo) -> Status | None:
+        self._view.take(0, pod)
+        preemptor = self._preemptor
+        return run_remove_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, self._view)
+
+    def _put(self, pod: PodInfo) -> Status | None:
+        preemptor = self._preemptor
+        failed = run_add_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, self._view)
+        self._view.put(0, pod)
+        return failed
