@@ -1,0 +1,34 @@
+"""Events over REST, as `events.EventBroadcaster` wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubesched.client.event_series import EventRecord
+from kubesched.client.patch import strategic_merge_patch
+from kubesched.client.rest import RestClient
+from kubesched.errors import NotFound
+
+
+class RestEventClient:
+    """An `events.EventClient`. Give it a client of its own: events must not use up the bindings' rate limit."""
+
+    def __init__(self, client: RestClient) -> None:
+        self._client = client
+
+    async def create(self, event: EventRecord) -> None:
+        await self._client.create(event)
+
+    async def patch(self, event: EventRecord, change: Mapping[str, object]) -> None:
+        metadata = event.metadata
+        await self._client.patch(
+            type(event), metadata.name, metadata.namespace, strategic_merge_patch(change)
+        )
+
+    async def has_events_v1(self) -> bool:
+        """Whether the server knows events.k8s.io/v1. All that are less than six years old do."""
+        try:
+            await self._client.get_raw("/apis/events.k8s.io/v1")
+        except NotFound:
+            return False
+        return True

@@ -1,0 +1,193 @@
+"""One event with its recurrences: what identifies it, how much of it the server knows, and its two wire forms.
+
+Responsible for turning an occurrence into an events.k8s.io/v1 or core/v1 record. Queueing, writing and forgetting
+is `events`' part.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+from kubesched.api import core_v1, events_v1
+from kubesched.api.core_v1 import EventSource, ObjectReference
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.names import dns_1123_subdomain_problems
+from kubesched.api.times import format_micro_time, format_time
+
+NOTE_LIMIT_BYTES = 1024
+"""Longest note the API server accepts."""
+NOTE_CUT = " ..."
+
+EventRecord = events_v1.Event | core_v1.Event
+
+
+class Reporter:
+    """In whose name events are told. Compared by identity: it is part of every key."""
+
+    __slots__ = ("controller", "instance", "is_legacy")
+
+    def __init__(self, controller: str, instance: str, *, is_legacy: bool) -> None:
+        self.controller = controller
+        self.instance = instance
+        self.is_legacy = is_legacy
+        """Written as core/v1 events, without action and related object."""
+
+
+Identity = tuple[str, str, str, str, str, str, str]
+"""Kind, namespace, name, uid, apiVersion, resourceVersion, fieldPath."""
+EventKey = tuple[Reporter, str, str, str, Identity, Identity | None, str]
+"""Reporter, type, reason, action, regarding, related, and for legacy events the note."""
+
+
+class EventEntry:
+    """An event, how often it occurred, and how much of that the server knows."""
+
+    __slots__ = (
+        "count",
+        "is_final",
+        "is_taken",
+        "key",
+        "last_observed",
+        "name",
+        "nanos",
+        "note",
+        "observed",
+        "written_count",
+    )
+
+    def __init__(self, key: EventKey, note: str, observed: float, nanos: int) -> None:
+        self.key = key
+        self.note = note
+        self.observed = self.last_observed = observed
+        self.nanos = nanos
+        self.name = ""
+        self.count = 1
+        self.written_count = 0
+        """0: nothing. 1: it was created. More: the series was patched when it stood there."""
+        self.is_taken = False
+        """A writer has it, or it is in the queue."""
+        self.is_final = False
+        """No longer in the cache, so the last count has to be written now or never."""
+
+    def is_due(self) -> bool:
+        """Whether something is to be written: the event itself, the second occurrence, or the last word."""
+        return self.written_count == 0 or (
+            self.count > self.written_count and (self.written_count == 1 or self.is_final)
+        )
+
+    def described(self) -> str:
+        kind, namespace, name, *_ = self.key[4]
+        return f'"{self.key[2]}" about {kind} {namespace}/{name}'
+
+    def series_change(self) -> Mapping[str, object]:
+        """What a recurrence changes, as a strategic merge patch."""
+        if self.key[0].is_legacy:
+            return {"count": self.count, "lastTimestamp": format_time(self.last_observed)}
+        last_observed = format_micro_time(self.last_observed)
+        return {"series": {"count": self.count, "lastObservedTime": last_observed}}
+
+    def to_record(self, rng: random.Random, *, is_series: bool) -> EventRecord:
+        """The whole event, as it is created."""
+        reporter, type_, reason, action, regarding, related, _ = self.key
+        if not self.name:
+            self.name = event_name(regarding[2], self.nanos, rng)
+        metadata = ObjectMeta(name=self.name, namespace=regarding[1] or "default")
+        if reporter.is_legacy:
+            return core_v1.Event(
+                metadata=metadata,
+                involved_object=_reference(regarding),
+                reason=reason,
+                message=shorten_note(self.note),
+                source=EventSource(component=reporter.controller),
+                first_timestamp=format_time(self.observed),
+                last_timestamp=format_time(self.last_observed if is_series else self.observed),
+                count=self.count if is_series else 1,
+                type=type_,
+                reporting_component=reporter.controller,
+                reporting_instance=reporter.instance,
+            )
+        series = None
+        if is_series:
+            last_observed = format_micro_time(self.last_observed)
+            series = events_v1.EventSeries(count=self.count, last_observed_time=last_observed)
+        return events_v1.Event(
+            metadata=metadata,
+            event_time=format_micro_time(self.observed),
+            series=series,
+            reporting_controller=reporter.controller,
+            reporting_instance=reporter.instance,
+            action=action,
+            reason=reason,
+            regarding=_reference(regarding),
+            related=_reference(related) if related is not None else None,
+            note=shorten_note(self.note),
+            type=type_,
+        )
+
+
+def event_name(subject: str, nanos: int, rng: random.Random) -> str:
+    """`<name of the object>.<time in hexadecimal>`, or something unique if that is no valid name."""
+    name = f"{subject}.{nanos:x}"
+    if dns_1123_subdomain_problems(name):
+        return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+    return name
+
+
+def shorten_note(note: str) -> str:
+    """At most 1024 bytes, cut with an ellipsis, never inside a character."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_LIMIT_BYTES:
+        return note
+    kept = encoded[: NOTE_LIMIT_BYTES - len(NOTE_CUT)]
+    return kept.decode("utf-8", "ignore") + NOTE_CUT
+
+
+class _ApiObject(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def api_version(self) -> str: ...
+
+
+def identity_of(obj: object) -> Identity | None:
+    """What an event says about an object, or None if it is not an API object."""
+    metadata = getattr(obj, "metadata", None)
+    if type(metadata) is ObjectMeta:
+        record = cast("_ApiObject", obj)  # every record with metadata has kind and apiVersion
+        return (
+            record.kind,
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            record.api_version,
+            metadata.resource_version,
+            "",
+        )
+    if isinstance(obj, ObjectReference):
+        return (
+            obj.kind,
+            obj.namespace,
+            obj.name,
+            obj.uid,
+            obj.api_version,
+            obj.resource_version,
+            obj.field_path,
+        )
+    return None
+
+
+def _reference(identity: Identity) -> ObjectReference:
+    kind, namespace, name, uid, api_version, resource_version, field_path = identity
+    return ObjectReference(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        api_version=api_version,
+        resource_version=resource_version,
+        field_path=field_path,
+    )

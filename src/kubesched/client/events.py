@@ -1,0 +1,359 @@
+"""Telling people what happened: events about objects, written in the background, recurring ones folded into series.
+
+Responsible for what client-go's event recorder and broadcaster do: naming, the series rules, retries, and dropping
+rather than growing. Which events are told is decided by whoever calls `EventRecorder.event`; how they reach the
+server is `EventClient`. Losing an event never matters to scheduling, so nothing here blocks or raises into it.
+
+An event on its way, and who holds it:
+
+    event() --new--> queue (at most 1000) --one of the writers--> created on the server --+
+       |                                                                                  | all the while also
+       +--seen before--> count + 1; the second time: queue --> series patched ------------+ in the cache, by key
+                                                                                          |
+    every 30 min: all series are patched again, so that the server does not forget them <-+
+    every 6 min: what did not recur for 6 min is dropped; a series gets its last count <--+
+
+The key of a series is who says what about which revision of which object; the note is not part of it. Writes of one
+event happen one after another; different events are written concurrently and in no particular order.
+Upstream formats notes once more without arguments, which mangles a literal percent sign; that is not copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubesched.client.event_series import (
+    EventEntry,
+    EventKey,
+    EventRecord,
+    Reporter,
+    identity_of,
+)
+from kubesched.clock import Clock
+from kubesched.errors import AlreadyExists, ApiError, KubeschedError, NotFound
+
+log = logging.getLogger(__name__)
+
+MAX_QUEUED = 1000
+"""Events waiting to be written; further ones are dropped."""
+MAX_CACHED = 50_000
+"""Events remembered for recognising recurrences; beyond that the oldest are forgotten early. Upstream has no bound,
+which at thousands of pods per second would be gigabytes."""
+FORGET_BATCH = 1000
+MAX_TRIES = 12
+RETRY_PAUSE_S = 10.0
+RETRY_JITTER = 0.25
+FINISH_INTERVAL_S = 6 * 60.0
+REFRESH_INTERVAL_S = 30 * 60.0
+WRITE_DEADLINE_S = 60.0
+"""Longest one write may take, whatever the client's own deadlines are."""
+EVENT_TYPES = ("Normal", "Warning")
+
+QUEUE_FULL = "queue full"
+REJECTED = "rejected by the server"
+GAVE_UP = "no success after the last try"
+SHUT_DOWN = "shut down"
+BAD_EVENT = "not a valid event"
+
+
+class EventClient(Protocol):
+    """Writes events. Raises `kubesched.errors`."""
+
+    async def create(self, event: EventRecord) -> None: ...
+
+    async def patch(self, event: EventRecord, change: Mapping[str, object]) -> None:
+        """Strategic merge patch; `NotFound` if the server has forgotten the event."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventStatistics:
+    """What became of the events so far."""
+
+    recorded: int
+    """Calls of `event`."""
+    folded: int
+    """Recurrences that only changed a count."""
+    written: int
+    """Successful writes, creations and patches."""
+    queued: int
+    cached: int
+    dropped: Mapping[str, int]
+    """Reason -> number of events, or of patches, that were lost."""
+
+
+class EventRecorder:
+    """Says things in one component's name. `event` is cheap, never blocks and never raises."""
+
+    def __init__(self, broadcaster: EventBroadcaster, reporter: Reporter) -> None:
+        self._broadcaster = broadcaster
+        self._reporter = reporter
+
+    def event(
+        self,
+        regarding: object,
+        related: object | None,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Tell that something happened to `regarding`, an API object or a reference to one."""
+        self._broadcaster.record(self._reporter, regarding, related, type_, reason, action, note)
+
+
+class EventBroadcaster:
+    """Owns the queue, the cache and the writers. `run` writes until it is cancelled."""
+
+    def __init__(
+        self,
+        client: EventClient,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        host_name: str,
+        core_only: bool = False,
+        writer_count: int = 8,
+        flush_s: float = 5.0,
+    ) -> None:
+        """`core_only` is for servers without events.k8s.io/v1; `flush_s` bounds the end of `run`."""
+        self._client = client
+        self._clock = clock
+        self._random = rng
+        self._host_name = host_name
+        self._core_only = core_only
+        self._writer_count = writer_count
+        self._flush_s = flush_s
+        self._queue: deque[EventEntry] = deque()
+        self._has_work = asyncio.Event()
+        self._cache: dict[EventKey, EventEntry] = {}
+        self._interrupted: list[EventEntry] = []
+        self._is_stopping = False
+        self._last_nanos = 0
+        self._recorded = self._folded = self._written = 0
+        self._dropped: Counter[str] = Counter()
+
+    def recorder(self, controller: str) -> EventRecorder:
+        """A recorder reporting as `controller`, which is a profile's scheduler name as a rule."""
+        instance = "" if self._core_only else f"{controller}-{self._host_name}"
+        return EventRecorder(self, Reporter(controller, instance, is_legacy=self._core_only))
+
+    def legacy_recorder(self, component: str) -> EventRecorder:
+        """A recorder of core/v1 events, which is how leader election reports."""
+        return EventRecorder(self, Reporter(component, "", is_legacy=True))
+
+    def statistics(self) -> EventStatistics:
+        return EventStatistics(
+            recorded=self._recorded,
+            folded=self._folded,
+            written=self._written,
+            queued=len(self._queue),
+            cached=len(self._cache),
+            dropped=dict(self._dropped),
+        )
+
+    async def run(self) -> None:
+        """Write events until cancelled, then write what is left within the flush time."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._writer_count):
+                    group.create_task(self._write_queued())
+                group.create_task(_every(FINISH_INTERVAL_S, self._finish_series))
+                group.create_task(_every(REFRESH_INTERVAL_S, self._refresh_series))
+        finally:
+            self._is_stopping = True
+            await self._flush()
+
+    # Taking events in. On the scheduler's hot path: no formatting, no records.
+
+    def record(
+        self,
+        reporter: Reporter,
+        regarding: object,
+        related: object | None,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        self._recorded += 1
+        about = identity_of(regarding)
+        if about is None or type_ not in EVENT_TYPES:
+            self._drop(BAD_EVENT, f'{type_} "{reason}" about a {type(regarding).__name__}')
+            return
+        beside = None if related is None else identity_of(related)
+        # Upstream: legacy events are recognised by their note as well.
+        key = (reporter, type_, reason, action, about, beside, note if reporter.is_legacy else "")
+        entry = self._cache.get(key)
+        if entry is not None:
+            self._fold(entry)
+        elif self._is_stopping:
+            self._drop(SHUT_DOWN, reason)
+        elif len(self._queue) >= MAX_QUEUED:
+            self._drop(QUEUE_FULL, reason)
+        else:
+            now = self._clock.now()
+            # Names end in the time, so no two events may have the same.
+            self._last_nanos = max(int(now * 1e9), self._last_nanos + 1)
+            self._cache[key] = entry = EventEntry(key, note, now, self._last_nanos)
+            self._enqueue(entry)
+            if len(self._cache) > MAX_CACHED:
+                self._forget_oldest()
+
+    def _fold(self, entry: EventEntry) -> None:
+        self._folded += 1
+        entry.count += 1
+        entry.last_observed = self._clock.now()
+        if entry.count == 2:
+            self._enqueue(entry)
+
+    def _enqueue(self, entry: EventEntry) -> None:
+        """Hand over to a writer, unless one has it already and will see what is due."""
+        # A patch that finds no room is made up for when the series ends.
+        if not entry.is_taken and len(self._queue) < MAX_QUEUED:
+            entry.is_taken = True
+            self._queue.append(entry)
+            if not self._has_work.is_set():
+                self._has_work.set()
+
+    def _forget_oldest(self) -> None:
+        # Many at once: taking the first item of a dictionary gets slower with every item taken before.
+        for key in list(itertools.islice(self._cache, FORGET_BATCH)):
+            entry = self._cache.pop(key)
+            entry.is_final = True
+            if entry.is_due():
+                self._enqueue(entry)
+
+    def _drop(self, why: str, what: str) -> None:
+        self._dropped[why] += 1
+        if (
+            self._dropped[why] == 1
+        ):  # the rest is in the statistics, for there may be thousands per second
+            log.warning("event dropped: %s: %s; further ones are only counted", why, what)
+
+    # Writing.
+
+    async def _write_queued(self) -> None:
+        while True:
+            while not self._queue:
+                self._has_work.clear()
+                await self._has_work.wait()
+            entry = self._queue.popleft()
+            try:
+                await self._write_due(entry)
+            except asyncio.CancelledError:
+                self._interrupted.append(entry)
+                raise
+
+    async def _write_due(self, entry: EventEntry) -> None:
+        while entry.is_due():
+            is_series = entry.written_count > 0
+            count = entry.count if is_series else 1
+            await self._write_patiently(entry, is_series=is_series)
+            # Also if it was given up: should the event recur, the patch finds nothing and creates it then.
+            entry.written_count = count
+        entry.is_taken = False
+
+    async def _write_patiently(self, entry: EventEntry, *, is_series: bool) -> None:
+        for _ in range(MAX_TRIES):
+            if await self._try_write(entry, is_series=is_series):
+                return
+            if self._is_stopping:
+                break
+            await asyncio.sleep(RETRY_PAUSE_S * (1 + RETRY_JITTER * self._random.random()))
+        self._drop(SHUT_DOWN if self._is_stopping else GAVE_UP, entry.described())
+
+    async def _try_write(self, entry: EventEntry, *, is_series: bool) -> bool:
+        """One try; False if another may help."""
+        try:
+            async with asyncio.timeout(WRITE_DEADLINE_S):
+                await self._write(entry, is_series=is_series)
+        except AlreadyExists:
+            # A patch found nothing, yet creating found something: it has appeared in between, patch again. A mere
+            # creation that was tried before has simply worked then.
+            return not is_series
+        except ApiError as error:
+            self._drop(REJECTED, f"{entry.described()} ({error})")
+            return True
+        except (KubeschedError, TimeoutError) as error:
+            log.info("event %s not written: %s", entry.described(), str(error) or "no answer")
+            return False
+        self._written += 1
+        return True
+
+    async def _write(self, entry: EventEntry, *, is_series: bool) -> None:
+        event = entry.to_record(self._random, is_series=is_series)
+        if is_series:
+            try:
+                await self._client.patch(event, entry.series_change())
+                return
+            except NotFound:
+                pass  # the server keeps events for an hour; begin anew
+        await self._client.create(event)
+
+    # Series as time goes by.
+
+    async def _finish_series(self) -> None:
+        """Drop what did not recur lately, and tell the server how often a series has occurred in the end."""
+        limit = self._clock.now() - FINISH_INTERVAL_S
+        for number, (key, entry) in enumerate(list(self._cache.items()), 1):
+            if number % FORGET_BATCH == 0:
+                await asyncio.sleep(0)  # there may be many, and others want to go on
+            if entry.is_taken or entry.last_observed >= limit:
+                continue
+            if entry.count > 1 and not await self._rewrite_series(entry):
+                continue
+            if self._cache.get(key) is entry and entry.last_observed < limit:
+                del self._cache[key]
+
+    async def _refresh_series(self) -> None:
+        """Patch every series once more: the server forgets events that nobody touches."""
+        for entry in list(self._cache.values()):
+            if entry.count > 1 and not entry.is_taken:
+                await self._rewrite_series(entry)
+
+    async def _rewrite_series(self, entry: EventEntry) -> bool:
+        count, entry.is_taken = entry.count, True
+        if is_over := await self._try_write(entry, is_series=True):
+            entry.written_count = count
+        entry.is_taken = False
+        return is_over
+
+    # The end.
+
+    async def _flush(self) -> None:
+        """Write what is queued, and the last counts of all series, for a bounded time."""
+        series = [entry for entry in self._cache.values() if entry.count > 1]
+        entries = list(dict.fromkeys([*self._interrupted, *self._queue, *series]))
+        self._queue.clear()
+        for entry in entries:
+            entry.is_final = True
+        left = deque(entries)
+
+        async def drain() -> None:
+            while left:
+                await self._write_due(left.popleft())
+
+        writers = [asyncio.ensure_future(drain()) for _ in range(self._writer_count)]
+        try:
+            await asyncio.wait(writers, timeout=self._flush_s)
+        finally:
+            for writer in writers:
+                writer.cancel()
+        await asyncio.wait(writers)
+        for entry in entries:
+            if entry.is_due():
+                self._drop(SHUT_DOWN, entry.described())
+
+
+async def _every(interval_s: float, action: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        await action()

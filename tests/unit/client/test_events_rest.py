@@ -1,0 +1,95 @@
+"""Events over REST go to the right place in the right form; only a server without the group is told apart."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from kubesched.api import core_v1, events_v1
+from kubesched.api.meta import ObjectMeta
+from kubesched.client.event_client import RestEventClient
+from kubesched.client.rest import RestClient
+from kubesched.client.retry import RetryPolicy
+from kubesched.errors import ServerError
+
+
+class Answer:
+    """A finished response."""
+
+    def __init__(self, status: int, body: object) -> None:
+        self.status = status
+        self.headers = {"content-type": "application/json"}
+        self._body = json.dumps(body).encode()
+
+    async def read(self, max_bytes: int = 0) -> bytes:
+        return self._body
+
+    def close(self) -> None: ...
+
+
+class RecordingTransport:
+    """Remembers requests and gives the same answer to all."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.requests = []
+        self._status = status
+
+    async def request(self, request):
+        self.requests.append(request)
+        if self._status >= 400:
+            return Answer(self._status, {"kind": "Status", "code": self._status, "message": "no"})
+        return Answer(self._status, json.loads(request.body or b"{}"))
+
+    async def aclose(self) -> None: ...
+
+
+def client(transport: RecordingTransport) -> RestEventClient:
+    rest = RestClient(
+        transport,
+        user_agent="test",
+        random=random.Random(1),
+        policy=RetryPolicy(max_attempts=1),
+    )
+    return RestEventClient(rest)
+
+
+METADATA = ObjectMeta(name="web-1.17f", namespace="ns")
+
+
+@pytest.mark.parametrize(
+    ("event", "path"),
+    [
+        (
+            events_v1.Event(metadata=METADATA, note="n"),
+            "/apis/events.k8s.io/v1/namespaces/ns/events",
+        ),
+        (core_v1.Event(metadata=METADATA, message="n"), "/api/v1/namespaces/ns/events"),
+    ],
+)
+async def test_events_are_posted_and_patched_where_their_form_lives(event, path):
+    transport = RecordingTransport()
+    await client(transport).create(event)
+    await client(transport).patch(event, {"series": {"count": 2}})
+    created, patched = transport.requests
+    assert (created.method, created.target) == ("POST", path)
+    assert json.loads(created.body)["apiVersion"] == event.api_version
+    assert (patched.method, patched.target) == ("PATCH", f"{path}/web-1.17f")
+    assert patched.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert json.loads(patched.body) == {"series": {"count": 2}}
+
+
+async def test_the_events_group_is_looked_up():
+    transport = RecordingTransport()
+    assert await client(transport).has_events_v1()
+    assert transport.requests[0].target == "/apis/events.k8s.io/v1"
+
+
+async def test_a_server_that_does_not_know_the_group_has_none():
+    assert not await client(RecordingTransport(404)).has_events_v1()
+
+
+async def test_an_ill_server_is_not_taken_for_an_old_one():
+    with pytest.raises(ServerError):
+        await client(RecordingTransport(500)).has_events_v1()

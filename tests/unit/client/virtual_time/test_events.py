@@ -1,0 +1,651 @@
+"""Events in virtual time: what is written when, what is folded, retried, dropped, and what is left at the end.
+
+The server is a dictionary that applies patches; faults are injected per request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import itertools
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kubesched.api.codec import encode
+from kubesched.api.core_v1 import Node, ObjectReference, Pod
+from kubesched.api.meta import ObjectMeta
+from kubesched.client import events
+from kubesched.client.event_series import event_name, shorten_note
+from kubesched.client.events import EventBroadcaster
+from kubesched.errors import (
+    AlreadyExists,
+    ConnectFailed,
+    DeadlineExceeded,
+    Forbidden,
+    NotFound,
+    ServerError,
+)
+
+
+def virtual(test):
+    """Run an async test in virtual time."""
+
+    @functools.wraps(test)
+    def run(in_virtual_time, **fixtures):
+        return in_virtual_time(lambda: test(**fixtures))
+
+    names = ["in_virtual_time", *inspect.signature(test).parameters]
+    run.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    )
+    return run
+
+
+class EventServer:
+    """Keeps events by name; `faults` are raised by the next requests, before or after they took effect."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, dict] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.times: list[float] = []
+        self.faults: list[tuple[str, Exception]] = []
+        self.delay_s = 0.001
+        self.under_way: Counter[str] = Counter()
+        self.most_under_way = 0
+
+    async def create(self, event) -> None:
+        body = msgspec.json.decode(encode(event))
+
+        def apply() -> None:
+            if body["metadata"]["name"] in self.events:
+                raise AlreadyExists("it exists")
+            self.events[body["metadata"]["name"]] = body
+
+        await self._request("create", event.metadata.name, apply)
+
+    async def patch(self, event, change) -> None:
+        def apply() -> None:
+            if event.metadata.name not in self.events:
+                raise NotFound("it does not")
+            self.events[event.metadata.name] |= msgspec.json.decode(encode(change))
+
+        await self._request("patch", event.metadata.name, apply)
+
+    async def _request(self, verb: str, name: str, apply) -> None:
+        self.requests.append((verb, name))
+        self.times.append(asyncio.get_running_loop().time())
+        when, fault = self.faults.pop(0) if self.faults else ("", None)
+        self.under_way[name] += 1
+        self.most_under_way = max(self.most_under_way, self.under_way.total())
+        assert self.under_way[name] == 1, "one event, one write at a time"
+        try:
+            await asyncio.sleep(self.delay_s)
+            if when == "before":
+                raise fault
+            apply()
+            if when == "after":
+                raise fault
+        finally:
+            self.under_way[name] -= 1
+
+    @property
+    def verbs(self) -> list[str]:
+        return [verb for verb, _ in self.requests]
+
+
+class Stage:
+    """A running broadcaster with its server."""
+
+    def __init__(self, clock, **options) -> None:
+        self.server = EventServer()
+        self.broadcaster = EventBroadcaster(
+            self.server, clock=clock, rng=random.Random(1), host_name="host", **options
+        )
+        self.recorder = self.broadcaster.recorder("default-scheduler")
+        self.task: asyncio.Task[None] | None = None
+
+    def say(
+        self, pod: Pod, note: str = "note", *, related: object = None, reason: str = "Why"
+    ) -> None:
+        self.recorder.event(pod, related, "Warning", reason, "Scheduling", note)
+
+    async def stop(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+    @property
+    def only_event(self) -> dict:
+        (event,) = self.server.events.values()
+        return event
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        return dict(self.broadcaster.statistics().dropped)
+
+
+@contextlib.asynccontextmanager
+async def running(clock, **options) -> AsyncIterator[Stage]:
+    stage = Stage(clock, **options)
+    stage.task = asyncio.create_task(stage.broadcaster.run())
+    try:
+        yield stage
+    finally:
+        await stage.stop()
+
+
+def pod(name: str = "web-1", *, version: str = "7", namespace: str = "ns") -> Pod:
+    return Pod(
+        metadata=ObjectMeta(
+            name=name, namespace=namespace, uid=f"uid-{name}", resource_version=version
+        )
+    )
+
+
+async def settle(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+# The wire form
+
+
+@virtual
+async def test_the_first_occurrence_is_created(make_clock):
+    async with running(make_clock()) as stage:
+        stage.recorder.event(
+            pod(), pod("other", version="9"), "Normal", "Preempted", "Preempting", "told you"
+        )
+        await settle()
+        assert stage.only_event == {
+            "kind": "Event",
+            "apiVersion": "events.k8s.io/v1",
+            "metadata": {"name": f"web-1.{1_767_225_600_000_000_000:x}", "namespace": "ns"},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "default-scheduler",
+            "reportingInstance": "default-scheduler-host",
+            "action": "Preempting",
+            "reason": "Preempted",
+            "regarding": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "namespace": "ns",
+                "name": "web-1",
+                "uid": "uid-web-1",
+                "resourceVersion": "7",
+            },
+            "related": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "namespace": "ns",
+                "name": "other",
+                "uid": "uid-other",
+                "resourceVersion": "9",
+            },
+            "note": "told you",
+            "type": "Normal",
+        }
+
+
+@virtual
+async def test_the_second_occurrence_patches_the_series_and_later_ones_only_count(make_clock):
+    async with running(make_clock()) as stage:
+        stage.say(pod(), "first")
+        await settle(5)
+        stage.say(pod(), "second")
+        await settle(5)
+        for _ in range(3):
+            stage.say(pod(), "later")
+        await settle(5)
+        assert stage.server.verbs == ["create", "patch"]
+        assert stage.only_event["series"] == {
+            "count": 2,
+            "lastObservedTime": "2026-01-01T00:00:05.000000Z",
+        }
+        assert stage.only_event["note"] == "first"
+        assert stage.broadcaster.statistics().folded == 4
+
+
+@virtual
+async def test_a_burst_is_created_first_and_patched_then(make_clock):
+    """The second occurrence comes before the first is written."""
+    async with running(make_clock()) as stage:
+        for _ in range(5):
+            stage.say(pod())
+        await settle()
+        assert stage.server.verbs == ["create", "patch"]
+        assert stage.only_event["series"]["count"] == 5
+
+
+@virtual
+async def test_objects_without_namespace_are_told_about_in_default(make_clock):
+    async with running(make_clock()) as stage:
+        node = Node(metadata=ObjectMeta(name="n1", uid="u"))
+        stage.recorder.event(node, None, "Normal", "Why", "Doing", "note")
+        await settle()
+        assert stage.only_event["metadata"]["namespace"] == "default"
+        assert stage.only_event["regarding"] == {
+            "kind": "Node",
+            "apiVersion": "v1",
+            "name": "n1",
+            "uid": "u",
+        }
+
+
+@virtual
+async def test_legacy_events_are_core_events(make_clock):
+    async with running(make_clock()) as stage:
+        recorder = stage.broadcaster.legacy_recorder("default-scheduler")
+        lease = ObjectReference(
+            kind="Lease", api_version="coordination.k8s.io/v1", namespace="kube-system", name="l"
+        )
+        for note in ("a became leader", "a stopped leading", "a stopped leading"):
+            recorder.event(lease, None, "Normal", "LeaderElection", "", note)
+            await settle(5)
+        first, second = stage.server.events.values()
+        assert first == {
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": {"name": first["metadata"]["name"], "namespace": "kube-system"},
+            "involvedObject": {
+                "kind": "Lease",
+                "apiVersion": "coordination.k8s.io/v1",
+                "namespace": "kube-system",
+                "name": "l",
+            },
+            "reason": "LeaderElection",
+            "message": "a became leader",
+            "source": {"component": "default-scheduler"},
+            "reportingComponent": "default-scheduler",
+            "firstTimestamp": "2026-01-01T00:00:00Z",
+            "lastTimestamp": "2026-01-01T00:00:00Z",
+            "count": 1,
+            "type": "Normal",
+        }
+        assert (second["message"], second["count"]) == ("a stopped leading", 2)
+        assert second["firstTimestamp"] < second["lastTimestamp"]
+
+
+@virtual
+async def test_servers_without_the_events_group_get_core_events(make_clock):
+    async with running(make_clock(), core_only=True) as stage:
+        stage.say(pod(), "note")
+        await settle()
+        assert stage.only_event["apiVersion"] == "v1"
+        assert stage.only_event["source"] == {"component": "default-scheduler"}
+
+
+# What is one series
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        pytest.param(lambda s: s.say(pod(), "another note"), True, id="another note"),
+        pytest.param(lambda s: s.say(pod(version="8")), False, id="another revision of the pod"),
+        pytest.param(lambda s: s.say(pod("web-2")), False, id="another pod"),
+        pytest.param(lambda s: s.say(pod(), reason="Other"), False, id="another reason"),
+        pytest.param(lambda s: s.say(pod(), related=pod("x")), False, id="another related object"),
+        pytest.param(
+            lambda s: s.recorder.event(pod(), None, "Normal", "Why", "Scheduling", "note"),
+            False,
+            id="another type",
+        ),
+        pytest.param(
+            lambda s: s.recorder.event(pod(), None, "Warning", "Why", "Other", "note"),
+            False,
+            id="another action",
+        ),
+        pytest.param(
+            lambda s: s.broadcaster.recorder("other").event(
+                pod(), None, "Warning", "Why", "Scheduling", "note"
+            ),
+            False,
+            id="another reporter",
+        ),
+    ],
+)
+@virtual
+async def test_what_makes_a_recurrence(make_clock, change, is_same):
+    async with running(make_clock()) as stage:
+        stage.say(pod())
+        change(stage)
+        await settle()
+        assert len(stage.server.events) == (1 if is_same else 2)
+
+
+# As time goes by
+
+
+@virtual
+async def test_a_series_that_ended_gets_its_last_count_and_is_forgotten(make_clock):
+    async with running(make_clock()) as stage:
+        for _ in range(10):
+            stage.say(pod())
+            await settle(1)
+        await settle(events.FINISH_INTERVAL_S - 11)
+        assert stage.only_event["series"]["count"] == 2
+        await settle(events.FINISH_INTERVAL_S + 20)
+        assert stage.only_event["series"] == {
+            "count": 10,
+            "lastObservedTime": "2026-01-01T00:00:09.000000Z",
+        }
+        assert stage.broadcaster.statistics().cached == 0
+        stage.say(pod())
+        await settle()
+        assert len(stage.server.events) == 2
+
+
+@virtual
+async def test_a_series_that_goes_on_is_not_finished(make_clock):
+    async with running(make_clock()) as stage:
+        for _ in range(20):
+            stage.say(pod())
+            await settle(60)
+        assert stage.server.verbs == ["create", "patch"]
+
+
+@virtual
+async def test_an_event_that_did_not_recur_is_forgotten_without_a_write(make_clock):
+    async with running(make_clock()) as stage:
+        stage.say(pod())
+        await settle(2 * events.FINISH_INTERVAL_S + 1)
+        assert stage.server.verbs == ["create"]
+        assert stage.broadcaster.statistics().cached == 0
+
+
+@virtual
+async def test_long_series_are_refreshed_every_half_hour(make_clock):
+    async with running(make_clock()) as stage:
+        for _ in range(70):
+            stage.say(pod())
+            await settle(59)
+        assert stage.server.verbs == ["create", "patch", "patch", "patch"]
+        assert stage.server.times[2:] == pytest.approx([1800.0, 3600.0])
+        assert stage.only_event["series"]["count"] == 62, "as many as were said in an hour"
+
+
+@virtual
+async def test_a_series_the_server_forgot_is_created_again_whole(make_clock):
+    async with running(make_clock()) as stage:
+        stage.say(pod())
+        await settle()
+        stage.server.events.clear()
+        stage.say(pod())
+        await settle()
+        assert stage.server.verbs == ["create", "patch", "create"]
+        assert stage.only_event["series"]["count"] == 2
+
+
+# When the server does not help
+
+
+@virtual
+async def test_an_unreachable_server_is_tried_twelve_times_with_pauses(make_clock):
+    async with running(make_clock()) as stage:
+        stage.server.faults = [("before", ConnectFailed("no route"))] * 100
+        stage.say(pod())
+        await settle(300)
+        assert stage.server.verbs == ["create"] * 12
+        pauses = [later - sooner for sooner, later in itertools.pairwise(stage.server.times)]
+        assert min(pauses) >= 10.0
+        assert max(pauses) <= 12.51
+        assert max(pauses) - min(pauses) > 1.0, "they are spread out"
+        assert stage.dropped == {events.GAVE_UP: 1}
+
+
+@virtual
+async def test_an_outage_delays_events_but_loses_none(make_clock):
+    async with running(make_clock()) as stage:
+        stage.server.faults = [("before", ConnectFailed("no route"))] * 20
+        for number in range(10):
+            stage.say(pod(f"web-{number}"))
+        await settle(90)
+        assert len(stage.server.events) == 10
+        assert stage.dropped == {}
+
+
+@pytest.mark.parametrize("error", [Forbidden("no"), ServerError("etcd is ill"), AlreadyExists("x")])
+@virtual
+async def test_what_the_server_refuses_is_not_repeated(make_clock, error):
+    async with running(make_clock()) as stage:
+        stage.server.faults = [("before", error)]
+        stage.say(pod())
+        await settle(60)
+        assert stage.server.verbs == ["create"]
+
+
+@virtual
+async def test_a_refused_event_that_recurs_is_created_then(make_clock):
+    async with running(make_clock()) as stage:
+        stage.server.faults = [("before", Forbidden("not yet"))]
+        stage.say(pod())
+        await settle()
+        stage.say(pod())
+        await settle()
+        assert stage.server.verbs == ["create", "patch", "create"]
+        assert stage.only_event["series"]["count"] == 2
+        assert stage.dropped == {events.REJECTED: 1}
+
+
+@virtual
+async def test_a_series_that_appears_between_patch_and_creation_is_patched_again(make_clock):
+    async with running(make_clock()) as stage:
+        stage.say(pod())
+        await settle()
+        stage.server.faults = [("before", NotFound("gone")), ("before", AlreadyExists("back"))]
+        stage.say(pod())
+        await settle(20)
+        assert stage.server.verbs == ["create", "patch", "create", "patch"]
+        assert stage.only_event["series"]["count"] == 2
+
+
+@virtual
+async def test_a_lost_answer_does_not_make_two_events(make_clock):
+    async with running(make_clock()) as stage:
+        stage.server.faults = [("after", DeadlineExceeded("no answer"))]
+        stage.say(pod())
+        await settle(20)
+        assert stage.server.verbs == ["create", "create"]
+        assert len(stage.server.events) == 1
+        assert stage.dropped == {}
+
+
+# Bounds
+
+
+@virtual
+async def test_a_full_queue_drops_and_counts(make_clock, caplog):
+    async with running(make_clock()) as stage:
+        for number in range(events.MAX_QUEUED + 50):
+            stage.say(pod(f"web-{number}"))
+        assert stage.dropped == {events.QUEUE_FULL: 50}
+        assert caplog.text.count("queue full") == 1, "said once, then only counted"
+        await settle(10)
+        assert len(stage.server.events) == events.MAX_QUEUED
+        stage.say(pod("late"))
+        await settle()
+        assert len(stage.server.events) == events.MAX_QUEUED + 1
+
+
+@virtual
+async def test_writers_are_few(make_clock):
+    async with running(make_clock(), writer_count=3) as stage:
+        for number in range(50):
+            stage.say(pod(f"web-{number}"))
+        await settle()
+        assert stage.server.most_under_way == 3
+        assert len(stage.server.events) == 50
+
+
+@virtual
+async def test_the_cache_is_bounded_and_what_it_forgets_is_written_first(make_clock, monkeypatch):
+    monkeypatch.setattr(events, "MAX_CACHED", 20)
+    monkeypatch.setattr(events, "FORGET_BATCH", 10)
+    async with running(make_clock()) as stage:
+        for _ in range(7):
+            stage.say(pod("old"))
+        await settle()
+        for _ in range(3):
+            stage.say(pod("old"))
+        for number in range(200):
+            stage.say(pod(f"web-{number}"))
+            await settle(0.1)
+        old = [
+            event for event in stage.server.events.values() if event["regarding"]["name"] == "old"
+        ]
+        assert [event["series"]["count"] for event in old] == [10]
+        assert stage.broadcaster.statistics().cached <= 20
+
+
+@pytest.mark.parametrize(
+    ("regarding", "type_"),
+    [(pod(), "Urgent"), ("a string", "Normal"), (None, "Normal"), (42, "Warning")],
+)
+@virtual
+async def test_nonsense_is_dropped_not_raised(make_clock, regarding, type_):
+    async with running(make_clock()) as stage:
+        stage.recorder.event(regarding, None, type_, "Why", "Doing", "note")
+        await settle()
+        assert stage.server.requests == []
+        assert stage.dropped == {events.BAD_EVENT: 1}
+
+
+# The end
+
+
+@virtual
+async def test_stopping_writes_what_is_queued_and_the_last_counts(make_clock):
+    async with running(make_clock()) as stage:
+        for _ in range(5):
+            stage.say(pod("series"))
+            await settle(1)
+        for number in range(100):
+            stage.say(pod(f"web-{number}"))
+        await stage.stop()
+        assert len(stage.server.events) == 101
+        series = next(e for e in stage.server.events.values() if e["regarding"]["name"] == "series")
+        assert series["series"]["count"] == 5
+        assert stage.dropped == {}
+
+
+@virtual
+async def test_stopping_takes_no_longer_than_allowed(make_clock):
+    async with running(make_clock(), flush_s=5.0) as stage:
+        stage.server.delay_s = 2.0
+        for number in range(100):
+            stage.say(pod(f"web-{number}"))
+        await settle(1)
+        start = asyncio.get_running_loop().time()
+        await stage.stop()
+        assert asyncio.get_running_loop().time() - start <= 5.01
+        written = len(stage.server.events)
+        assert written == 16, "8 writers, two rounds"
+        assert stage.dropped == {events.SHUT_DOWN: 100 - written}
+
+
+@virtual
+async def test_stopping_does_not_wait_for_a_server_that_is_gone(make_clock):
+    async with running(make_clock()) as stage:
+        stage.server.faults = [("before", ConnectFailed("no route"))] * 100
+        for number in range(10):
+            stage.say(pod(f"web-{number}"))
+        await settle(1)
+        start = asyncio.get_running_loop().time()
+        await stage.stop()
+        assert asyncio.get_running_loop().time() - start < 1.0
+        assert stage.dropped == {events.SHUT_DOWN: 10}
+
+
+@virtual
+async def test_after_the_end_events_are_dropped(make_clock):
+    async with running(make_clock()) as stage:
+        await settle(1)
+        await stage.stop()
+        stage.say(pod())
+        assert stage.dropped == {events.SHUT_DOWN: 1}
+
+
+# Names and notes
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_kept"),
+    [("web-1", True), ("node.example.com", True), ("Odd_Name", False), ("x" * 250, False)],
+)
+def test_names_come_from_the_object_if_they_can(subject, is_kept):
+    name = event_name(subject, 0x17F, random.Random(1))
+    if is_kept:
+        assert name == f"{subject}.17f"
+    else:
+        assert len(name) == 36
+
+
+@virtual
+async def test_events_of_the_same_moment_have_different_names(make_clock):
+    async with running(make_clock()) as stage:
+        for number in range(20):
+            stage.say(pod(version=str(number)))
+        await settle()
+        assert len(stage.server.events) == 20
+
+
+@pytest.mark.parametrize("filler", ["x", "é", "漢", "😀"])
+@pytest.mark.parametrize("length", [1020, 1021, 1023, 1024, 1025, 1026, 5000])
+def test_notes_fit_into_1024_bytes(filler, length):
+    note = filler * (length // len(filler.encode()))
+    short = shorten_note(note)
+    assert len(short.encode()) <= 1024
+    if len(note.encode()) <= 1024:
+        assert short == note
+    else:
+        assert short.endswith(" ...")
+        assert note.startswith(short.removesuffix(" ..."))
+        assert len(short.encode()) > 1020, "no more is cut than needed"
+
+
+# No occurrence is lost
+
+faults = st.lists(
+    st.tuples(
+        st.sampled_from(["before", "after", ""]),
+        st.sampled_from([ConnectFailed("no route"), DeadlineExceeded("no answer")]),
+    ),
+    max_size=30,
+)
+occurrences = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 0.0, 1.0, 30.0, 400.0])), max_size=40
+)
+
+
+@given(said=occurrences, faults=faults, is_stopped=st.booleans())
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@virtual
+async def test_counts_on_the_server_add_up_in_the_end(make_clock, said, faults, is_stopped):
+    async with running(make_clock(), flush_s=30.0) as stage:
+        stage.server.faults = [*faults]
+        for name, pause_s in said:
+            stage.say(pod(name))
+            await settle(pause_s)
+        stage.server.faults.clear()
+        if is_stopped:
+            await stage.stop()
+        else:
+            await settle(3 * events.FINISH_INTERVAL_S)
+        counted: Counter[str] = Counter()
+        for event in stage.server.events.values():
+            counted[event["regarding"]["name"]] += event.get("series", {}).get("count", 1)
+        assert counted == Counter(name for name, _ in said)
+        assert stage.dropped == {}
