@@ -1,21 +1,29 @@
-"""The clients of a scheduler process: one transport, several rate limits, and the event recorder."""
+"""The clients of a scheduler process: shared connections, separate rate limits, and the events' lane."""
 
 from __future__ import annotations
 
+import platform
 from random import Random
 from types import TracebackType
 from typing import Self
 
-from kubesched.client.pool import HttpTransport
+from kubesched.client.event_client import RestEventClient
+from kubesched.client.events import EventBroadcaster, EventRecorder, EventStatistics
+from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
-from kubesched.client.transport import ConnectionConfig
+from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig
 from kubesched.clock import Clock, SystemClock
-from kubesched.framework.handle import EventRecorder
+
+LOCK_CONNECTIONS = 4
+"""Connections of the leader lock: one renewal at a time, and room for those that hang."""
 
 
 class Connections:
-    """Clients that share connections but not their limits: bindings never wait behind events."""
+    """Clients that share connections but not their limits: bindings never wait behind events.
+
+    The leader lock shares neither: its renewals must get through when everything else is stuck.
+    """
 
     def __init__(
         self,
@@ -25,31 +33,58 @@ class Connections:
         burst: int = 100,
         clock: Clock | None = None,
         random: Random | None = None,
+        host_name: str | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._random = random or Random()
         self._qps, self._burst = qps, burst
+        self._connection = connection
         self._transport = HttpTransport(connection)
+        self._lock_transport: HttpTransport | None = None
         self.main = self.client("scheduler")
+        self._events = EventBroadcaster(
+            RestEventClient(self.client("scheduler")),
+            clock=self._clock,
+            rng=self._random,
+            host_name=platform.node() if host_name is None else host_name,
+        )
 
     def client(self, component: str) -> RestClient:
         """A client with a limit of its own."""
-        limiter = None if self._qps < 0 else TokenBucket(self._qps, self._burst, clock=self._clock)
+        return self._client(self._transport, component, DEFAULT_DEADLINE_S)
+
+    def lock_client(self, deadline_s: float) -> RestClient:
+        """The client of the leader lock, on connections of its own."""
+        if self._lock_transport is None:
+            self._lock_transport = HttpTransport(
+                self._connection, settings=PoolSettings(max_connections=LOCK_CONNECTIONS)
+            )
+        return self._client(self._lock_transport, "leader-election", deadline_s)
+
+    def _client(self, transport: HttpTransport, component: str, deadline_s: float) -> RestClient:
         return RestClient(
-            self._transport,
+            transport,
             user_agent=user_agent(component),
-            limiter=limiter,
+            limiter=TokenBucket(self._qps, self._burst, clock=self._clock),
             clock=self._clock,
             random=self._random,
+            deadline_s=deadline_s,
         )
 
     def recorder(self, scheduler_name: str) -> EventRecorder:
-        return _Silent()
+        """Events in a profile's name."""
+        return self._events.recorder(scheduler_name)
+
+    def legacy_recorder(self, component: str) -> EventRecorder:
+        """Core events, as leader election writes them."""
+        return self._events.legacy_recorder(component)
+
+    def event_statistics(self) -> EventStatistics:
+        return self._events.statistics()
 
     async def write_events(self) -> None:
-        import asyncio
-
-        await asyncio.Event().wait()
+        """Serve the events' lane until cancelled."""
+        await self._events.run()
 
     async def __aenter__(self) -> Self:
         return self
@@ -61,16 +96,5 @@ class Connections:
         trace: TracebackType | None,
     ) -> None:
         await self._transport.aclose()
-
-
-class _Silent:
-    def event(
-        self,
-        regarding: object,
-        related: object | None,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-    ) -> None:
-        pass
+        if self._lock_transport is not None:
+            await self._lock_transport.aclose()

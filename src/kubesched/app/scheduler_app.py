@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from random import Random
 
@@ -13,17 +12,20 @@ from kubesched.client.rest import RestClient
 from kubesched.clock import Clock, SystemClock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework.handle import EventRecorder
+from kubesched.errors import DeadlineExceeded
+from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
+from kubesched.logs import get_logger
 from kubesched.metrics.registry import Registry as MetricsRegistry
-from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.metrics.scheduler import MetricGates, SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
-SYNC_TIMEOUT_S = 300.0
+SYNC_REPORT_S = 30.0
+"""How often a start that hangs says what it waits for. It goes on waiting: the API server may come back."""
 
 
 class SchedulerApp:
@@ -36,6 +38,7 @@ class SchedulerApp:
         client: RestClient,
         recorder: Callable[[str], EventRecorder],
         *,
+        calls: SchedulerClient | None = None,
         registry: Registry | None = None,
         metrics_registry: MetricsRegistry | None = None,
         clock: Clock | None = None,
@@ -46,7 +49,7 @@ class SchedulerApp:
         clock = clock or SystemClock()
         random = random or Random()
         self.metrics_registry = metrics_registry or MetricsRegistry()
-        self.metrics = SchedulerMetrics(self.metrics_registry)
+        self.metrics = SchedulerMetrics(self.metrics_registry, metric_gates(gates))
         self.informers = InformerFactory(client, clock=clock, random=random)
         if registry is None:
             registry = in_tree_registry()
@@ -65,7 +68,7 @@ class SchedulerApp:
             registry,
             Surroundings(
                 listers=self.informers,
-                client=CarefulCalls(client),
+                client=calls or CarefulCalls(client),
                 recorder=recorder,
                 clock=clock,
                 random=random,
@@ -77,6 +80,7 @@ class SchedulerApp:
         )
         connect(self.informers, self.assembly)
         self.synced = asyncio.Event()
+        self.is_scheduling = False
 
     async def run(self) -> None:
         """Watch, wait until everything is known, then schedule until cancelled."""
@@ -85,14 +89,47 @@ class SchedulerApp:
             await self.schedule()
 
     async def start_informers(self, group: asyncio.TaskGroup) -> None:
+        """Start watching, and return once every handler has heard of everything there is."""
         self.informers.start(group)
-        await self.informers.wait_for_sync(SYNC_TIMEOUT_S)
+        while True:
+            try:
+                await self.informers.wait_for_sync(SYNC_REPORT_S)
+                break
+            except DeadlineExceeded as error:
+                log.warning("Still waiting for the state of the cluster", err=error)
+        log.info("Handlers synced", v=3)
         self.synced.set()
 
     async def schedule(self) -> None:
         """The scheduling loop; to be called once the informers have synced."""
+        self.is_scheduling = True
         try:
             await self.assembly.scheduler.run()
         finally:
+            self.is_scheduling = False
             for framework in self.assembly.frameworks.values():
                 framework.close()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop taking pods; finish bindings, evictions and status patches under way, within a bound."""
+        if not self.is_scheduling:
+            return
+        scheduler = self.assembly.scheduler
+        try:
+            async with asyncio.timeout(timeout_s):
+                await scheduler.drain(timeout_s)
+                await scheduler.status_writer.drain()
+        except TimeoutError:
+            log.warning("Not everything was finished in time", seconds=timeout_s)
+
+
+def metric_gates(gates: FeatureGates) -> MetricGates:
+    """Which features bring metrics of their own."""
+    return MetricGates(
+        queueing_hints=gates.SchedulerQueueingHints,
+        async_preemption=gates.SchedulerAsyncPreemption,
+        async_api_calls=gates.SchedulerAsyncAPICalls,
+        dra_extended_resource=gates.DRAExtendedResource,
+        dra_device_binding_conditions=gates.DRADeviceBindingConditions,
+        generic_workload=gates.GenericWorkload,
+    )

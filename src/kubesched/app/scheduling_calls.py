@@ -1,10 +1,9 @@
-"""Bindings whose outcome is unknown are settled by looking, never by guessing."""
+"""The scheduler's writes: unclear bindings are settled by looking, and nobody writes who does not lead."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
@@ -13,14 +12,16 @@ from kubesched.client.rest import RestClient
 from kubesched.client.scheduling_calls import SchedulingCalls
 from kubesched.errors import (
     Conflict,
+    ConnectFailed,
     DeadlineExceeded,
     KubeschedError,
     NotFound,
     ServerError,
     StreamEnded,
 )
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 R = TypeVar("R", bound=Record)
 
@@ -29,13 +30,23 @@ PAUSE_S = 0.2
 
 
 class CarefulCalls:
-    """A `SchedulerClient` that reads the pod when a binding was sent but no clear answer came back."""
+    """A `SchedulerClient` that reads the pod when a binding was sent but no clear answer came back.
 
-    def __init__(self, client: RestClient) -> None:
+    `may_write` is asked before every write. A process that was stopped for a while (SIGSTOP, a frozen machine) goes
+    on where it stood, with bindings ready to be sent; another scheduler may have been at work since.
+    """
+
+    def __init__(self, client: RestClient, *, may_write: Callable[[], bool] = lambda: True) -> None:
         self._client = client
         self._calls = SchedulingCalls(client)
+        self._may_write = may_write
+
+    def _require_permission(self) -> None:
+        if not self._may_write():
+            raise ConnectFailed("not sent: this scheduler does not hold the leader lease any more")
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
+        self._require_permission()
         try:
             await self._calls.bind_pod(pod, node_name)
         except (DeadlineExceeded, StreamEnded) as error:
@@ -56,12 +67,7 @@ class CarefulCalls:
             except NotFound:
                 raise cause from None
             except KubeschedError as error:
-                logger.warning(
-                    "cannot read pod %s/%s after an unclear binding: %s",
-                    meta.namespace,
-                    meta.name,
-                    error,
-                )
+                log.warning("Cannot read pod after an unclear binding", pod=pod, err=error)
                 continue
             if current.metadata.uid != meta.uid:
                 raise cause
@@ -74,10 +80,13 @@ class CarefulCalls:
         raise cause
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        self._require_permission()
         await self._calls.patch_pod_status(pod, patch)
 
     async def delete_pod(self, pod: Pod) -> None:
+        self._require_permission()
         await self._calls.delete_pod(pod)
 
     async def update(self, obj: R) -> R:
+        self._require_permission()
         return await self._calls.update(obj)

@@ -109,6 +109,9 @@ def _dispatch(words: list[str]) -> int:
     if command is None:
         return usage_error(_unknown(rest[0]))
     module = importlib.import_module(command.module)
+    if hasattr(module, "run_words"):  # a command with a syntax of its own
+        exit_code: int = module.run_words(rest[1:])
+        return exit_code
     parser, subparsers = new_parser()
     module.add_parser(subparsers)
     code: int = module.main(parser.parse_args(rest))

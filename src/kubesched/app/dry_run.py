@@ -1,0 +1,51 @@
+"""Deciding without writing: what would have been sent to the cluster goes to the log instead.
+
+A pod that would have been bound counts on its node from then on (it stays assumed, since nobody confirms it), so that
+later decisions are those that would really have followed. Victims of a preemption are not deleted; the pod that would
+take their place waits, as it would for a slow deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.meta import Record
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
+
+R = TypeVar("R", bound=Record)
+
+
+class DryRunCalls:
+    """A `SchedulerClient` that only says what it was asked for."""
+
+    async def bind_pod(self, pod: Pod, node_name: str) -> None:
+        log.info("Would bind pod to node", pod=pod, node=node_name)
+
+    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        log.info("Would patch pod status", pod=pod, patch=patch)
+
+    async def delete_pod(self, pod: Pod) -> None:
+        log.info("Would delete pod", pod=pod, node=pod.spec.node_name)
+
+    async def update(self, obj: R) -> R:
+        log.info("Would update object", kind=type(obj).__name__, object=obj)
+        return obj
+
+
+class DryRunRecorder:
+    """Events as log lines."""
+
+    def event(
+        self,
+        regarding: object,
+        related: object | None,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        log.info("Would record event", v=2, object=regarding, reason=reason, note=note)

@@ -1,0 +1,109 @@
+"""A command line in Go's form: `--flag=value`, `--flag value`, `--switch`, `--switch=false`, `-v=4`, `-v 4`, `-v4`.
+
+Underscores may stand for hyphens, a flag may be repeated (the last one counts, lists grow), `--` ends the flags.
+Nothing but flags is expected. The difference to argparse that matters: a switch never swallows the next word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubesched.app.flags import Flag, RunOptions, all_flags, attribute
+from kubesched.errors import KubeschedError
+
+
+class FlagError(KubeschedError):
+    """The command line cannot be read."""
+
+
+class UnexpectedWords(FlagError):
+    """There is something besides flags."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """Options, and which of them were given; a flag given with its default value still counts as given."""
+
+    options: RunOptions
+    given: frozenset[str]
+
+
+def parse(words: Sequence[str]) -> CommandLine:
+    """Read the words after the command.
+
+    Raises:
+        FlagError: with Go's wording.
+    """
+    reader = _Reader(list(words))
+    reader.read()
+    if reader.rest and not reader.values.get("help"):
+        listed = " ".join(f'"{word}"' for word in reader.rest)
+        raise UnexpectedWords(f'"kubesched run" does not take any arguments, got [{listed}]')
+    values = {attribute(name): value for name, value in reader.values.items()}
+    return CommandLine(RunOptions(**values), frozenset(reader.values))
+
+
+class _Reader:
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
+        self._flags = all_flags()
+        self._by_letter = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}
+        self.values: dict[str, Any] = {}
+        self.rest: list[str] = []
+
+    def read(self) -> None:
+        while self._words:
+            word = self._words.pop(0)
+            if word == "--":
+                self.rest += self._words
+                return
+            if word.startswith("--"):
+                self._long(word)
+            elif word.startswith("-") and word != "-":
+                self._short(word)
+            else:
+                self.rest.append(word)
+
+    def _long(self, word: str) -> None:
+        given, equals, value = word[2:].partition("=")
+        if not given or given[0] in "-=":
+            raise FlagError(f"bad flag syntax: {word}")
+        flag = self._flags.get(given.replace("_", "-"))
+        if flag is None:
+            raise FlagError(f"unknown flag: --{given}")
+        if equals:
+            self._set(flag, value)
+        elif flag.kind.bare is not None:
+            self._set(flag, flag.kind.bare)
+        elif self._words:
+            self._set(flag, self._words.pop(0))
+        else:
+            raise FlagError(f"flag needs an argument: --{given}")
+
+    def _short(self, word: str) -> None:
+        """Letters may be bundled; the first one that takes a value takes what follows it."""
+        letters = word[1:]
+        while letters:
+            flag = self._by_letter.get(letters[0])
+            if flag is None:
+                raise FlagError(f"unknown shorthand flag: '{letters[0]}' in {word}")
+            letter, letters = letters[0], letters[1:]
+            if letters.startswith("="):
+                self._set(flag, letters[1:])
+                return
+            if flag.kind.bare is not None:
+                self._set(flag, flag.kind.bare)
+                continue
+            if not letters and not self._words:
+                raise FlagError(f"flag needs an argument: '{letter}' in {word}")
+            self._set(flag, letters or self._words.pop(0))
+            return
+
+    def _set(self, flag: Flag, text: str) -> None:
+        try:
+            self.values[flag.name] = flag.kind.parse(text, self.values.get(flag.name))
+        except ValueError as error:
+            shown = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
+            raise FlagError(f'invalid argument "{text}" for "{shown}" flag: {error}') from None

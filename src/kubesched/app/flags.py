@@ -1,0 +1,360 @@
+"""The flags of `kubesched run`: kube-scheduler's, and a few of our own.
+
+`RunOptions` is the table and the result at once: a field is a flag, its name with hyphens. How a command line is read
+is in `flag_parsing`; what the values mean for the configuration is in `completion`.
+
+A flag that this program cannot honour is still here, so that it is refused with a reason (`problems`) and not as
+unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Final
+
+from kubesched import KUBERNETES_VERSION
+from kubesched.app import flag_kinds as kinds
+from kubesched.app.flag_kinds import Kind, NamedCertKey
+from kubesched.errors import FieldProblem
+
+MINOR_VERSION: Final = KUBERNETES_VERSION.rpartition(".")[0]
+OLDEST_EMULATED_MINOR: Final = 33
+
+_IGNORED_WITH_FILE = "DEPRECATED, ignored when --config is given: "
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag as help and parser see it."""
+
+    name: str
+    kind: Kind
+    default: Any
+    group: str
+    help: str
+    shorthand: str = ""
+
+
+def _flag(kind: Kind, default: object, group: str, text: str, *, shorthand: str = "") -> Any:  # noqa: ANN401 - stands in for a field's default
+    return field(default=default, metadata={"flag": (kind, group, text, shorthand)})
+
+
+_MISC, _SERVING, _AUTHN, _AUTHZ = "Misc", "Secure serving", "Authentication", "Authorization"
+_DEPRECATED, _ELECTION, _GATES = "Deprecated", "Leader election", "Feature gate"
+_METRICS, _LOGS, _OWN, _GLOBAL = "Metrics", "Logs", "kubesched", "Global"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What a command line says; the defaults are kube-scheduler's."""
+
+    config: str = _flag(kinds.STRING, "", _MISC, "configuration file (KubeSchedulerConfiguration)")
+    master: str = _flag(
+        kinds.STRING, "", _MISC, "address of the API server; wins over the kubeconfig's"
+    )
+    write_config_to: str = _flag(
+        kinds.STRING, "", _MISC, "write the completed configuration to this file and exit"
+    )
+
+    bind_address: str = _flag(
+        kinds.ADDRESS, "0.0.0.0", _SERVING, "address to serve on; 0.0.0.0 or :: means all of them"
+    )
+    secure_port: int = _flag(kinds.INT, 10259, _SERVING, "port to serve HTTPS on; 0 serves nothing")
+    cert_dir: str = _flag(
+        kinds.STRING,
+        "",
+        _SERVING,
+        "where to keep the self-signed certificate (kube-scheduler.crt and .key); in memory if empty",
+    )
+    tls_cert_file: str = _flag(
+        kinds.STRING,
+        "",
+        _SERVING,
+        "serving certificate, intermediates after it; reloaded on change",
+    )
+    tls_private_key_file: str = _flag(kinds.STRING, "", _SERVING, "key of --tls-cert-file")
+    tls_min_version: str = _flag(
+        kinds.STRING, "", _SERVING, "VersionTLS12 (the default) or VersionTLS13"
+    )
+    tls_cipher_suites: tuple[str, ...] = _flag(
+        kinds.STRINGS, (), _SERVING, "cipher suites to offer below TLS 1.3, by their Go names"
+    )
+    tls_curve_preferences: tuple[int, ...] = _flag(
+        kinds.INTEGERS, (), _SERVING, "the key exchange curve by its Go number; one at most"
+    )
+    tls_sni_cert_key: tuple[NamedCertKey, ...] = _flag(
+        kinds.CERT_KEYS,
+        (),
+        _SERVING,
+        "cert.pem,key.pem[:name,...]: a certificate for some names; may be repeated",
+    )
+    http2_max_streams_per_connection: int = _flag(
+        kinds.INT, 0, _SERVING, "accepted; HTTP/2 is not served"
+    )
+    disable_http2_serving: bool = _flag(
+        kinds.BOOL, False, _SERVING, "accepted; HTTP/2 is not served"
+    )
+    permit_address_sharing: bool = _flag(
+        kinds.BOOL, False, _SERVING, "accepted; SO_REUSEADDR is always used"
+    )
+    permit_port_sharing: bool = _flag(
+        kinds.BOOL, False, _SERVING, "let several processes listen on the port (SO_REUSEPORT)"
+    )
+
+    authentication_kubeconfig: str = _flag(
+        kinds.STRING,
+        "",
+        _AUTHN,
+        "credentials for asking the API server who sends a token (TokenReview); empty: tokens are not understood",
+    )
+    authentication_skip_lookup: bool = _flag(
+        kinds.BOOL, False, _AUTHN, "do not look up client CAs in the cluster"
+    )
+    authentication_tolerate_lookup_failure: bool = _flag(
+        kinds.BOOL, True, _AUTHN, "start although client CAs could not be looked up"
+    )
+    authentication_token_webhook_cache_ttl: float = _flag(
+        kinds.DURATION, 10.0, _AUTHN, "how long answers about tokens are remembered"
+    )
+    client_ca_file: str = _flag(
+        kinds.STRING, "", _AUTHN, "authorities whose client certificates prove a user's name"
+    )
+    requestheader_client_ca_file: str = _flag(
+        kinds.STRING, "", _AUTHN, "authorities of proxies that may name users in headers"
+    )
+    requestheader_allowed_names: tuple[str, ...] = _flag(
+        kinds.STRINGS, (), _AUTHN, "common names of those proxies; empty: any"
+    )
+    requestheader_username_headers: tuple[str, ...] = _flag(
+        kinds.STRINGS, ("x-remote-user",), _AUTHN, "headers that hold the user"
+    )
+    requestheader_uid_headers: tuple[str, ...] = _flag(
+        kinds.STRINGS, (), _AUTHN, "headers that hold the user's UID"
+    )
+    requestheader_group_headers: tuple[str, ...] = _flag(
+        kinds.STRINGS, ("x-remote-group",), _AUTHN, "headers that hold groups"
+    )
+    requestheader_extra_headers_prefix: tuple[str, ...] = _flag(
+        kinds.STRINGS, ("x-remote-extra-",), _AUTHN, "prefixes of headers that hold anything else"
+    )
+
+    authorization_kubeconfig: str = _flag(
+        kinds.STRING,
+        "",
+        _AUTHZ,
+        "credentials for asking the API server who may read what (SubjectAccessReview); empty: nobody may",
+    )
+    authorization_always_allow_paths: tuple[str, ...] = _flag(
+        kinds.STRINGS, ("/healthz", "/readyz", "/livez"), _AUTHZ, "paths open to everybody"
+    )
+    authorization_webhook_cache_authorized_ttl: float = _flag(
+        kinds.DURATION, 10.0, _AUTHZ, "how long a yes is remembered"
+    )
+    authorization_webhook_cache_unauthorized_ttl: float = _flag(
+        kinds.DURATION, 10.0, _AUTHZ, "how long a no is remembered"
+    )
+
+    kubeconfig: str = _flag(
+        kinds.STRING,
+        "",
+        _DEPRECATED,
+        _IGNORED_WITH_FILE + "credentials for the API server; empty and no --master: in-cluster",
+    )
+    kube_api_content_type: str = _flag(
+        kinds.STRING,
+        "application/vnd.kubernetes.protobuf",
+        _DEPRECATED,
+        _IGNORED_WITH_FILE + "accepted; JSON is spoken",
+    )
+    kube_api_qps: float = _flag(
+        kinds.FLOAT, 50.0, _DEPRECATED, _IGNORED_WITH_FILE + "requests per second; negative: any"
+    )
+    kube_api_burst: int = _flag(
+        kinds.INT32, 100, _DEPRECATED, _IGNORED_WITH_FILE + "requests at once above the rate"
+    )
+    profiling: bool = _flag(
+        kinds.BOOL, True, _DEPRECATED, _IGNORED_WITH_FILE + "serve /debug/pprof and /debug/flags"
+    )
+    contention_profiling: bool = _flag(
+        kinds.BOOL,
+        True,
+        _DEPRECATED,
+        _IGNORED_WITH_FILE + "accepted; there are no locks to profile",
+    )
+    pod_max_in_unschedulable_pods_duration: float = _flag(
+        kinds.DURATION,
+        300.0,
+        _DEPRECATED,
+        "DEPRECATED: longest time a pod waits for an event before it is tried again anyway",
+    )
+
+    leader_elect: bool = _flag(
+        kinds.BOOL, True, _ELECTION, "schedule only while holding the lease; wins over the file"
+    )
+    leader_elect_lease_duration: float = _flag(
+        kinds.DURATION, 15.0, _ELECTION, "how long others wait for a silent leader"
+    )
+    leader_elect_renew_deadline: float = _flag(
+        kinds.DURATION, 10.0, _ELECTION, "how long a leader tries to renew before it gives up"
+    )
+    leader_elect_retry_period: float = _flag(kinds.DURATION, 2.0, _ELECTION, "pause between tries")
+    leader_elect_resource_lock: str = _flag(
+        kinds.STRING, "leases", _ELECTION, "kind of lock; only leases"
+    )
+    leader_elect_resource_name: str = _flag(
+        kinds.STRING, "kube-scheduler", _ELECTION, "name of the Lease"
+    )
+    leader_elect_resource_namespace: str = _flag(
+        kinds.STRING, "kube-system", _ELECTION, "namespace of the Lease"
+    )
+
+    feature_gates: str = _flag(
+        kinds.GATES, "", _GATES, "A=true,B=false,...: Kubernetes feature gates to switch"
+    )
+    emulated_version: tuple[str, ...] = _flag(
+        kinds.STRINGS, (), _GATES, f"accepted when it is {MINOR_VERSION}"
+    )
+    min_compatibility_version: tuple[str, ...] = _flag(
+        kinds.STRINGS, (), _GATES, "accepted; nothing depends on it"
+    )
+
+    disabled_metrics: tuple[str, ...] = _flag(
+        kinds.STRINGS, (), _METRICS, "metrics to leave off the page, by full name"
+    )
+    show_hidden_metrics_for_version: str = _flag(
+        kinds.STRING,
+        "",
+        _METRICS,
+        "accepted when it is the previous minor version; none are hidden",
+    )
+    allow_metric_labels: tuple[tuple[str, str], ...] = _flag(
+        kinds.MAP,
+        (),
+        _METRICS,
+        "metric,label=value,...: other values of the label become 'unexpected'",
+    )
+    allow_metric_labels_manifest: str = _flag(
+        kinds.STRING, "", _METRICS, "file with the same under allowListMapping"
+    )
+
+    v: int = _flag(kinds.LEVEL, 0, _LOGS, "how much is logged", shorthand="v")
+    vmodule: str = _flag(
+        kinds.VMODULE, "", _LOGS, "modules (by file name) with a level of their own"
+    )
+    logging_format: str = _flag(kinds.STRING, "text", _LOGS, "text or json")
+    log_flush_frequency: float = _flag(
+        kinds.DURATION, 5.0, _LOGS, "accepted; lines are written at once"
+    )
+    log_text_split_stream: bool = _flag(
+        kinds.BOOL, False, _LOGS, "[alpha] text: errors to stderr, the rest to stdout"
+    )
+    log_json_split_stream: bool = _flag(
+        kinds.BOOL, False, _LOGS, "[alpha] JSON: errors to stderr, the rest to stdout"
+    )
+    log_text_info_buffer_size: int = _flag(
+        kinds.QUANTITY, 0, _LOGS, "[alpha] accepted when 0; lines are never held back"
+    )
+    log_json_info_buffer_size: int = _flag(
+        kinds.QUANTITY, 0, _LOGS, "[alpha] accepted when 0; lines are never held back"
+    )
+
+    dry_run: bool = _flag(
+        kinds.BOOL,
+        False,
+        _OWN,
+        "decide, write nothing to the cluster, and log what would have been written",
+    )
+    drain_timeout: float = _flag(
+        kinds.DURATION, 10.0, _OWN, "how long bindings under way may take once told to stop"
+    )
+
+    version: str = _flag(kinds.VERSION, "false", _GLOBAL, "print versions and exit")
+    help: bool = _flag(kinds.BOOL, False, _GLOBAL, "show this help", shorthand="h")
+
+    def shown(self) -> dict[str, str]:
+        """Every flag and its value, in alphabetical order: what is logged at the start and served on /flagz."""
+        table = all_flags()
+        return {
+            name: table[name].kind.show(getattr(self, attribute(name))) for name in sorted(table)
+        }
+
+
+def attribute(name: str) -> str:
+    """The field of a flag."""
+    return name.replace("-", "_")
+
+
+@cache
+def all_flags() -> dict[str, Flag]:
+    """Every flag by name, in the order of the help text."""
+    found = {}
+    for each in fields(RunOptions):
+        kind, group, text, shorthand = each.metadata["flag"]
+        name = each.name.replace("_", "-")
+        found[name] = Flag(name, kind, each.default, group, text, shorthand)
+    return found
+
+
+def problems(options: RunOptions) -> Iterator[FieldProblem]:
+    """What is wrong with the values, apart from what only the configuration or the cluster can tell."""
+    yield from _version_problems(options)
+    if not 0 <= options.secure_port <= 65535:
+        # Upstream: the text is wrong about 0, which turns serving off.
+        yield FieldProblem(
+            "",
+            f"--secure-port {options.secure_port} must be between 1 and 65535, inclusive. "
+            "It cannot be turned off with 0",
+        )
+    if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
+        yield FieldProblem("", "--tls-cert-file and --tls-private-key-file must be given together")
+    if len(options.tls_curve_preferences) > 1:
+        yield FieldProblem(
+            "", "--tls-curve-preferences: this program's TLS library takes one curve, not a list"
+        )
+    for path in options.authorization_always_allow_paths:
+        if "*" in path.removesuffix("*"):
+            yield FieldProblem(
+                "", f'--authorization-always-allow-paths: only trailing * allowed in "{path}"'
+            )
+    if options.drain_timeout < 0:
+        yield FieldProblem("", "--drain-timeout must not be negative")
+    previous = f"1.{int(MINOR_VERSION.rpartition('.')[2]) - 1}"
+    if options.show_hidden_metrics_for_version not in ("", previous):
+        yield FieldProblem(
+            "metrics.showHiddenMetricsForVersion",
+            f'Invalid value: "{options.show_hidden_metrics_for_version}": must be omitted or have the value '
+            f"'{previous}'; only the previous minor version is allowed",
+        )
+
+
+_MINOR = re.compile(r"(?:kube=)?v?1\.(\d+)")
+
+
+def _version_problems(options: RunOptions) -> Iterator[FieldProblem]:
+    own = int(MINOR_VERSION.rpartition(".")[2])
+    for text in options.emulated_version:
+        match = _MINOR.fullmatch(text)
+        if match is None:
+            yield FieldProblem("", f'--emulated-version: "{text}" is not of the form kube=1.N')
+        elif not OLDEST_EMULATED_MINOR <= int(match[1]) <= own:
+            yield FieldProblem(
+                "",
+                f"emulation version 1.{match[1]} is not between "
+                f"[1.{OLDEST_EMULATED_MINOR}, {MINOR_VERSION}.0]",
+            )
+        elif int(match[1]) != own:
+            yield FieldProblem(
+                "",
+                f"--emulated-version: older versions are not emulated; this program behaves as {MINOR_VERSION}",
+            )
+    for text in options.min_compatibility_version:
+        match = _MINOR.fullmatch(text)
+        if match is None or not OLDEST_EMULATED_MINOR <= int(match[1]) <= own:
+            yield FieldProblem(
+                "",
+                f'--min-compatibility-version: "{text}" is not between '
+                f"1.{OLDEST_EMULATED_MINOR} and {MINOR_VERSION}",
+            )

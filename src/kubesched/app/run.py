@@ -1,0 +1,272 @@
+"""One scheduler process, from its command line to its exit code.
+
+Order of starting: flags, feature gates, logging; configuration; clients; the scheduler with its plugins; serving;
+informers; leader election or scheduling at once. Order of stopping: readiness goes, no more pods are taken, what is
+under way is finished within a bound, the lease is released, events are written out, connections are closed.
+
+| Ended by | Exit code |
+|---|---|
+| a signal, with leader election | 0 |
+| a signal, without leader election | 1, as kube-scheduler does |
+| the lease was lost | 1 |
+| anything that went wrong | 1 |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import platform
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kubesched import KUBERNETES_VERSION, __version__, logs
+from kubesched.app import event_loop
+from kubesched.app.connecting import Connections
+from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
+from kubesched.app.election import election_settings, make_elector, new_identity
+from kubesched.app.flag_parsing import CommandLine
+from kubesched.app.flags import RunOptions
+from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.app.scheduling_calls import CarefulCalls
+from kubesched.app.settings import RunSettings, complete, feature_gates, log_settings
+from kubesched.app.stopping import StopRequest
+from kubesched.client.client_config import load_config
+from kubesched.client.leader_election import LeaderElectionSettings, LeaderElector
+from kubesched.clock import Clock, SystemClock
+from kubesched.config.conversion import to_plain
+from kubesched.config.features import FeatureGates
+from kubesched.config.output import to_yaml
+from kubesched.errors import ConfigError, KubeschedError
+from kubesched.framework.handle import EventRecorder, SchedulerClient
+
+log = logs.get_logger(__name__)
+
+SUCCESS, FAILURE = 0, 1
+
+
+class FinishedWithoutLeaderElect(KubeschedError):
+    """A scheduler without leader election is not expected to finish.
+
+    # Upstream: therefore a polite signal makes it exit with 1.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("finished without leader elect")
+
+
+def run(line: CommandLine) -> int:
+    """Run until told to stop; returns the exit code. Errors are logged, not raised."""
+    options = line.options
+    try:
+        gates = feature_gates(options)
+    except ConfigError as error:
+        logs.configure(logs.LogSettings())
+        return _failed(error)
+    try:
+        logs.configure(log_settings(options, gates))
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return FAILURE
+    _log_flags(options)
+    return event_loop.run(_run(line, gates))
+
+
+def _log_flags(options: RunOptions) -> None:
+    if log.enabled(1):
+        for name, value in options.shown().items():
+            # Upstream: one line without keys each, which is how people find it.
+            logging.getLogger(__name__).log(logging.INFO - 1, 'FLAG: --%s="%s"', name, value)
+
+
+def _failed(error: Exception) -> int:
+    log.error("command failed", _text(error))
+    return FAILURE
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, ConfigError) and len(error.problems) > 1:
+        listed = ", ".join(str(problem) for problem in error.problems)
+        return f"{error.source}: [{listed}]" if error.source else f"[{listed}]"
+    return str(error) or type(error).__name__
+
+
+async def _run(line: CommandLine, gates: FeatureGates) -> int:
+    stop = StopRequest()
+    stop.install()
+    try:
+        return await SchedulerProcess(complete(line, gates), stop).run()
+    except (KubeschedError, OSError) as error:
+        return _failed(error)
+    except Exception:  # the outermost edge: a bug, told with its whole story
+        log.exception("command failed")
+        return FAILURE
+    finally:
+        stop.uninstall()
+
+
+class SchedulerProcess:
+    """The parts of one process and the order of their lives."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        stop: StopRequest,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._clock = clock or SystemClock()
+        self._random = random or Random()
+        self._elector: LeaderElector | None = None
+
+    async def run(self) -> int:
+        options, config = self._settings.options, self._settings.config
+        for name in self._settings.ignored_flags:
+            log.warning("A flag is ignored because there is a configuration file", flag=name)
+        election = config.leader_election
+        elected = (
+            election_settings(election, new_identity(self._random))
+            if election.leader_elect
+            else None
+        )
+        client_config = load_config(config.client_connection.kubeconfig, options.master)
+        log.info("Found credentials", v=1, source=client_config.source)
+        connections = Connections(
+            client_config.connection,
+            qps=config.client_connection.qps,
+            burst=config.client_connection.burst,
+            clock=self._clock,
+            random=self._random,
+        )
+        async with connections:
+            app = self._make_app(connections)
+            if options.write_config_to:
+                return self._write_config(Path(options.write_config_to))
+            self._log_start()
+            async with _beside(connections.write_events(), name="events"):
+                _settle_memory()
+                if elected is None:
+                    return await self._run_alone(app)
+                return await self._run_elected(app, connections, elected)
+
+    def _make_app(self, connections: Connections) -> SchedulerApp:
+        settings = self._settings
+        calls: SchedulerClient = CarefulCalls(connections.main, may_write=self._may_write)
+        recorder: Callable[[str], EventRecorder] = connections.recorder
+        if settings.options.dry_run:
+            calls, recorder = DryRunCalls(), lambda _scheduler_name: DryRunRecorder()
+        return SchedulerApp(
+            settings.config,
+            settings.gates,
+            connections.main,
+            recorder,
+            calls=calls,
+            clock=self._clock,
+            random=self._random,
+            max_in_unschedulable_s=settings.options.pod_max_in_unschedulable_pods_duration,
+        )
+
+    def _may_write(self) -> bool:
+        return self._elector is None or self._elector.is_leader()
+
+    def _write_config(self, path: Path) -> int:
+        path.write_text(to_yaml(to_plain(self._settings.config)), encoding="utf-8")
+        log.info("Wrote configuration to", file=str(path))
+        return SUCCESS
+
+    def _log_start(self) -> None:
+        log.info(
+            "Starting Kubernetes Scheduler",
+            version=f"v{KUBERNETES_VERSION}",
+            kubesched=__version__,
+            python=platform.python_version(),
+        )
+        if log.enabled(2):
+            log.info("Using component config", v=2, config=to_yaml(to_plain(self._settings.config)))
+
+    # The two ways of running.
+
+    async def _run_alone(self, app: SchedulerApp) -> int:
+        await self._until_stopped(app, app.run())
+        if self._settings.options.dry_run:
+            return SUCCESS
+        raise FinishedWithoutLeaderElect
+
+    async def _run_elected(
+        self, app: SchedulerApp, connections: Connections, election: LeaderElectionSettings
+    ) -> int:
+        delayed = self._settings.config.delay_cache_until_active
+        first_profile = self._settings.config.profiles[0].scheduler_name
+        self._elector = make_elector(
+            election,
+            connections.lock_client(election.call_deadline_s),
+            app.run if delayed else app.schedule,
+            connections.legacy_recorder(first_profile),
+            clock=self._clock,
+            random=self._random,
+        )
+        work = self._elector.run() if delayed else _elect_warm(app, self._elector)
+        if await self._until_stopped(app, work):
+            log.info("Requested to terminate, exiting")
+            return SUCCESS
+        log.error("Leaderelection lost")
+        return FAILURE
+
+    async def _until_stopped(self, app: SchedulerApp, work: Coroutine[Any, Any, None]) -> bool:
+        """Run the work until it ends or we are told to stop. True if told."""
+        task = asyncio.ensure_future(work)
+        asked = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+                return False
+            await app.drain(self._settings.options.drain_timeout)
+            return True
+        finally:
+            await _cancelled(asked)
+            await _cancelled(task)
+
+
+async def _elect_warm(app: SchedulerApp, elector: LeaderElector) -> None:
+    """Stand by with everything known, so that taking over needs no listing."""
+    async with asyncio.TaskGroup() as group:
+        await app.start_informers(group)
+        try:
+            await elector.run()
+        finally:
+            await app.informers.stop()
+
+
+async def _cancelled(task: asyncio.Future[Any]) -> None:
+    """Call something off and wait for its end; an error on the way there is raised."""
+    if task.done():
+        return
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
+    """Something that goes on beside the body and ends after it; should it fail, the body ends too."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work, name=name)
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+def _settle_memory() -> None:
+    """What was imported and built so far stays: the collector need not walk over it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,48 @@
+"""How a process is asked to stop: once politely, a second time for good."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+EXIT_AT_ONCE = 1
+
+
+class StopRequest:
+    """Set by SIGINT or SIGTERM; a second signal ends the process where it stands."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+
+    def install(self) -> None:
+        """Listen to the signals. Needs a running event loop in the main thread."""
+        loop = asyncio.get_running_loop()
+        for signum in STOP_SIGNALS:
+            loop.add_signal_handler(signum, self._signalled, signum)
+
+    def uninstall(self) -> None:
+        loop = asyncio.get_running_loop()
+        for signum in STOP_SIGNALS:
+            loop.remove_signal_handler(signum)
+
+    def _signalled(self, signum: signal.Signals) -> None:
+        if self.is_set:
+            os._exit(EXIT_AT_ONCE)  # nothing may hold this up, not even an exit handler
+        log.info("Asked to stop", v=1, signal=signal.Signals(signum).name)
+        self.ask()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._asked.is_set()
+
+    async def wait(self) -> None:
+        await self._asked.wait()
