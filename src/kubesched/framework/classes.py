@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.interfaces import (
     FilterPlugin,
     PreFilterPlugin,
@@ -75,15 +76,23 @@ def class_signature(framework: Framework, pod: Pod) -> bytes | None:
     )
 
 
+class KnownFailure(NamedTuple):
+    """Why the class fits nowhere, while `position` stays the same. A position of None has no equal."""
+
+    position: Hashable
+    diagnosis: Diagnosis
+
+
 class PodClass:
     """One class: what plugins remember about it (`memo`) and its columns."""
 
-    __slots__ = ("columns", "key", "memo", "pre_filter", "pre_score")
+    __slots__ = ("columns", "failure", "key", "memo", "pre_filter", "pre_score")
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.memo: dict[Hashable, Any] = {}
         self.columns: ClassColumns | None = None
+        self.failure: KnownFailure | None = None
         self.pre_filter: Replay[PreFilterPlugin] | None = None
         self.pre_score: Replay[PreScorePlugin] | None = None
 
@@ -140,7 +149,8 @@ class ClassColumns:
         self.cluster_scores: list[ScorePlugin] = [
             p for p in framework.score if p.score_scope is Scope.CLUSTER
         ]
-        self._filter_key: Hashable = None
+        self.filter_key: Hashable = None
+        """What the kept verdicts depend on besides rows."""
         self._score_key: Hashable = None
         self._filter_cursor = self._filter_node_cursor = 0
         self._score_cursor = self._score_node_cursor = 0
@@ -157,11 +167,11 @@ class ClassColumns:
             tuple([p.filter_version(state, pod) for p in self._versioned_filters]),
         )
         try:
-            if key != self._filter_key:
+            if key != self.filter_key:
                 raise _Stale
             self._patch_filters(state, pod)
         except _Stale:
-            self._filter_key = key
+            self.filter_key = key
             return self._build_filters(state, pod)
         return None
 
@@ -188,7 +198,7 @@ class ClassColumns:
             )
             self.ok[:hw] = outcome.passing
         if outcome.error is not None:
-            self._filter_key = None
+            self.filter_key = None
             return outcome.error
         self._active_row_filters = [
             p for p in self._row_filters if p.name not in state.skip_filter_plugins

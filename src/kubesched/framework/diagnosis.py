@@ -26,6 +26,16 @@ class Diagnosis:
     pre_filter_msg: str = ""
     post_filter_msg: str = ""
 
+    def copy(self) -> Diagnosis:
+        """The same findings, for another pod: verdicts are shared, the rest may be changed."""
+        return Diagnosis(
+            self.node_to_status,
+            set(self.unschedulable_plugins),
+            set(self.pending_plugins),
+            self.pre_filter_msg,
+            self.post_filter_msg,
+        )
+
     def add_plugin_of(self, status: Status) -> None:
         if not status.plugin:
             return

@@ -7,7 +7,7 @@ needs the plain one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from random import Random
 
@@ -19,6 +19,7 @@ from kubesched.framework.classes import (
     INFEASIBLE,
     ClassCache,
     ClassColumns,
+    KnownFailure,
     PodClass,
     class_signature,
 )
@@ -26,10 +27,11 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import FilterOutcome, run_filters
+from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, run_filters
 from kubesched.framework.runtime.nominated import (
     filter_contested,
     filter_with_nominated_pods,
+    nominations_version,
     rivals_of,
 )
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome, run_pre_filter
@@ -111,9 +113,11 @@ class SchedulingAlgorithm:
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
         framework.point_done("PreFilter", started, outcome.status)
         hint = self._hint(framework, state, pod) if outcome.status is None else ""
+        served: PodClass | None = None
         if outcome.status is None and self._class_path_serves(framework, state, pod, outcome):
-            assert state.pod_class is not None, "the class path needs a class"
-            quick = self._schedule_by_class(framework, state, pod, state.pod_class)
+            served = state.pod_class
+            assert served is not None, "the class path needs a class"
+            quick = self._schedule_by_class(framework, state, pod, served)
             if quick is not None:
                 return quick
         feasible = self.find_feasible(framework, state, pod, outcome, hint)
@@ -121,9 +125,10 @@ class SchedulingAlgorithm:
             return feasible.error
         if not len(feasible.rows):
             feasible.explain()
-            return Status(
-                Code.UNSCHEDULABLE, error=FitError(pod.key, table.node_count, feasible.diagnosis)
-            )
+            if served is not None:
+                position = self._failure_position(framework, state, pod, served)
+                served.failure = KnownFailure(position, feasible.diagnosis.copy())
+            return self._fits_nowhere(pod, feasible.diagnosis)
         return self._pick(framework, state, pod.pod, feasible, hint)
 
     def _hint(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
@@ -408,7 +413,7 @@ class SchedulingAlgorithm:
     def _schedule_by_class(
         self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
     ) -> ScheduleResult | Status | None:
-        """The same answer from kept columns; None when the plain path has to give it (no node fits, or an error)."""
+        """The same answer from kept columns; None when the plain path has to give it (a new failure, or an error)."""
         table = self.table
         columns = pod_class.columns
         if columns is None:
@@ -422,7 +427,7 @@ class SchedulingAlgorithm:
         framework.point_done("Filter", started)
         count = int(np.count_nonzero(ok))
         if count == 0:
-            return None
+            return self._known_failure(framework, state, pod, pod_class)
         if count == 1:
             return ScheduleResult(table.names[int(ok.argmax())], 1, table.node_count)
         feasible = FeasibleColumns(table, ok, count)
@@ -440,6 +445,32 @@ class SchedulingAlgorithm:
         framework.point_done("Score", started)
         row = self._as_heap(tied, ok) if self.parallelism == 1 else self._at_random(tied)
         return ScheduleResult(table.names[row], count, table.node_count)
+
+    def _fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
+        return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))
+
+    def _known_failure(
+        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
+    ) -> Status | None:
+        """What another pod of the class was told, if nothing it depends on has changed since."""
+        known = pod_class.failure
+        if known is None or known.position is None:
+            return None
+        if known.position != self._failure_position(framework, state, pod, pod_class):
+            return None
+        return self._fits_nowhere(pod, known.diagnosis.copy())
+
+    def _failure_position(
+        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
+    ) -> Hashable:
+        """Everything a failure of this class depends on; None when it may depend on more."""
+        table, columns = self.table, pod_class.columns
+        if columns is None or not is_row_local(framework, state):
+            return None
+        nominations = nominations_version(framework, pod)
+        if nominations is None:
+            return None
+        return (columns.filter_key, table.pod_log.end, table.node_log.end, nominations)
 
     def _as_heap(self, tied_rows: Indices, ok: Mask) -> int:
         if len(tied_rows) == 1:

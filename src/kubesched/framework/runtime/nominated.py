@@ -112,6 +112,14 @@ class NominatedPods:
             self._rivals[priority] = self._find(pod)
         return self._rivals[priority]
 
+    @property
+    def version(self) -> int:
+        return self._nominator.version
+
+    def holds(self, uid: str) -> bool:
+        """Is that pod nominated itself?"""
+        return uid in self._uids
+
     def _find(self, pod: PodInfo) -> Rivals | None:
         chosen = [
             index
@@ -245,3 +253,12 @@ def rivals_of(framework: Framework, pod: PodInfo) -> Rivals | None:
             return None
         nominated = framework.nominated = NominatedPods(framework.handle.table, nominator)
     return nominated.rivals_of(pod)
+
+
+def nominations_version(framework: Framework, pod: PodInfo) -> int | None:
+    """Changes when the rivals of such pods change; None for a pod that is nominated itself and so has its own."""
+    if rivals_of(framework, pod) is None:
+        return -1
+    nominated = framework.nominated
+    assert nominated is not None, "rivals are nominated pods"
+    return None if nominated.holds(pod.uid) else nominated.version
