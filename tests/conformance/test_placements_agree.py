@@ -1,8 +1,13 @@
 """Recorded and generated placements: the production code decides as recorded, and as the scalar twins do.
 
-The recordings under `data` are the project's own: generated clusters with answers made by the twins.
+All recordings under `data` are of generated clusters:
+
+    placements   default configuration; the answers are the twins' and equal kube-scheduler 1.36.4's
+    configured   other plugin arguments and weights, Services and owners of pods; answers of kube-scheduler 1.36.4
+    unreadable   selectors that cannot be read, down to the wording of errors; answers of kube-scheduler 1.36.4
 """
 
+import gzip
 import json
 from pathlib import Path
 from random import Random
@@ -15,15 +20,17 @@ from kubesched.conformance import generate
 from kubesched.conformance.comparison import Aspect, compare
 from kubesched.conformance.golden import evaluate
 from kubesched.conformance.placements import Cluster
-from kubesched.conformance.recordings import Answer, Placement, read_placements
+from kubesched.conformance.recordings import Placement, read_placements
 
-RECORDED = Path(__file__).parent / "data" / "placements.jsonl.gz"
+DATA = Path(__file__).parent / "data"
+RECORDED = DATA / "placements.jsonl.gz"
 
 
-def test_every_recorded_placement_is_decided_as_recorded():
-    report = evaluate([RECORDED])
+@pytest.mark.parametrize("name", ["placements", "configured", "unreadable"])
+def test_every_recorded_placement_is_decided_as_recorded(name):
+    report = evaluate([DATA / f"{name}.jsonl.gz"])
     assert report.disagreements == []
-    assert report.pods == report.pods_in_agreement > 300
+    assert report.pods == report.pods_in_agreement > 100
 
 
 def test_the_recordings_exercise_every_aspect():
@@ -32,11 +39,16 @@ def test_the_recordings_exercise_every_aspect():
     assert set(report.agreement.by_aspect) == set(Aspect)
 
 
+def test_some_recorded_attempts_end_in_errors():
+    recorded = read_placements(DATA / "unreadable.jsonl.gz")
+    errors = [p.expect.error for each in recorded for p in each.placement.pending]
+    assert sum(1 for error in errors if error) > 10
+
+
 def test_the_recordings_are_what_the_twins_say():
-    for recorded in read_placements(RECORDED):
-        fresh = answered(msgspec.to_builtins(recorded.placement))
-        for pending, again in zip(recorded.placement.pending, fresh["pending"], strict=True):
-            assert msgspec.convert(again["expect"], Answer) == pending.expect
+    with gzip.open(RECORDED, "rt") as lines:
+        for line in lines:
+            assert answered(json.loads(line)) == json.loads(line)
 
 
 @pytest.mark.parametrize("malformed", [False, True], ids=["as an API server admits", "malformed"])

@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
+from kubesched.conformance.generate_surroundings import (
+    configuration,
+    owner_references,
+    workloads,
+)
 from kubesched.conformance.generate_terms import (
     ZONE,
     namespaces,
@@ -35,6 +40,10 @@ class Taste:
     pending_pods: tuple[int, int] = (4, 8)
     malformed: bool = False
     """Also parts that an API server would refuse."""
+    workloads: bool = False
+    """Also Services and owners of pods, which default spreading reads."""
+    configuration: bool = False
+    """Also configurations other than the default."""
 
 
 DEFAULT_TASTE = Taste()
@@ -80,7 +89,12 @@ def placement(random: Random, taste: Taste = DEFAULT_TASTE) -> Json:
         {"pod": _pinned(random, pod(random, f"q{i:04}", taste), names)}
         for i in range(random.randint(*taste.pending_pods))
     ]
-    return {"namespaces": namespaces(), "nodes": nodes, "pods": bound, "pending": pending}
+    made = {"namespaces": namespaces(), "nodes": nodes, "pods": bound, "pending": pending}
+    if taste.workloads:
+        made |= workloads(random)
+    if taste.configuration:
+        made["configuration"] = configuration(random)
+    return made
 
 
 def placements(seed: int, count: int, taste: Taste = DEFAULT_TASTE) -> list[Json]:
@@ -156,6 +170,8 @@ def pod(random: Random, name: str, taste: Taste = DEFAULT_TASTE) -> Json:
     metadata: Json = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
     if labels := pod_labels(random):
         metadata["labels"] = labels
+    if taste.workloads and _chance(random, 60):
+        metadata["ownerReferences"] = owner_references(random)
     spec: Json = {
         "schedulerName": "default-scheduler",
         "containers": [_container(random, f"c{i}") for i in range(random.choice((1, 1, 1, 2, 3)))],
@@ -262,11 +278,16 @@ def _requests(random: Random) -> Json:
 
 
 def _pod_level_requests(random: Random) -> Json:
+    """Whole numbers only.
+
+    kube-scheduler adds the overhead to the pod's own record of a broken binary amount (`0.5Gi`) each time it sums the
+    requests up, so that its answer depends on how often that was. API servers store such amounts as `512Mi`.
+    """
     requests: Json = {}
     if _chance(random, 70):
         requests["cpu"] = random.choice(_CPU)
     if _chance(random, 70):
-        requests["memory"] = random.choice(_MEMORY)
+        requests["memory"] = random.choice(("0", "1", "250Mi", "1e8", "3G"))
     if _chance(random, 15):
         requests["hugepages-2Mi"] = "4Mi"
     return requests

@@ -9,6 +9,7 @@ from pathlib import Path
 from kubesched.conformance.comparison import Agreement, Finding, compare
 from kubesched.conformance.placements import Cluster
 from kubesched.conformance.recordings import RecordedPlacement, RecordingError, read_placements
+from kubesched.errors import ConfigError
 from kubesched.snapshot.pods import PodInfo
 
 
@@ -75,5 +76,5 @@ def _evaluate_cluster(
                             recorded.file, recorded.line, PodInfo(pending.pod).key, finding
                         )
                     )
-    except RecordingError as error:
+    except (RecordingError, ConfigError) as error:
         raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error

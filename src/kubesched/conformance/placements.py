@@ -6,9 +6,9 @@ from random import Random
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.quantity import QuantityError
-from kubesched.config.default_plugins import default_plugins
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
-from kubesched.config.types import DEFAULT_SCHEDULER_NAME, KubeSchedulerProfile
+from kubesched.config.load import default_config, load
+from kubesched.config.types import DEFAULT_SCHEDULER_NAME
 from kubesched.conformance.recordings import Answer, Placement, RecordingError, Rejection
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import FitError
@@ -22,23 +22,28 @@ from kubesched.scheduler.algorithm import Feasible, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
+from kubesched.testing.harness import DictListers
 
 
 class Cluster:
     """A recorded cluster, ready to be asked about pods."""
 
-    def __init__(
-        self,
-        placement: Placement,
-        profile: KubeSchedulerProfile | None = None,
-        gates: FeatureGates = DEFAULT_GATES,
-    ) -> None:
+    def __init__(self, placement: Placement, gates: FeatureGates = DEFAULT_GATES) -> None:
         self.table = NodeTable()
         try:
             self._fill(placement)
         except QuantityError as error:
             raise RecordingError(str(error)) from error
-        self.framework = _framework(self.table, profile or default_profile(gates), gates)
+        listers = DictListers()
+        for objects in (
+            placement.services,
+            placement.replication_controllers,
+            placement.replica_sets,
+            placement.stateful_sets,
+        ):
+            for each in objects:
+                listers.of(type(each)).put(each)
+        self._frameworks = _frameworks(self.table, listers, placement, gates)
         self._algorithm = SchedulingAlgorithm(self.table, Random(0), parallelism=1)
 
     def _fill(self, placement: Placement) -> None:
@@ -52,13 +57,21 @@ class Cluster:
             self.table.add_pod(PodInfo(pod), pod.spec.node_name)
         self.table.refresh()
 
+    def _framework_for(self, pod: Pod) -> Framework:
+        name = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+        found = self._frameworks.get(name)
+        if found is None:
+            raise RecordingError(f"pod {PodInfo(pod).key} wants the unknown scheduler {name}")
+        return found
+
     def place(self, pod: Pod) -> Answer:
         """What becomes of the pod on this cluster. Scores are given even where one node is left."""
         table, state, info = self.table, CycleState(), PodInfo(pod)
+        framework = self._framework_for(pod)
         self._algorithm.next_start = 0
         try:
-            outcome = run_pre_filter(self.framework, state, pod, NodeColumns(table))
-            feasible = self._algorithm.find_feasible(self.framework, state, info, outcome)
+            outcome = run_pre_filter(framework, state, pod, NodeColumns(table))
+            feasible = self._algorithm.find_feasible(framework, state, info, outcome)
         except QuantityError as error:
             raise RecordingError(str(error)) from error
         if feasible.error is not None:
@@ -68,7 +81,7 @@ class Cluster:
         if not names:
             message = str(FitError(info.key, table.node_count, feasible.diagnosis))
             return Answer([], {}, {}, self._rejections(feasible, names), message)
-        outcome_of_scoring = self._algorithm.score(self.framework, state, pod, feasible.rows)
+        outcome_of_scoring = self._algorithm.score(framework, state, pod, feasible.rows)
         if outcome_of_scoring.error is not None:
             return _failure(outcome_of_scoring.error)
         by_plugin = {
@@ -98,15 +111,13 @@ def _rejection(status: Status) -> Rejection:
     return Rejection(status.plugin, status.code.upstream_name, list(status.all_reasons))
 
 
-def default_profile(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerProfile:
-    """What recordings were made with."""
-    return KubeSchedulerProfile(
-        scheduler_name=DEFAULT_SCHEDULER_NAME, plugins=default_plugins(gates)
-    )
+def _frameworks(
+    table: NodeTable, listers: DictListers, placement: Placement, gates: FeatureGates
+) -> dict[str, Framework]:
+    written = bytes(placement.configuration)
+    config = load(written, "configuration", gates) if written else default_config(gates)
 
-
-def _framework(table: NodeTable, profile: KubeSchedulerProfile, gates: FeatureGates) -> Framework:
     def handle(name: str) -> Handle:
-        return Handle(table, profile_name=name, feature_gates=gates, parallelism=1)
+        return Handle(table, profile_name=name, listers=listers, feature_gates=gates, parallelism=1)
 
-    return build_frameworks([profile], in_tree_registry(), handle, gates)[profile.scheduler_name]
+    return build_frameworks(config.profiles, in_tree_registry(), handle, gates)

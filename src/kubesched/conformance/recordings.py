@@ -1,8 +1,9 @@
 """Recorded decisions, one JSON object per line, plain or gzipped.
 
 A *placement* is a cluster (namespaces, nodes, bound pods in the order in which they appeared) and pending pods, each
-judged on that state by itself: which nodes are feasible, every score, why the other nodes are not. A *sequence* is
-a cluster into which pods were sent one after the other.
+judged on that state by itself: which nodes are feasible, every score, why the other nodes are not. It may also hold
+the objects that default spreading reads, and a configuration other than the default. A *sequence* is a cluster into
+which pods were sent one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
+from kubesched.api.core_v1 import Node, Pod, ReplicationController, Service
 from kubesched.errors import KubeschedError
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -56,13 +58,19 @@ class Pending(msgspec.Struct, frozen=True):
     expect: Answer
 
 
-class Placement(msgspec.Struct, frozen=True):
+class Placement(msgspec.Struct, frozen=True, rename="camel"):
     """A cluster and pods to be placed on it, each on its own."""
 
     namespaces: dict[str, dict[str, str] | None]
     nodes: list[Node]
     pods: list[Pod]
     pending: list[Pending]
+    services: list[Service] = []
+    replication_controllers: list[ReplicationController] = []
+    replica_sets: list[ReplicaSet] = []
+    stateful_sets: list[StatefulSet] = []
+    configuration: msgspec.Raw = msgspec.Raw()
+    """A `KubeSchedulerConfiguration`; the default one if empty."""
 
 
 class RecordedPlacement(NamedTuple):

@@ -47,7 +47,6 @@ from kubesched.plugins.node_selector_columns import (
     admitted_by_terms,
     matched,
 )
-from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.views import NodeColumns
 
@@ -57,8 +56,6 @@ TERMS_CONFLICT = unresolvable("pod affinity terms conflict")
 
 PRE_FILTER_STATE = "PreFilterNodeAffinity"
 PRE_SCORE_STATE = "PreScoreNodeAffinity"
-
-_NO_TERMS = PreferredNodeTerms(None)
 
 
 class NodeAffinity(
@@ -81,9 +78,10 @@ class NodeAffinity(
         added = args.added_affinity or NodeAffinitySpec()
         required = added.required_during_scheduling_ignored_during_execution
         self._added_required = None if required is None else ParsedNodeSelector(required)
-        self._added_preferred = PreferredNodeTerms(
-            added.preferred_during_scheduling_ignored_during_execution
-        )
+        preferred = added.preferred_during_scheduling_ignored_during_execution
+        # Terms that are worth nothing are dropped, but a list of only such terms is still a list.
+        self._adds_preferences = bool(preferred)
+        self._added_preferred = PreferredNodeTerms(preferred)
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
@@ -93,17 +91,14 @@ class NodeAffinity(
         terms = _required_terms(pod)
         if terms is None and self._added_required is None and pod.spec.node_selector is None:
             return SKIP
-        state.write(PRE_FILTER_STATE, self._required(state, pod))
-        names = remember(state, (self.name, "names"), lambda: _only_nodes(terms or ()))
+        state.write(PRE_FILTER_STATE, RequiredNodeAffinity(pod))
+        names = _only_nodes(terms or ())
         if names is None:
             return None
         return PreFilterResult(names) if names else TERMS_CONFLICT
 
-    def _required(self, state: CycleState, pod: Pod) -> RequiredNodeAffinity:
-        return remember(state, (self.name, "required"), lambda: RequiredNodeAffinity(pod))
-
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
-        required = state.get(PRE_FILTER_STATE) or self._required(state, pod)
+        required = state.get(PRE_FILTER_STATE) or RequiredNodeAffinity(pod)
         if self._added_required is None:
             if required.is_unrestricted:
                 return None
@@ -118,25 +113,19 @@ class NodeAffinity(
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        if _preferred_terms(pod) is None and not self._added_preferred.terms:
+        if _preferred_terms(pod) is None and not self._adds_preferences:
             return SKIP
         try:
-            state.write(PRE_SCORE_STATE, self._preferred(state, pod))
+            state.write(PRE_SCORE_STATE, PreferredNodeTerms(_preferred_terms(pod)))
         except SelectorError as error:
             return error_status(error)
         return None
-
-    def _preferred(self, state: CycleState, pod: Pod) -> PreferredNodeTerms:
-        terms = _preferred_terms(pod)
-        if terms is None:
-            return _NO_TERMS
-        return remember(state, (self.name, "preferred"), lambda: PreferredNodeTerms(terms))
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         preferred: PreferredNodeTerms | None = state.get(PRE_SCORE_STATE)
         if preferred is None:
             try:
-                preferred = self._preferred(state, pod)
+                preferred = PreferredNodeTerms(_preferred_terms(pod))
             except SelectorError as error:
                 return error_status(error)
         scores = np.zeros(len(nodes), dtype=np.int64)

@@ -17,7 +17,6 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
@@ -35,7 +34,7 @@ class NodePorts(PreFilterPlugin, RowFilterPlugin, EnqueueExtensions, SignPlugin)
     pre_filter_is_per_class = True
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        wanted = remember(state, self.name, lambda: pod_host_ports(pod))
+        wanted = pod_host_ports(pod)
         if not wanted:
             return SKIP
         state.write(PRE_FILTER_STATE, wanted)

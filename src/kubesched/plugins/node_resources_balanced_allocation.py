@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.api.resources import PodRequests, RequestOptions, filter_requests, pod_requests
+from kubesched.api.resources import RequestOptions, filter_requests, pod_requests
 from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
@@ -16,13 +16,13 @@ from kubesched.framework.interfaces import PreScorePlugin, RowScorePlugin, SignP
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.feature_gates import gates_of
-from kubesched.plugins.node_resources.balance import balance_at, balances
+from kubesched.plugins.node_resources import int64
+from kubesched.plugins.node_resources.balance import balance, balance_change, balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
-from kubesched.plugins.node_resources.resource_matrix import ResourceMatrices
+from kubesched.plugins.node_resources.resource_matrix import EXACT_BELOW, ResourceMatrices
 from kubesched.plugins.node_resources.scored_resources import ScoredResource, ScoredResources
 from kubesched.plugins.node_resources_fit import sign_requests
 from kubesched.plugins.row_mirror import RowMirror
-from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
@@ -58,19 +58,16 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
         self._current: dict[tuple[int, ...], CurrentBalance] = {}
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        requests = self._requests(state, pod)
+        requests = pod_requests(pod, self._compared)
         if not self._scored.any_requested(requests):
             return SKIP
         state.write(PRE_SCORE_STATE, self._scored.for_pod(requests, nodes.table))
         return None
 
-    def _requests(self, state: CycleState, pod: Pod) -> PodRequests:
-        return remember(state, self.name, lambda: pod_requests(pod, self._compared))
-
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
         resources: Sequence[ScoredResource] | None = state.get(PRE_SCORE_STATE)
         if resources is None:
-            requests = self._requests(state, pod)
+            requests = pod_requests(pod, self._compared)
             if not self._scored.any_requested(requests):
                 return np.zeros(len(nodes), dtype=np.int64)
             resources = self._scored.for_pod(requests, nodes.table)
@@ -78,21 +75,26 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
             return np.full(len(nodes), _UNCHANGED, dtype=np.int64)
         lines = tuple([each.line for each in resources])
         amounts = self._matrices.over(nodes, lines)
-        if amounts.is_exact:
-            requested = amounts.used + np.array([[float(each.request)] for each in resources])
-        else:  # doubles would round the sum's parts as well
-            sums = np.stack([nodes.requested(line) + request for line, request, _ in resources])
-            requested = sums.astype(np.float64)
-        capacity = amounts.capacity
+        if not (amounts.is_exact and all(0 <= r.request < EXACT_BELOW for r in resources)):
+            return self._score_one_by_one(resources, nodes)
+        capacity, used = amounts.capacity, amounts.used
+        requested = used + np.array([[float(each.request)] for each in resources])
         scores = balances(requested, capacity, amounts.absent)
         if isinstance(nodes, WhatIfColumns):
-            scores -= balances(amounts.used, capacity, amounts.absent)
+            scores -= balances(used, capacity, amounts.absent)
         else:
             scores -= self._current_balance(nodes.table, lines).over(nodes)
         # 50 + (50 + difference) / 2; the dividend is not negative, so shifting divides as upstream does.
         scores += 3 * _HALF_SCORE
         scores >>= 1
         return scores
+
+    def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
+        """The scalar form for every node: amounts are too large for doubles."""
+        capacities = np.stack([nodes.allocatable(each.line) for each in resources], axis=1)
+        used = np.stack([nodes.requested(each.line) for each in resources], axis=1)
+        pairs = zip(capacities.tolist(), used.tolist(), strict=True)
+        return np.array([_score(resources, *pair) for pair in pairs], dtype=np.int64)
 
     def _current_balance(self, table: NodeTable, lines: tuple[int, ...]) -> CurrentBalance:
         found = self._current.get(lines)
@@ -104,26 +106,33 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
 
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
         resources: Sequence[ScoredResource] = state.read(PRE_SCORE_STATE)
-        before, after = balance_at(
-            table, [each[0] for each in resources], [each[1] for each in resources], row
+        return _score(
+            resources,
+            [table.allocatable[each[0]].cells[row] for each in resources],
+            [table.requested[each[0]].cells[row] for each in resources],
         )
-        return _HALF_SCORE + (_HALF_SCORE + after - before) // 2
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
 
 
+def _score(
+    resources: Sequence[ScoredResource], capacities: Sequence[int], used: Sequence[int]
+) -> int:
+    before, after = balance_change(resources, capacities, used)
+    return _HALF_SCORE + int64.divide(int64.wrap(_HALF_SCORE + after - before), 2)
+
+
 class CurrentBalance(RowMirror):
     """The balance of every row as it is: the same for all pods that compare the same resources."""
 
-    __slots__ = ("_lines", "_matrices", "_none", "_values")
+    __slots__ = ("_lines", "_matrices", "_values")
 
     def __init__(
         self, table: NodeTable, lines: tuple[int, ...], matrices: ResourceMatrices
     ) -> None:
         super().__init__(table)
         self._lines = lines
-        self._none = (0,) * len(lines)
         self._matrices = matrices
 
     def over(self, nodes: NodeColumns) -> Ints:
@@ -137,4 +146,11 @@ class CurrentBalance(RowMirror):
         self._values[: len(nodes)] = balances(amounts.used, amounts.capacity, amounts.absent)
 
     def _patch(self, row: int) -> None:
-        self._values[row], _ = balance_at(self.table, self._lines, self._none, row)
+        table = self.table
+        self._values[row] = balance(
+            [
+                min(table.requested[line].cells[row] / capacity, 1.0)
+                for line in self._lines
+                if (capacity := table.allocatable[line].cells[row])
+            ]
+        )

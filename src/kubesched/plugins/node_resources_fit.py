@@ -34,6 +34,7 @@ from kubesched.framework.status import Code, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.feature_gates import gates_of
+from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.extended_resources import (
     IMPLICIT_PREFIX,
     DeviceBackedResources,
@@ -52,7 +53,6 @@ from kubesched.plugins.node_resources.scored_resources import (
 )
 from kubesched.plugins.node_resources.strategies import make_strategy
 from kubesched.plugins.packed_verdicts import packed_verdicts
-from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
@@ -100,11 +100,8 @@ class NodeResourcesFit(
     # -- filter ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
-        state.write(PRE_FILTER_STATE, remember(state, self.name, lambda: self._needs(pod)))
-
-    def _needs(self, pod: Pod) -> tuple[Need, ...]:
         requests = filter_requests(pod, self._filtered)
-        return needs_of(requests, self._ignored, self._ignored_groups)
+        state.write(PRE_FILTER_STATE, needs_of(requests, self._ignored, self._ignored_groups))
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -138,7 +135,7 @@ class NodeResourcesFit(
             line = table.lines.get(name)
             allocatable = 0 if line is None else table.allocatable[line].cells[row]
             requested = 0 if line is None else table.requested[line].cells[row]
-            if amount > allocatable - requested and not (
+            if amount > int64.wrap(allocatable - requested) and not (
                 is_scalar and allocatable <= 0 and name in self._device_backed
             ):
                 return False
@@ -151,18 +148,17 @@ class NodeResourcesFit(
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
-        state.write(PRE_SCORE_STATE, self._resources(state, pod, nodes.table))
+        state.write(PRE_SCORE_STATE, self._resources(pod, nodes.table))
 
-    def _resources(self, state: CycleState, pod: Pod, table: NodeTable) -> list[ScoredResource]:
-        requests = remember(state, (self.name, "score"), lambda: pod_requests(pod, SCORED))
-        return self._scored.for_pod(requests, table)
+    def _resources(self, pod: Pod, table: NodeTable) -> list[ScoredResource]:
+        return self._scored.for_pod(pod_requests(pod, SCORED), table)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         if self._scored.is_empty:
             return error_status(RESOURCES_NOT_FOUND)
         resources = state.get(PRE_SCORE_STATE)
         if resources is None:
-            resources = self._resources(state, pod, nodes.table)
+            resources = self._resources(pod, nodes.table)
         return self._strategy.score_nodes(resources, nodes)
 
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:

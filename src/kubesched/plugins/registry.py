@@ -20,15 +20,15 @@ IN_TREE: dict[str, str] = {
         "kubesched.plugins.node_resources_balanced_allocation:NodeResourcesBalancedAllocation"
     ),
     "NodeResourcesFit": "kubesched.plugins.node_resources_fit:NodeResourcesFit",
-    "NodeVolumeLimits": "kubesched.plugins.not_yet:NodeVolumeLimits",
+    "NodeVolumeLimits": "kubesched.plugins.node_volume_limits:NodeVolumeLimits",
     "NodeUnschedulable": "kubesched.plugins.node_unschedulable:NodeUnschedulable",
     "PodTopologySpread": "kubesched.plugins.pod_topology_spread:PodTopologySpread",
     "PrioritySort": "kubesched.plugins.priority_sort:PrioritySort",
     "SchedulingGates": "kubesched.plugins.scheduling_gates:SchedulingGates",
     "TaintToleration": "kubesched.plugins.taint_toleration:TaintToleration",
-    "VolumeBinding": "kubesched.plugins.not_yet:VolumeBinding",
-    "VolumeRestrictions": "kubesched.plugins.not_yet:VolumeRestrictions",
-    "VolumeZone": "kubesched.plugins.not_yet:VolumeZone",
+    "VolumeBinding": "kubesched.plugins.volume_binding:VolumeBinding",
+    "VolumeRestrictions": "kubesched.plugins.volume_restrictions:VolumeRestrictions",
+    "VolumeZone": "kubesched.plugins.volume_zone:VolumeZone",
 }
 """Plugin name -> `module:class`."""
 

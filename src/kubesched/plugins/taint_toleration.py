@@ -77,20 +77,13 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
-        column = taint_column(nodes.table)
-        state.write(
-            PRE_SCORE_STATE,
-            remember(
-                state,
-                (self.name, "score"),
-                lambda: ValueTable(
-                    column,
-                    lambda taints: self._count_disliked(pod, taints),
-                    absent=0,
-                    dtype=np.int64,
-                ),
-            ),
+        disliked: ValueTable[TaintSet] = ValueTable(
+            taint_column(nodes.table),
+            lambda taints: self._count_disliked(pod, taints),
+            absent=0,
+            dtype=np.int64,
         )
+        state.write(PRE_SCORE_STATE, disliked)
 
     def _count_disliked(self, pod: Pod, taints: TaintSet) -> int:
         # Tolerations of other effects cannot match a PreferNoSchedule taint, so none has to be left out beforehand.

@@ -68,3 +68,19 @@ def test_malformed_parts_appear_only_where_asked_for():
 
     assert "Near" not in operators(generate.DEFAULT_TASTE)
     assert "Near" in operators(generate.Taste(malformed=True))
+
+
+def test_workloads_and_configurations_appear_only_where_asked_for():
+    plain = generate.placement(Random(1))
+    assert "services" not in plain
+    assert "configuration" not in plain
+    rich = [
+        generate.placement(Random(n), generate.Taste(workloads=True, configuration=True))
+        for n in range(20)
+    ]
+    assert any(each["services"] for each in rich)
+    assert any("ownerReferences" in p["pod"]["metadata"] for each in rich for p in each["pending"])
+    configured = [
+        c["name"] for each in rich for c in each["configuration"]["profiles"][0]["pluginConfig"]
+    ]
+    assert len(set(configured)) == 5

@@ -91,6 +91,29 @@ def test_unusable_files_are_refused_with_place_and_reason(write, content, messag
     assert str(refusal.value).startswith(str(path))
 
 
+def test_a_placement_can_bring_its_own_configuration(write):
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}],
+    }
+    path = write(placement(configuration=config))
+    assert evaluate([path]).disagreements == []
+
+
+def test_a_configuration_that_makes_no_sense_is_refused_with_its_problem(write):
+    path = write(placement(configuration={"kind": "KubeSchedulerConfiguration"}))
+    with pytest.raises(RecordingError, match=r":1: configuration: .*apiVersion"):
+        evaluate([path])
+
+
+def test_a_pod_of_an_unknown_scheduler_is_refused(write):
+    stranger = {**POD, "spec": {"schedulerName": "other"}}
+    path = write(placement(pending=[{"pod": stranger, "expect": ANSWER}]))
+    with pytest.raises(RecordingError, match="pod default/p wants the unknown scheduler other"):
+        evaluate([path])
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(RecordingError, match=r"nowhere\.jsonl: No such file"):
         evaluate([tmp_path / "nowhere.jsonl"])

@@ -318,6 +318,13 @@ def test_scoring_is_skipped_without_preferences():
     assert scores(make(NodeAffinity, table), requiring({}), table).code is Code.SKIP
 
 
+def test_scoring_is_not_skipped_for_preferences_that_are_worth_nothing():
+    table = cluster(make_node("n"))
+    assert scores(make(NodeAffinity, table), preferring((5, {})), table) == {"n": 0}
+    plugin = make(NodeAffinity, table, args(preferred=[(5, {})]))
+    assert scores(plugin, make_pod("p"), table) == {"n": 0}
+
+
 def test_a_malformed_preference_ends_the_attempt():
     table = cluster(make_node("n"))
     answer = scores(make(NodeAffinity, table), preferring((1, labels(expr("a", "Near")))), table)

@@ -223,6 +223,16 @@ def test_more_resources_than_an_integer_has_bits_are_told_apart():
     assert set(verdict(plugin, pod, table, "n2").reasons) == every - {f"Insufficient {names[3]}"}
 
 
+def test_a_scored_resource_that_no_node_has_yet_counts_once_one_has_it():
+    table = cluster(make_node("n").capacity(cpu="10"))
+    plugin = make(NodeResourcesFit, table, strategy(LEAST_ALLOCATED, ((GPU, 1), ("cpu", 1))))
+    pod, state = asking(cpu="5", **{GPU: "1"}).build(), CycleState()
+    plugin.pre_score(state, pod, NodeColumns(table))
+    assert plugin.score_nodes(state, pod, NodeColumns(table)).tolist() == [50]
+    table.set_node(make_node("n").capacity(**{"cpu": "10", GPU: "10"}).build())
+    assert plugin.score_nodes(state, pod, NodeColumns(table)).tolist() == [70]
+
+
 def test_a_pending_pods_strange_resources_cost_the_table_nothing():
     table = cluster(make_node("n"))
     lines = dict(table.lines)

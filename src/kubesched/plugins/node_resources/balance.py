@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Floats
+from kubesched.plugins.node_resources.scored_resources import ScoredResource
 from kubesched.snapshot.columns import Ints, Mask
-from kubesched.snapshot.node_table import NodeTable
 
 
 def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ints:
@@ -59,22 +60,16 @@ def _sum_in_order(rows: Floats) -> Floats:
     return total
 
 
-def balance_at(
-    table: NodeTable, lines: Sequence[int], requests: Sequence[int], row: int
+def balance_change(
+    resources: Sequence[ScoredResource], capacities: Sequence[int], used: Sequence[int]
 ) -> tuple[int, int]:
-    """The balance of one row without the requests, and with them."""
+    """The balance of one node without the pod, and with it."""
     before: list[float] = []
     after: list[float] = []
-    for line, request in zip(lines, requests, strict=True):
-        capacity = table.allocatable[line].cells[row]
+    for (_, request, _), capacity, taken in zip(resources, capacities, used, strict=True):
         if capacity:
-            used = table.requested[line].cells[row]
-            before.append(min(used / capacity, 1.0))
-            after.append(min((used + request) / capacity, 1.0))
-    if len(before) == 2:
-        # The usual case without detours: this runs for every row that changes.
-        apart, apart_after = abs((before[0] - before[1]) / 2), abs((after[0] - after[1]) / 2)
-        return int((1 - apart) * 100.0), int((1 - apart_after) * 100.0)
+            before.append(min(taken / capacity, 1.0))
+            after.append(min(int64.wrap(taken + request) / capacity, 1.0))
     return balance(before), balance(after)
 
 
@@ -93,4 +88,4 @@ def balance(fractions: Sequence[float]) -> int:
         for fraction in fractions:
             squares += (fraction - mean) * (fraction - mean)
         deviation = math.sqrt(squares / count)
-    return int((1 - deviation) * float(MAX_NODE_SCORE))
+    return int64.truncate((1 - deviation) * float(MAX_NODE_SCORE))

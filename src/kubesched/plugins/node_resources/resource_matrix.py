@@ -19,10 +19,11 @@ from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 Floats = npt.NDArray[np.float64]
 
 EXACT_BELOW: Final = 2**45
-"""For capacities below this, `amount * 100 / capacity` in doubles truncates to the true integer quotient.
+"""For amounts below this, `amount * 100 / capacity` in doubles truncates to the true integer quotient.
 
 Both numbers are exact doubles (100 * 2**45 < 2**53), and a quotient below an integer n <= 100 stays at least
-1 / capacity below it, which is more than a double's rounding error there.
+1 / capacity below it, which is more than a double's rounding error there. Beyond, and below zero, where sums have
+overflowed, scores are computed from integers, node by node.
 """
 _MATRICES_LIMIT: Final = 8
 
@@ -42,7 +43,7 @@ class Amounts:
         self.absent = None if absent is None else _cut(absent, rows)
         """Where the node offers none and leaves the resource out; None when every node offers all."""
         self.is_exact = True
-        """Percentages may be computed in doubles (see `EXACT_BELOW`)."""
+        """Doubles give the right integers (see `EXACT_BELOW`)."""
 
     @property
     def capacity(self) -> Floats:
@@ -104,7 +105,7 @@ class ResourceMatrix(RowMirror):
             capacity - used,
             none if none.any() else None,
         )
-        amounts.is_exact = int(offered.max(initial=0)) < EXACT_BELOW
+        amounts.is_exact = _all_exact(offered) and _all_exact(used)
         return amounts
 
     def _use(self, nodes: NodeColumns, line: int) -> Ints:
@@ -136,8 +137,12 @@ class ResourceMatrix(RowMirror):
             if lacks != self._absent[at, row]:
                 self._absent[at, row] = lacks
                 self._lacking += 1 if lacks else -1
-            if offered >= EXACT_BELOW:
+            if not (0 <= offered < EXACT_BELOW and 0 <= used < EXACT_BELOW):
                 self._is_exact = False
+
+
+def _all_exact(amounts: Ints) -> bool:
+    return bool(amounts.min(initial=0) >= 0 and amounts.max(initial=0) < EXACT_BELOW)
 
 
 class ResourceMatrices:

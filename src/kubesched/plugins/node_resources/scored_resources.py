@@ -47,15 +47,14 @@ class ScoredResources:
     def for_pod(self, requests: PodRequests, table: NodeTable) -> list[ScoredResource]:
         """The resources that count for this pod, in configured order.
 
-        An extended resource the pod does not ask for is left out, and so is one that no node has.
+        An extended resource the pod does not ask for is left out. One that no node has yet gets its line in the
+        table here, so that the answer stays right when a node with it comes.
         """
         found = []
         for name, kind, weight in self._specs:
             request = requests.get(name)
-            line = table.lines.get(name) if kind in _COUNTED else None
-            if line is None or (kind is ResourceClass.SCALAR and not request):
-                continue
-            found.append(ScoredResource(line, request, weight))
+            if kind in _COUNTED and (request or kind is not ResourceClass.SCALAR):
+                found.append(ScoredResource(table.line(name), request, weight))
         return found
 
 

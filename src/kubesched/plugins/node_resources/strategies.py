@@ -20,7 +20,13 @@ from kubesched.config.plugin_args import (
     UtilizationShapePoint,
 )
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.plugins.node_resources.resource_matrix import Amounts, Floats, ResourceMatrices
+from kubesched.plugins.node_resources import int64
+from kubesched.plugins.node_resources.resource_matrix import (
+    EXACT_BELOW,
+    Amounts,
+    Floats,
+    ResourceMatrices,
+)
 from kubesched.plugins.node_resources.scored_resources import (
     ScoredResource,
     nonzero_use,
@@ -41,15 +47,19 @@ class Strategy(ABC):
         if not resources:
             return np.zeros(len(nodes), dtype=np.int64)
         amounts = self._matrices.over(nodes, tuple([each.line for each in resources]))
-        requests = np.array([[float(each.request)] for each in resources])
-        shares = (
-            self._shares(amounts, requests)
-            if amounts.is_exact
-            else self._shares_one_by_one(amounts, resources, nodes)
-        )
+        if not (amounts.is_exact and all(0 <= r.request < EXACT_BELOW for r in resources)):
+            return self._score_one_by_one(resources, nodes)
+        shares = self._shares(amounts, np.array([[float(each.request)] for each in resources]))
         if amounts.absent is not None:
             shares[amounts.absent] = 0.0
         return self._mean(shares, amounts, [each.weight for each in resources]).astype(np.int64)
+
+    def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
+        """The scalar form for every node, in integers."""
+        capacities = np.stack([nodes.allocatable(each.line) for each in resources], axis=1)
+        used = np.stack([nonzero_use(nodes, each.line) for each in resources], axis=1)
+        pairs = zip(capacities.tolist(), used.tolist(), strict=True)
+        return np.array([self._score(resources, *pair) for pair in pairs], dtype=np.int64)
 
     def _mean(self, shares: Floats, amounts: Amounts, weights: list[int]) -> Floats:
         total = _weighted_sum(shares, weights)
@@ -65,29 +75,24 @@ class Strategy(ABC):
         """Whole percentages, as doubles, by resource and node."""
 
     def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
+        capacities = [table.allocatable[each[0]].cells[row] for each in resources]
+        used = [nonzero_use_at(table, each[0], row) for each in resources]
+        return self._score(resources, capacities, used)
+
+    def _score(
+        self, resources: Sequence[ScoredResource], capacities: list[int], used: list[int]
+    ) -> int:
+        """The score of one node."""
         total = weights = 0
-        for line, request, weight in resources:
-            capacity = table.allocatable[line].cells[row]
+        for (_, request, weight), capacity, taken in zip(resources, capacities, used, strict=True):
             if capacity:
-                requested = nonzero_use_at(table, line, row) + request
-                total += weight * self._share(requested, capacity)
+                total += weight * self._share(taken + request, capacity)
                 weights += weight
-        return total // weights if weights else 0
+        return int64.divide(int64.wrap(total), weights) if weights else 0
 
     @abstractmethod
     def _share(self, requested: int, capacity: int) -> int:
-        """The same for one resource of one node that offers it."""
-
-    def _shares_one_by_one(
-        self, amounts: Amounts, resources: Sequence[ScoredResource], nodes: NodeColumns
-    ) -> Floats:
-        """Capacities are too large for doubles: rare, so the scalar form does it."""
-        shares = np.zeros_like(amounts.capacity)
-        for at, (line, request, _) in enumerate(resources):
-            used = (nonzero_use(nodes, line) + request).tolist()
-            pairs = zip(used, nodes.allocatable(line).tolist(), strict=True)
-            shares[at] = [self._share(*pair) if pair[1] else 0 for pair in pairs]
-        return shares
+        """The share of one resource of one node that offers it."""
 
 
 class LeastAllocated(Strategy):
@@ -99,6 +104,7 @@ class LeastAllocated(Strategy):
         return _percentages(free, amounts.capacity)
 
     def _share(self, requested: int, capacity: int) -> int:
+        requested = int64.wrap(requested)
         return 0 if requested > capacity else _percentage(capacity - requested, capacity)
 
 
@@ -112,7 +118,7 @@ class MostAllocated(Strategy):
         return _percentages(requested, capacity)
 
     def _share(self, requested: int, capacity: int) -> int:
-        return _percentage(min(requested, capacity), capacity)
+        return _percentage(min(int64.wrap(requested), capacity), capacity)
 
 
 class RequestedToCapacityRatio(MostAllocated):
@@ -141,13 +147,12 @@ class RequestedToCapacityRatio(MostAllocated):
         # Halves go up: there are no negative scores.
         return np.floor(_weighted_sum(shares, weights) / np.maximum(counted, 1.0) + 0.5)
 
-    def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
+    def _score(
+        self, resources: Sequence[ScoredResource], capacities: list[int], used: list[int]
+    ) -> int:
         total = weights = 0
-        for line, request, weight in resources:
-            capacity = table.allocatable[line].cells[row]
-            share = (
-                self._share(nonzero_use_at(table, line, row) + request, capacity) if capacity else 0
-            )
+        for (_, request, weight), capacity, taken in zip(resources, capacities, used, strict=True):
+            share = self._share(taken + request, capacity) if capacity else 0
             if share > 0:
                 total += weight * share
                 weights += weight
@@ -171,7 +176,7 @@ def broken_linear(points: Sequence[tuple[int, int]], at: int) -> int:
         return points[0][1]
     for (left, low), (right, high) in pairwise(points):
         if at <= right:
-            return low + _divide((high - low) * (at - left), right - left)
+            return low + int64.divide((high - low) * (at - left), right - left)
     return points[-1][1]
 
 
@@ -189,14 +194,4 @@ def _percentages(part: Floats, whole: Floats) -> Floats:
 
 
 def _percentage(part: int, whole: int) -> int:
-    product = part * MAX_NODE_SCORE
-    if not -(2**63) <= product < 2**63:
-        # Upstream: 64-bit integers wrap around silently; it takes an amount beyond 80 PiB to get here.
-        product = (product + 2**63) % 2**64 - 2**63
-    return _divide(product, whole)
-
-
-def _divide(numerator: int, denominator: int) -> int:
-    """Go's integer division: the fraction is dropped, also below zero."""
-    quotient = abs(numerator) // abs(denominator)
-    return quotient if (numerator < 0) == (denominator < 0) else -quotient
+    return int64.divide(int64.wrap(int64.wrap(part) * MAX_NODE_SCORE), whole)

@@ -124,7 +124,9 @@ class PodTopologySpread(
         try:
             constraints = self._constraints(state, pod, HARD)
         except SelectorError as error:
-            return error_status(f"obtaining pod's hard topology spread constraints: {error}")
+            return error_status(
+                f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}"
+            )
         if not constraints:
             return SKIP
         labels = pod.metadata.labels
@@ -157,7 +159,10 @@ class PodTopologySpread(
         try:
             constraints = self._constraints(state, pod, SOFT)
         except SelectorError as error:
-            return error_status(f"obtaining pod's soft topology spread constraints: {error}")
+            return error_status(
+                "calculating preScoreState: obtaining pod's soft topology spread constraints: "
+                f"{error}"
+            )
         if not constraints:
             return SKIP
         # Nodes without a zone still take part under the built-in defaults: not every cluster has zones.

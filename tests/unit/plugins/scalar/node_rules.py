@@ -135,10 +135,8 @@ def taint_toleration_score(model, pod, name):
 
 
 def prefers_nodes(pod, added=None):
-    if node_affinity(pod).get(PREFERRED) is not None:
-        return True
-    terms = (added or {}).get(PREFERRED) or []
-    return any(term["weight"] != 0 and term["preference"] for term in terms)
+    own = node_affinity(pod).get(PREFERRED)
+    return own is not None or bool((added or {}).get(PREFERRED))
 
 
 def node_affinity_score(model, pod, name, added=None):

@@ -1,0 +1,25 @@
+"""Go's 64-bit integers, where amounts are absurd enough for the difference to show.
+
+# Upstream: sums and products wrap around silently, and division drops the fraction, also below zero.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MIN: Final = -(2**63)
+MAX: Final = 2**63 - 1
+
+
+def wrap(number: int) -> int:
+    return number if MIN <= number <= MAX else (number - MIN) % 2**64 + MIN
+
+
+def divide(numerator: int, denominator: int) -> int:
+    quotient = abs(numerator) // abs(denominator)
+    return quotient if (numerator < 0) == (denominator < 0) else -quotient
+
+
+def truncate(number: float) -> int:
+    """A double as an integer; on x86-64 what does not fit becomes the smallest one."""
+    return int(number) if MIN <= number <= MAX else MIN
