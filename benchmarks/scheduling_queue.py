@@ -1,6 +1,6 @@
 """What the scheduling queue costs: add + pop with many pods pending, and events while many pods wait.
 
-    python benchmarks/queue.py [--pending 50000] [--waiting 10000] [--rounds 20000]
+    python benchmarks/scheduling_queue.py [--pending 50000] [--waiting 10000] [--rounds 20000]
 
 Figures are CPU time per operation of this process, medians over batches.
 """
