@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
-import logging
 import os
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -38,8 +37,9 @@ from kubesched.client.tls_context import Pem, RotatingTls, TlsSettings
 from kubesched.client.transport import ConnectionConfig
 from kubesched.clock import Clock, SystemClock
 from kubesched.errors import CredentialsError
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PROXY_SCHEMES = ("http", "https", "socks5")
 
@@ -293,7 +293,7 @@ class _Assembly:
             tls, identity = self._tls(), self._identity()
         elif user != User():
             # Upstream: who we are is not told to a server that anybody could pretend to be.
-            log.warning("%s: server is not https, so no credentials are sent", self._user_origin)
+            log.warning("Server is not https, so no credentials are sent", user=self._user_origin)
         return ConnectionConfig(
             host=host,
             port=port,

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
-import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,8 +30,9 @@ from kubesched.client.tls_context import FileSignature, RotatingTls, signature
 from kubesched.client.transport import HeaderValues
 from kubesched.clock import Clock
 from kubesched.errors import CredentialsError
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class TokenFile:
             try:
                 await self._look(anyway=now >= self._reread_at)
             except CredentialsError as error:
-                log.warning("token not rotated, the last one stays in use: %s", error)
+                log.warning("Unable to rotate token, the last one stays in use", err=error)
         return self._proof
 
     async def renew(self) -> bool:
@@ -130,7 +130,7 @@ class TokenFile:
         try:
             await self._look(anyway=True)
         except CredentialsError as error:
-            log.warning("token not renewed after the server refused it: %s", error)
+            log.warning("Token not renewed after the server refused it", err=error)
         return self._proof is not before
 
     async def _look(self, *, anyway: bool) -> None:
@@ -202,7 +202,7 @@ class RenewedIdentity:
             try:
                 await self._flight.run(lambda: self._replace(refused=True))
             except CredentialsError as error:
-                log.warning("credentials not renewed after the server refused them: %s", error)
+                log.warning("Credentials not renewed after the server refused them", err=error)
         return self._proof is not before
 
     async def _obtain(self, *, refused: bool) -> tuple[Proof, float | None]:
@@ -273,13 +273,13 @@ class ClientCredentials:
         try:
             successor = await in_thread(tls.look, str(tls.settings))
         except CredentialsError as error:
-            log.warning("certificates not rotated, the last ones stay in use: %s", error)
+            log.warning("Unable to rotate certificates, the last ones stay in use", err=error)
             return
         # Somebody else may have replaced the context while we waited; theirs is as new.
         if successor is not None and self._tls is tls:
             self._tls = successor
             self.generation += 1
-            log.info("certificates reloaded: %s", tls.settings)
+            log.info("Certificates reloaded", files=tls.settings)
 
     async def _adopt(self, proof: Proof) -> None:
         certificate = (proof.certificate, proof.key)

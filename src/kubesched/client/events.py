@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,8 +37,9 @@ from kubesched.client.event_series import (
 )
 from kubesched.clock import Clock
 from kubesched.errors import AlreadyExists, ApiError, KubeschedError, NotFound
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 MAX_QUEUED = 1000
 """Events waiting to be written; further ones are dropped."""
@@ -59,6 +59,7 @@ EVENT_TYPES = ("Normal", "Warning")
 QUEUE_FULL = "queue full"
 REJECTED = "rejected by the server"
 GAVE_UP = "no success after the last try"
+FAILED = "unexpected failure"
 SHUT_DOWN = "shut down"
 BAD_EVENT = "not a valid event"
 
@@ -232,11 +233,10 @@ class EventBroadcaster:
                 self._enqueue(entry)
 
     def _drop(self, why: str, what: str) -> None:
+        """Count it, and say so the first time: there may be thousands per second."""
         self._dropped[why] += 1
-        if (
-            self._dropped[why] == 1
-        ):  # the rest is in the statistics, for there may be thousands per second
-            log.warning("event dropped: %s: %s; further ones are only counted", why, what)
+        if self._dropped[why] == 1:
+            log.warning("Event dropped; further ones are only counted", why=why, event=what)
 
     # Writing.
 
@@ -256,7 +256,11 @@ class EventBroadcaster:
         while entry.is_due():
             is_series = entry.written_count > 0
             count = entry.count if is_series else 1
-            await self._write_patiently(entry, is_series=is_series)
+            try:
+                await self._write_patiently(entry, is_series=is_series)
+            except Exception:
+                log.exception("Writing an event failed unexpectedly", event=entry.described())
+                self._drop(FAILED, entry.described())
             # Also if it was given up: should the event recur, the patch finds nothing and creates it then.
             entry.written_count = count
         entry.is_taken = False
@@ -280,10 +284,17 @@ class EventBroadcaster:
             # creation that was tried before has simply worked then.
             return not is_series
         except ApiError as error:
+            log.info(
+                "Server rejected event (will not retry!)", v=2, event=entry.described(), err=error
+            )
             self._drop(REJECTED, f"{entry.described()} ({error})")
             return True
         except (KubeschedError, TimeoutError) as error:
-            log.info("event %s not written: %s", entry.described(), str(error) or "no answer")
+            log.error(
+                "Unable to write event (may retry after sleeping)",
+                str(error) or "no answer",
+                event=entry.described(),
+            )
             return False
         self._written += 1
         return True
@@ -321,9 +332,12 @@ class EventBroadcaster:
 
     async def _rewrite_series(self, entry: EventEntry) -> bool:
         count, entry.is_taken = entry.count, True
-        if is_over := await self._try_write(entry, is_series=True):
+        try:
+            is_over = await self._try_write(entry, is_series=True)
+        finally:
+            entry.is_taken = False
+        if is_over:
             entry.written_count = count
-        entry.is_taken = False
         return is_over
 
     # The end.
@@ -356,4 +370,7 @@ class EventBroadcaster:
 async def _every(interval_s: float, action: Callable[[], Awaitable[None]]) -> None:
     while True:
         await asyncio.sleep(interval_s)
-        await action()
+        try:
+            await action()
+        except Exception:  # the next round may go better
+            log.exception("Looking after event series failed unexpectedly")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import logging
 import os
 import re
 import shutil
@@ -29,8 +28,9 @@ from kubesched.client.credentials import Proof, RenewedIdentity, is_sendable
 from kubesched.client.kubeconfig import ExecConfig
 from kubesched.clock import Clock
 from kubesched.errors import CredentialsError
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -140,12 +140,12 @@ class ExecPlugin(RenewedIdentity):
             await _end(process, capture)
         if len(capture.output) > MAX_OUTPUT_BYTES:
             raise self._error(f"executable {command} printed more than {MAX_OUTPUT_BYTES} bytes")
+        said = self._shown(capture.complaint)
         if code := process.get_returncode():
-            raise self._error(
-                f"executable {command} failed with exit code {code}{self._shown(capture.complaint)}"
-            )
-        if capture.complaint:
-            log.info("exec plugin %s said%s", command, self._shown(capture.complaint))
+            reason = f"failed with exit code {code}" + (f": {said}" if said else "")
+            raise self._error(f"executable {command} {reason}")
+        if said:
+            log.info("Exec plugin wrote to standard error", command=command, text=said)
         return bytes(capture.output)
 
     def _resolve(self) -> str:
@@ -209,7 +209,7 @@ class ExecPlugin(RenewedIdentity):
         text = complaint[-SHOWN_ERROR_BYTES:].decode("utf-8", "replace")
         secrets = [variable.value for variable in self._config.env] + self._config.args
         text = redact(text, [secret for secret in secrets if len(secret) > 3])
-        return f": {printable(text.strip())}" if text.strip() else ""
+        return printable(text.strip())
 
     def _error(self, message: str) -> CredentialsError:
         return CredentialsError(f"{self._origin}: exec plugin: {message}")

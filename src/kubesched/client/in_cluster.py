@@ -5,7 +5,6 @@ Responsible for reading what kubelet provides; rotation of the token and of the 
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 
@@ -14,8 +13,9 @@ from kubesched.client.tls_context import Pem, RotatingTls, TlsSettings
 from kubesched.client.transport import ConnectionConfig
 from kubesched.clock import Clock
 from kubesched.errors import CredentialsError
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 HOST_VARIABLE = "KUBERNETES_SERVICE_HOST"
@@ -71,5 +71,5 @@ def _load_tls(authority_path: str) -> RotatingTls:
         return RotatingTls(TlsSettings(ca=authority))
     except CredentialsError as error:
         # Upstream: a missing or broken authority is reported, and the system's roots are tried instead.
-        log.error("%s; the system's certificate authorities are used instead", error)
+        log.error("The system's certificate authorities are used instead", error)
         return RotatingTls(TlsSettings())

@@ -22,7 +22,6 @@ The proof needs clocks that run at about the same speed, and the slack between r
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -37,11 +36,15 @@ from kubesched.api.meta import ObjectMeta
 from kubesched.api.times import format_micro_time
 from kubesched.clock import Clock
 from kubesched.errors import ConfigError, Conflict, FieldProblem, KubeschedError, NotFound
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 JITTER_FACTOR = 1.2
 """A candidate waits between one and 2.2 retry periods, so that candidates do not march in step."""
+
+LEAST_PATIENCE_S = 0.1
+"""What cancelled work gets to end even if it is already late, so that the log says the truth about it."""
 
 RELEASE_TRIES = 5
 """How often a release that conflicts is tried. Only a renewal of our own that was under way can conflict with it."""
@@ -167,9 +170,11 @@ class LeaderElector:
             await self._acquire()
             await self._lead()
         finally:
-            self._callbacks.on_stopped_leading()
-            if self._settings.release_on_cancel and self._may_hold:
-                await self._release()
+            try:
+                self._callbacks.on_stopped_leading()
+            finally:
+                if self._settings.release_on_cancel and self._may_hold:
+                    await self._release()
 
     def is_leader(self) -> bool:
         """Whether we lead, right now: false from the moment at which somebody else could take over."""
@@ -192,7 +197,7 @@ class LeaderElector:
     # Waiting.
 
     async def _acquire(self) -> None:
-        log.info("Attempting to acquire leader lease %s", self._described())
+        log.info("Attempting to acquire leader lease...", lock=self._described())
         while not await self._try_acquire_or_renew():
             self._report_transition()
             pause = self._settings.retry_period_s * (1 + JITTER_FACTOR * self._random.random())
@@ -202,7 +207,7 @@ class LeaderElector:
         self._record_event("became leader")
         if self._metrics is not None:
             self._metrics.leader_on(self._settings.name)
-        log.info("Successfully acquired lease %s", self._described())
+        log.info("Successfully acquired lease", lock=self._described())
 
     # Leading.
 
@@ -227,19 +232,21 @@ class LeaderElector:
         for task in unfinished:
             task.cancel()
         if unfinished:
-            patience = max(self._lead_until - self._clock.monotonic(), 0.0)
-            await asyncio.wait(unfinished, timeout=patience)
+            patience = self._lead_until - self._clock.monotonic()
+            await asyncio.wait(unfinished, timeout=max(patience, LEAST_PATIENCE_S))
         if not work.done():
-            log.critical("the leader's work goes on although lease %s is lost", self._described())
+            log.error(
+                "The leader's work goes on although the lease is lost", lock=self._described()
+            )
             self._may_hold = False  # nobody must find the lease empty while it does
         elif work in unfinished and not work.cancelled() and (error := work.exception()):
-            log.error("the leader's work failed while being stopped", exc_info=error)
+            log.error("The leader's work failed while being stopped", error, lock=self._described())
 
     async def _renew_until_lost(self) -> None:
         while await self._renew():
-            log.debug("Successfully renewed lease %s", self._described())
+            log.info("Successfully renewed lease", v=5, lock=self._described())
             await asyncio.sleep(self._settings.retry_period_s)
-        log.info("Failed to renew lease %s", self._described())
+        log.info("Failed to renew lease", lock=self._described())
 
     async def _renew(self) -> bool:
         """Try until it works or must be given up."""
@@ -271,11 +278,14 @@ class LeaderElector:
                     return True
                 except (KubeschedError, TimeoutError) as error:
                     log.info(
-                        "lease %s: renewing without looking failed: %s", self._described(), error
+                        "Failed to update lease optimistically, falling back to slow path",
+                        v=2,
+                        lock=self._described(),
+                        err=_reason(error),
                     )
             return await self._look_and_write()
         except (KubeschedError, TimeoutError) as error:
-            log.error("lease %s: %s", self._described(), _reason(error))
+            log.error("Failed to acquire or renew lease", _reason(error), lock=self._described())
             return False
 
     async def _look_and_write(self) -> bool:
@@ -351,9 +361,9 @@ class LeaderElector:
                 for _ in range(RELEASE_TRIES):
                     if await self._try_release():
                         return
-            log.error("failed to release lease %s: it keeps changing", self._described())
+            log.error("Failed to release lease: it keeps changing", lock=self._described())
         except (KubeschedError, TimeoutError) as error:
-            log.error("failed to release lease %s: %s", self._described(), _reason(error))
+            log.error("Failed to release lease", _reason(error), lock=self._described())
 
     async def _try_release(self) -> bool:
         lease = await self._bounded(self._client.get())
@@ -373,7 +383,7 @@ class LeaderElector:
             self._observe(await self._bounded(self._client.update(changed)))
         except Conflict:
             return False  # a renewal that was under way when we stopped came through; look again
-        log.info("Released lease %s", self._described())
+        log.info("Released lease", lock=self._described())
         return True
 
     # Small things.

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import logging
 import ssl
 import urllib.error
 import urllib.parse
@@ -30,8 +29,9 @@ from kubesched.client.exec_plugin import printable, redact
 from kubesched.client.tls_context import Pem, TlsSettings, build_context
 from kubesched.clock import Clock
 from kubesched.errors import CredentialsError
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class OidcProvider(RenewedIdentity):
             try:
                 self._keep(changed)
             except CredentialsError as error:
-                log.warning("new tokens are in use but could not be stored: %s", error)
+                log.warning("New tokens are in use but could not be stored", err=error)
         return tokens
 
     def _discover(self) -> _Discovery:

@@ -174,3 +174,15 @@ def rewrite():
         os.utime(path, ns=(before + 10**9, before + 10**9))
 
     return replace
+
+
+@pytest.fixture
+def told(caplog):
+    """Everything that was logged so far: messages and their values."""
+
+    def text() -> str:
+        return "\n".join(
+            f"{record.getMessage()} {getattr(record, 'values', '')}" for record in caplog.records
+        )
+
+    return text

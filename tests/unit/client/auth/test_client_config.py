@@ -498,12 +498,12 @@ async def test_token_comes_before_a_plugin(write_config, nowhere):
     assert await authorization(load_config(path, **nowhere)) == "Bearer inline"
 
 
-async def test_nobody_is_told_who_we_are_over_plain_http(write_config, nowhere, caplog):
+async def test_nobody_is_told_who_we_are_over_plain_http(write_config, nowhere, told):
     path = write_config("a", cluster={"server": "http://a.test"}, user={"token": SECRET, "as": "x"})
     config = load_config(path, **nowhere)
     assert await config.connection.credentials.headers() == {"Impersonate-User": "x"}
-    assert "no credentials are sent" in caplog.text
-    assert SECRET not in caplog.text
+    assert "no credentials are sent" in told()
+    assert SECRET not in told()
 
 
 async def test_impersonation_headers(write_config, nowhere):
@@ -571,11 +571,11 @@ def test_a_pod_without_token_is_an_error(pod):
         load_config(**pod)
 
 
-def test_a_pod_without_authority_trusts_the_system(pod, caplog):
+def test_a_pod_without_authority_trusts_the_system(pod, told):
     Path(pod["service_account"], "ca.crt").unlink()
     config = load_config(**pod)
     assert config.connection.credentials.ssl_context() is not None
-    assert "the system's certificate authorities are used instead" in caplog.text
+    assert "The system's certificate authorities are used instead" in told()
 
 
 def test_an_ipv6_service_address_is_taken_without_brackets(pod):

@@ -90,7 +90,7 @@ async def test_a_projected_volume_is_followed_through_its_links(tmp_path, clock)
     ],
 )
 async def test_an_unusable_token_file_leaves_the_old_token_in_use(
-    token_path, clock, rewrite, caplog, content
+    token_path, clock, rewrite, told, content
 ):
     identity = TokenFile(str(token_path), origin="test", clock=clock)
     if content is None:
@@ -99,7 +99,7 @@ async def test_an_unusable_token_file_leaves_the_old_token_in_use(
         rewrite(token_path, content)
     clock.advance(LOOK_INTERVAL_S)
     assert await token_of(identity) == "one"
-    assert "the last one stays in use" in caplog.text
+    assert "the last one stays in use" in told()
     token_path.write_text("recovered")
     clock.advance(REREAD_INTERVAL_S)
     assert await token_of(identity) == "recovered"
@@ -257,7 +257,7 @@ async def test_a_rotated_client_certificate_retires_the_old_connections(
 
 
 async def test_a_half_rotated_certificate_is_not_used(
-    server, files, clock, authority, rewrite, caplog
+    server, files, clock, authority, rewrite, told
 ):
     credentials = ClientCredentials(clock=clock, tls=rotating(files))
     issued = authority.issue("second")
@@ -265,7 +265,7 @@ async def test_a_half_rotated_certificate_is_not_used(
     clock.advance(LOOK_INTERVAL_S)
     await credentials.headers()
     assert credentials.generation == 0
-    assert "the key does not belong to the certificate" in caplog.text
+    assert "the key does not belong to the certificate" in told()
     assert await server.shake_hands(credentials.ssl_context()) == "first"
     rewrite(files["key"], issued.key)
     clock.advance(LOOK_INTERVAL_S)
@@ -301,14 +301,14 @@ async def test_a_rotated_authority_is_trusted_from_then_on(
 
 @pytest.mark.parametrize("content", [b"", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
 async def test_a_broken_authority_file_leaves_the_old_one_trusted(
-    server, files, clock, rewrite, caplog, content
+    server, files, clock, rewrite, told, content
 ):
     credentials = ClientCredentials(clock=clock, tls=rotating(files))
     rewrite(files["ca"], content)
     clock.advance(LOOK_INTERVAL_S)
     await credentials.headers()
     assert credentials.generation == 0
-    assert "the last ones stay in use" in caplog.text
+    assert "the last ones stay in use" in told()
     assert await server.shake_hands(credentials.ssl_context()) == "first"
 
 

@@ -449,6 +449,17 @@ async def test_a_series_that_appears_between_patch_and_creation_is_patched_again
 
 
 @virtual
+async def test_a_defect_in_the_client_costs_one_event(make_clock):
+    async with running(make_clock()) as stage:
+        stage.server.faults = [("before", ValueError("a defect"))]
+        stage.say(pod("unlucky"))
+        stage.say(pod("lucky"))
+        await settle()
+        assert stage.only_event["regarding"]["name"] == "lucky"
+        assert stage.dropped == {events.FAILED: 1}
+
+
+@virtual
 async def test_a_lost_answer_does_not_make_two_events(make_clock):
     async with running(make_clock()) as stage:
         stage.server.faults = [("after", DeadlineExceeded("no answer"))]
@@ -468,7 +479,7 @@ async def test_a_full_queue_drops_and_counts(make_clock, caplog):
         for number in range(events.MAX_QUEUED + 50):
             stage.say(pod(f"web-{number}"))
         assert stage.dropped == {events.QUEUE_FULL: 50}
-        assert caplog.text.count("queue full") == 1, "said once, then only counted"
+        assert caplog.text.count("Event dropped") == 1, "said once, then only counted"
         await settle(10)
         assert len(stage.server.events) == events.MAX_QUEUED
         stage.say(pod("late"))
