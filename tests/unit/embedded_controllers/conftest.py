@@ -28,6 +28,7 @@ class World:
         self.rng = random.Random(seed)
         self.registry = build_registry(Store(), clock=self.clock, rng=self.rng)
         self.api = LocalApi(self.registry)
+        self._options = options
         self.cast = start_all(self.api, self.clock, self.rng, options)
         self.is_scheduling = True
         self.settle()
@@ -75,6 +76,11 @@ class World:
             self.api.bind(metadata["namespace"], metadata["name"], min(names, key=load.__getitem__))
             bound += 1
         return bound
+
+    def restart(self) -> None:
+        """The process dies and comes back: the store stays, everything in memory is gone."""
+        self.cast.disconnect()
+        self.cast = start_all(self.api, self.clock, self.rng, self._options)
 
     # -- shorthand -------------------------------------------------------------------------------
 

@@ -32,7 +32,8 @@ from kubesched.errors import AlreadyExists, ApiError, Conflict, NotFound
 logger = logging.getLogger(__name__)
 
 BURST = 64
-"""Keys handled before the task yields: a few milliseconds of work, so HTTP requests stay prompt."""
+SLICE_S = 0.005
+"""A task yields after this many keys or this much time, so that HTTP requests stay prompt."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -103,21 +104,24 @@ class Controller(ABC, Generic[K]):
     def sync(self, key: K) -> float | None:
         """Bring one key to its desired state; returns seconds until it wants another look."""
 
-    def process(self, limit: int | None = None) -> int:
-        """Sync keys that are due, at most `limit`; returns how many."""
+    def process(self, limit: int | None = None, slice_s: float | None = None) -> int:
+        """Sync keys that are due, at most `limit` and for about `slice_s`; returns how many."""
         done = 0
+        end = self.clock.monotonic() + slice_s if slice_s is not None else None
         while limit is None or done < limit:
             key = self.queue.pop()
             if key is None:
                 break
             self._sync_one(key)
             done += 1
+            if end is not None and self.clock.monotonic() > end:
+                break
         return done
 
     async def run(self) -> None:
         """Keep the queue empty until cancelled."""
         while True:
-            if self.process(BURST):
+            if self.process(BURST, SLICE_S):
                 await asyncio.sleep(0)
             else:
                 await self.queue.wait()

@@ -145,12 +145,16 @@ class ControllerSet:
                 for task in tasks:
                     task.cancel()
         finally:
-            self._informers.stop()
-            self._everything.stop()
+            self.disconnect()
 
     def stop(self) -> None:
         """End `run`. What is in the queues is found again by the next start."""
         self._stopped.set()
+
+    def disconnect(self) -> None:
+        """Leave the server; nobody hears of changes any more."""
+        self._informers.stop()
+        self._everything.stop()
 
     def step(self) -> int:
         """Give every controller one turn with what is due now; returns how many keys were synced."""

@@ -33,7 +33,7 @@ class PathError(ValueError):
 class Path:
     """A compiled path."""
 
-    __slots__ = ("_steps", "text")
+    __slots__ = ("_members", "_steps", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -47,9 +47,19 @@ class Path:
             position = match.end()
         if not self._steps:
             raise PathError("a path must not be empty")
+        # Most paths only descend; those are walked without building lists on the way.
+        is_descent = all(kind == "member" for kind, _, _ in self._steps)
+        self._members = tuple(name for _, name, _ in self._steps) if is_descent else None
 
     def values(self, obj: JsonObject) -> list[Any]:
         """What stands at the path; null counts as nothing."""
+        if self._members is not None:
+            value: Any = obj
+            for name in self._members:
+                if not isinstance(value, dict):
+                    return []
+                value = value.get(name)
+            return [] if value is None else [value]
         found: list[Any] = [obj]
         for kind, name, wanted in self._steps:
             if kind == "member":

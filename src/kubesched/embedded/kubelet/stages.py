@@ -149,14 +149,13 @@ class Stage:
         return self.record.next
 
     def matches(self, pod: JsonObject) -> bool:
+        for path, operator, values in self._expressions:
+            if not _holds(path.values(pod), operator, values):
+                return False
         selector = self.record.selector
-        if not selector.match_labels.items() <= labels_of(pod).items():
-            return False
-        if not selector.match_annotations.items() <= annotations_of(pod).items():
-            return False
-        return all(
-            _holds(path.values(pod), operator, values)
-            for path, operator, values in self._expressions
+        return (
+            selector.match_labels.items() <= labels_of(pod).items()
+            and selector.match_annotations.items() <= annotations_of(pod).items()
         )
 
     def delay_s(self, pod: JsonObject, rng: random.Random) -> float:
@@ -310,11 +309,15 @@ def _holds(found: list[object], operator: str, values: frozenset[str]) -> bool:
         return bool(found)
     if operator == "DoesNotExist":
         return not found
-    is_among = any(_text(each) in values for each in found)
-    return is_among if operator == "In" else not is_among
+    is_among = False
+    for each in found:
+        is_among = is_among or _text(each) in values
+    return is_among is (operator == "In")
 
 
 def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -70,7 +70,7 @@ from kubesched.errors import NotFound
 
 RESOURCE = "jobs.batch"
 COMPONENT = "job-controller"
-MAX_PODS_PER_LOOK = 500
+MAX_PODS_PER_LOOK = 100
 
 FAILURE_BACK_OFF = BackOff(initial_s=10.0, limit_s=600.0)
 """Rest before a failed pod is replaced: ten seconds, doubling with each failure in a row."""

@@ -31,8 +31,11 @@ Key = tuple[str, str]
 
 def claims_of(pod: JsonObject) -> tuple[str, ...]:
     """Index function: keys of the claims a pod mounts, generic ephemeral ones included."""
+    volumes = spec_of(pod).get("volumes")
+    if not volumes:
+        return ()
     names = []
-    for volume in spec_of(pod).get("volumes") or ():
+    for volume in volumes:
         if volume.get("persistentVolumeClaim"):
             names.append(volume["persistentVolumeClaim"].get("claimName", ""))
         elif volume.get("ephemeral"):
