@@ -160,6 +160,23 @@ def test_many_nodes_share_a_budget_of_writes(make_world):
     assert all(c["status"] == "True" for each in conditions for c in each if c["type"] == "Ready")
 
 
+def test_a_cluster_that_grows_promises_longer_leases_before_it_heartbeats_more_slowly(make_world):
+    world = make_world(kubelet=KubeletOptions(nodes=2, max_heartbeats_per_s=0.5), events=False)
+    world.run(30)
+    for index in range(60):
+        world.create("nodes", {"metadata": {"name": f"late-{index}"}}, "")
+        world.run(5)
+    world.run(600)
+    health = {
+        each["status"]
+        for node in world.list("nodes")
+        for each in node["status"]["conditions"]
+        if each["type"] == "Ready"
+    }
+    assert health == {"True"}
+    assert all(not node["spec"].get("taints") for node in world.list("nodes"))
+
+
 def test_a_node_made_by_hand_is_adopted(world):
     world.create(
         "nodes",

@@ -93,6 +93,10 @@ def test_readiness_gates_hold_the_pod_back(world):
     world.pod(readinessGates=[{"conditionType": "example.com/lit"}])
     world.run(5)
     assert (conditions(world)["ContainersReady"], conditions(world)["Ready"]) == ("True", "False")
+    lit = [*status(world)["conditions"], {"type": "example.com/lit", "status": "True"}]
+    world.patch("pods", "solo", {"status": {"conditions": lit}}, subresource="status")
+    world.settle()
+    assert conditions(world)["Ready"] == "True"
 
 
 @pytest.mark.parametrize("restart", ["Never", "OnFailure"])

@@ -76,6 +76,7 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods(world):
     stop(world, "node-0", None)
     world.run(400)
     assert {pod["metadata"]["uid"] for pod in world.pods()} == before
+    assert world.get("deployments.apps", "web")["status"]["readyReplicas"] == 3
 
 
 def test_a_node_nobody_heartbeats_keeps_what_it_says_of_itself(make_world):

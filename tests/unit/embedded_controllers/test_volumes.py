@@ -348,6 +348,41 @@ def test_binding_survives_the_loss_of_any_write(stored, lose_write):
     assert 5 < number < 99
 
 
+# -- ephemeral ------------------------------------------------------------------------------------
+
+
+def ephemeral_pod(world, name="user"):
+    template = {
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "standard",
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+    }
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+    return world.pod(name, volumes=volumes)
+
+
+def test_an_ephemeral_volume_lives_and_dies_with_its_pod(stored):
+    world = stored(binding_mode="Immediate")
+    ephemeral_pod(world)
+    world.run(5)
+    assert phase(world, PVC, "user-scratch") == "Bound"
+    world.delete("pods", "user")
+    world.run(10)
+    assert world.list(PVC) == []
+    assert world.list(PV) == []
+
+
+def test_a_claim_of_that_name_which_is_somebody_elses_is_not_taken(stored):
+    world = stored(binding_mode="Immediate")
+    mine = claim(world, "user-scratch", klass="standard")
+    ephemeral_pod(world)
+    world.settle()
+    assert world.get(PVC, "user-scratch")["metadata"]["uid"] == mine["metadata"]["uid"]
+    assert "EphemeralVolumeConflict" in world.reasons("user")
+
+
 # -- protection -----------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ from kubesched.embedded.controllers.statefulset import StatefulSetController
 from kubesched.embedded.controllers.taint_eviction import TaintEvictionController
 from kubesched.embedded.controllers.volumes import (
     CsiPublisher,
+    EphemeralVolumes,
     StorageDriver,
     VolumeBinder,
     VolumeProtection,
@@ -59,6 +60,7 @@ CONTROLLER_NAMES = (
     TaintEvictionController.name,
     VolumeBinder.name,
     VolumeProtection.name,
+    EphemeralVolumes.name,
     CsiPublisher.name,
     Provisioner.name,
     EventExpiry.name,
@@ -216,6 +218,7 @@ def start_all(
         TaintEvictionController.name: lambda: TaintEvictionController(context),
         VolumeBinder.name: lambda: VolumeBinder(context),
         VolumeProtection.name: lambda: VolumeProtection(context),
+        EphemeralVolumes.name: lambda: EphemeralVolumes(context),
         EventExpiry.name: lambda: EventExpiry(context),
     }
     if options.storage:

@@ -52,7 +52,10 @@ class Dependents:
 
     def of(self, owner: JsonObject) -> list[JsonObject]:
         """What an owner manages, in order of appearance."""
-        return self._informer.find(BY_CONTROLLER, uid_of(owner))
+        return self.of_uid(uid_of(owner))
+
+    def of_uid(self, owner_uid: str) -> list[JsonObject]:
+        return self._informer.find(BY_CONTROLLER, owner_uid)
 
     def count(self, owner_uid: str) -> int:
         return self._informer.count(BY_CONTROLLER, owner_uid)

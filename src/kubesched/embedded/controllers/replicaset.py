@@ -143,7 +143,7 @@ class ReplicaSetController(Controller[str]):
     def _related_pods(self, replica_set: JsonObject) -> list[JsonObject]:
         """Pods of all ReplicaSets under the same Deployment: they make a node crowded together."""
         owner = controller_of(replica_set)
-        siblings = self._siblings.of({"metadata": owner}) if owner else [replica_set]
+        siblings = self._siblings.of_uid(owner["uid"]) if owner else [replica_set]
         return [pod for each in siblings for pod in self._pods.of(each)]
 
     def _status(

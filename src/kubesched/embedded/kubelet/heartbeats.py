@@ -17,6 +17,7 @@ from kubesched.embedded.controllers.metadata import (
     find_condition,
     is_deleting,
     name_of,
+    spec_of,
     status_of,
     uid_of,
 )
@@ -30,7 +31,7 @@ from kubesched.embedded.kubelet.node_templates import (
 from kubesched.embedded.kubelet.options import STOPPED, KubeletOptions
 from kubesched.embedded.objects import JsonObject, micro_timestamp
 from kubesched.embedded.selectors import compile_label_selector
-from kubesched.errors import AlreadyExists, NotFound
+from kubesched.errors import AlreadyExists
 
 LEASES = "leases.coordination.k8s.io"
 COMPONENT = "kubelet"
@@ -103,15 +104,16 @@ class NodeKeeper(Controller[Key]):
     def _renew(self, node: JsonObject, interval_s: float) -> bool:
         """Renew the node's Lease; True when it had to be made."""
         name = name_of(node)
-        moment = micro_timestamp(self.clock.now())
-        if self._leases.get(f"{LEASE_NAMESPACE}/{name}") is not None:
-            try:
-                self.api.patch(LEASES, LEASE_NAMESPACE, name, {"spec": {"renewTime": moment}})
-            except NotFound:
-                return False
+        duration = int(max(40.0, 4 * interval_s))
+        spec: JsonObject = {"renewTime": micro_timestamp(self.clock.now())}
+        lease = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
+        if lease is not None:
+            if spec_of(lease).get("leaseDurationSeconds") != duration:
+                spec["leaseDurationSeconds"] = duration  # the cluster grew: promise accordingly
+            self.api.patch(LEASES, LEASE_NAMESPACE, name, {"spec": spec})
             return False
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
-        lease = {
+        new_lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
@@ -121,11 +123,11 @@ class NodeKeeper(Controller[Key]):
             },
             "spec": {
                 "holderIdentity": name,
-                "leaseDurationSeconds": int(max(40.0, 4 * interval_s)),
-                "renewTime": moment,
+                "leaseDurationSeconds": duration,
+                **spec,
             },
         }
-        self.api.create(LEASES, lease, LEASE_NAMESPACE)
+        self.api.create(LEASES, new_lease, LEASE_NAMESPACE)
         return True
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:

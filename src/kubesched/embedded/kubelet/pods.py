@@ -99,6 +99,9 @@ class PodPlayer(Controller[str]):
                 return None
         elif not self._is_admitted(pod, node, host):
             return None
+        status = transitions.refreshed(pod, self.clock.now())
+        if status is not None:
+            pod = write_status(self.api, "pods", pod, status)
         return self._play(pod, node, host, plan)
 
     # -- stages ----------------------------------------------------------------------------------

@@ -79,6 +79,24 @@ def apply(pod: JsonObject, transition: Transition, place: Place, now: float) -> 
     return status
 
 
+def refreshed(pod: JsonObject, now: float) -> JsonObject | None:
+    """The status of a running pod whose conditions do not tell the truth; None when they do.
+
+    Others write conditions too: readiness gates turn, and a node thought dead has its pods marked
+    unready. The kubelet has the last word.
+    """
+    status = status_of(pod)
+    if status.get("phase") != "Running":
+        return None
+    conditions: list[JsonObject] = status.get("conditions") or []
+    not_ready = _containers_not_ready(pod, status, "Running")
+    is_ready = not_ready is None and _gates_not_ready(pod, conditions) is None
+    known = find_condition(conditions, "Ready")
+    if known is not None and (known.get("status") == "True") is is_ready:
+        return None
+    return {**status, "conditions": _conditions(pod, status, now)}
+
+
 # -- containers -----------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
     selection   which volume suits a claim (pure)
     binder      the two-way handshake between claims and volumes, reclaiming
+    ephemeral   claims that live as long as their pod
     protection  nothing in use disappears
     csi         what a storage driver publishes about nodes and capacity
 
@@ -11,6 +12,9 @@ Volumes are made by `kubesched.embedded.provisioner`.
 from kubesched.embedded.controllers.volumes.binder import VolumeBinder as VolumeBinder
 from kubesched.embedded.controllers.volumes.csi import CsiPublisher as CsiPublisher
 from kubesched.embedded.controllers.volumes.csi import StorageDriver as StorageDriver
+from kubesched.embedded.controllers.volumes.ephemeral import (
+    EphemeralVolumes as EphemeralVolumes,
+)
 from kubesched.embedded.controllers.volumes.protection import (
     VolumeProtection as VolumeProtection,
 )

@@ -1,0 +1,89 @@
+"""Generic ephemeral volumes: a claim for every pod that brings a claim template, gone with the pod."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.metadata import (
+    controller_reference,
+    is_controlled_by,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    uid_of,
+)
+from kubesched.embedded.controllers.pods import is_finished
+from kubesched.embedded.objects import JsonObject, copy_json
+
+COMPONENT = "ephemeral_volume"
+CLAIMS = "persistentvolumeclaims"
+
+
+class EphemeralVolumes(Controller[str]):
+    """Makes the claims of pods with ephemeral volumes."""
+
+    name: ClassVar[str] = "ephemeral-volume"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._claims = self.informers.informer(CLAIMS)
+        self._claims.add_handler(self._claim_changed)
+        self._pods = self.informers.informer("pods")
+        self._pods.add_handler(self._pod_changed)
+
+    def sync(self, key: str) -> float | None:
+        pod = self._pods.get(key)
+        if pod is None or is_deleting(pod) or is_finished(pod):
+            return None
+        for volume in _ephemeral_volumes(pod):
+            self._ensure(pod, volume)
+        return None
+
+    def _ensure(self, pod: JsonObject, volume: JsonObject) -> None:
+        name = f"{name_of(pod)}-{volume['name']}"
+        existing = self._claims.get(f"{namespace_of(pod)}/{name}")
+        if existing is not None:
+            if not is_controlled_by(existing, uid_of(pod)):
+                # Taking somebody else's data for our own would be worse than waiting.
+                message = (
+                    f'PVC "{namespace_of(pod)}/{name}" was not created for pod'
+                    f' "{key_of(pod)}" (pod is not owner)'
+                )
+                self.events.warning(pod, COMPONENT, "EphemeralVolumeConflict", message)
+            return
+        template = volume["ephemeral"].get("volumeClaimTemplate") or {}
+        metadata = template.get("metadata") or {}
+        self.api.create(
+            CLAIMS,
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace_of(pod),
+                    "labels": dict(metadata.get("labels") or {}),
+                    "annotations": dict(metadata.get("annotations") or {}),
+                    "ownerReferences": [controller_reference(pod)],
+                },
+                "spec": copy_json(template.get("spec") or {}),
+            },
+        )
+
+    def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        if kind == "ADDED" and _ephemeral_volumes(pod):
+            self.queue.add(key_of(pod))
+
+    def _claim_changed(self, kind: str, claim: JsonObject, old: JsonObject | None) -> None:
+        """A claim that is gone is made again; one in the way may have gone."""
+        if kind != "DELETED":
+            return
+        for volume_claim in claim["metadata"].get("ownerReferences") or ():
+            if volume_claim.get("kind") == "Pod":
+                self.queue.add(f"{namespace_of(claim)}/{volume_claim.get('name', '')}")
+
+
+def _ephemeral_volumes(pod: JsonObject) -> list[JsonObject]:
+    return [each for each in spec_of(pod).get("volumes") or () if each.get("ephemeral")]
