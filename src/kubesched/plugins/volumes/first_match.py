@@ -21,7 +21,7 @@ from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.api.selectors import SelectorError, from_label_selector
 from kubesched.plugins.node_selector_columns import selected
 from kubesched.plugins.volumes.node_masks import NodeMasks, reachable
-from kubesched.snapshot.columns import ABSENT, Mask
+from kubesched.snapshot.columns import ABSENT, InternedColumn, Mask
 from kubesched.snapshot.views import NodeColumns
 
 NONE: Final = np.iinfo(np.int32).max
@@ -82,48 +82,59 @@ def first_matches(
     `ranked` comes in order of rank.
     """
     everywhere: list[int] = []
-    by_label: dict[str, dict[int, list[int]]] = {}
+    by_label: dict[str, _RanksByValue] = {}
     others: dict[Hashable, tuple[Reach, list[int]]] = {}
     for rank, reach in ranked:
-        if reach is None:
+        if type(reach) is OneOf:
+            of_label = by_label.get(reach.key)
+            if of_label is None:
+                column = nodes.label_column(reach.key)
+                of_label = by_label[reach.key] = _RanksByValue(column, depth)
+            of_label.enter(reach.values, rank)
+        elif reach is None:
             everywhere.append(rank)
-        elif isinstance(reach, OneOf):
-            _enter(by_label.setdefault(reach.key, {}), nodes, reach, rank)
         else:
             others.setdefault(_encode(reach), (reach, []))[1].append(rank)
     layers: list[Ranks] = [np.full(len(nodes), rank, dtype=np.int32) for rank in everywhere[:depth]]
-    for key, ranks_by_value in by_label.items():
-        layers.extend(_looked_up(nodes, key, ranks_by_value, depth))
+    for of_label in by_label.values():
+        layers.extend(of_label.layers(nodes))
     for reach, ranks in others.values():
         mask = _mask(masks, nodes, reach)
         layers.extend(np.where(mask, np.int32(rank), np.int32(NONE)) for rank in ranks[:depth])
     return _smallest(layers, len(nodes), depth)
 
 
-def _enter(
-    ranks_by_value: dict[int, list[int]], nodes: NodeColumns, reach: OneOf, rank: int
-) -> None:
-    column = nodes.label_column(reach.key)
-    for value in dict.fromkeys(reach.values):
-        value_id = column.id_of(value)
-        if value_id != ABSENT:  # else no node has ever had it
-            ranks_by_value.setdefault(value_id, []).append(rank)
+class _RanksByValue:
+    """The first ranks for each value of one label."""
 
+    __slots__ = ("_column", "_depth", "_ranks")
 
-def _looked_up(
-    nodes: NodeColumns, key: str, ranks_by_value: dict[int, list[int]], depth: int
-) -> list[Ranks]:
-    """One layer per place: the first rank of each label value, the second, and so on."""
-    column = nodes.label_column(key)
-    ids = column.ids[nodes.rows]
-    layers = []
-    for place in range(min(depth, max(map(len, ranks_by_value.values()), default=0))):
-        table = np.full(len(column.values) + 1, NONE, dtype=np.int32)
-        for value_id, ranks in ranks_by_value.items():
-            if place < len(ranks):
-                table[value_id] = ranks[place]
-        layers.append(table.take(ids))
-    return layers
+    def __init__(self, column: InternedColumn[str], depth: int) -> None:
+        self._column = column
+        self._depth = depth
+        self._ranks: dict[int, list[int]] = {}
+
+    def enter(self, values: tuple[str, ...], rank: int) -> None:
+        for value in values:
+            value_id = self._column.id_of(value)
+            if value_id == ABSENT:  # no node has ever had it
+                continue
+            known = self._ranks.get(value_id)
+            if known is None:
+                self._ranks[value_id] = [rank]
+            elif len(known) < self._depth and known[-1] != rank:
+                known.append(rank)
+
+    def layers(self, nodes: NodeColumns) -> list[Ranks]:
+        """One per place: the first rank of each node's value, the second, and so on."""
+        ids = self._column.ids[nodes.rows]
+        layers = []
+        for place in range(max(map(len, self._ranks.values()), default=0)):
+            found = {at: ranks[place] for at, ranks in self._ranks.items() if place < len(ranks)}
+            table = np.full(len(self._column.values) + 1, NONE, dtype=np.int32)
+            table[list(found)] = list(found.values())
+            layers.append(table.take(ids))
+        return layers
 
 
 def _mask(masks: NodeMasks, nodes: NodeColumns, reach: Reach) -> Mask:

@@ -1,0 +1,295 @@
+"""The extension points of VolumeBinding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.pod_volumes import CLAIM, EPHEMERAL
+from kubesched.config.plugin_args import VolumeBindingArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreBindPlugin,
+    PreBindPreFlightResult,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+    SignPlugin,
+)
+from kubesched.framework.status import SKIP, Status, error_status, unresolvable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.args import checked_args
+from kubesched.plugins.feature_gates import gates_of
+from kubesched.plugins.volume_binding.assume_cache import AssumeError
+from kubesched.plugins.volume_binding.binding import (
+    BindingError,
+    Reservation,
+    VolumeBinder,
+    assume,
+    chosen,
+    revert,
+)
+from kubesched.plugins.volume_binding.hints import (
+    after_capacity_change,
+    after_class_change,
+    after_csi_node_change,
+    after_driver_update,
+)
+from kubesched.plugins.volume_binding.pod_claims import (
+    ClaimsError,
+    PodClaims,
+    are_all_bound,
+    claims_problem,
+    classify,
+)
+from kubesched.plugins.volume_binding.scoring import CapacityScorer
+from kubesched.plugins.volume_binding.search import Search
+from kubesched.plugins.volume_binding.storage import Storage
+from kubesched.plugins.volumes.claims import uses_of, volumes_fragment
+from kubesched.plugins.volumes.hints import uses_claim
+from kubesched.plugins.volumes.wiring import listers_of
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.views import NodeColumns
+
+STATE = "VolumeBinding"
+UNBOUND_IMMEDIATE = unresolvable("pod has unbound immediate PersistentVolumeClaims")
+
+_WORK_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True)
+_NOTHING_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True, skip=True)
+
+
+class _PodVolumes:
+    """What one attempt knows of the pod's claims. A what-if about other pods does not change it: it is not cloned."""
+
+    __slots__ = ("all_bound", "claims", "reserved", "search")
+
+    def __init__(self, claims: PodClaims) -> None:
+        self.claims = claims
+        self.all_bound = False
+        self.search: Search | None = None
+        """The filter's own search over all nodes, until one is reserved."""
+        self.reserved: dict[str, Reservation] = {}
+        """What was assumed, by node; one node at most."""
+
+
+_NO_VOLUMES: Final = _PodVolumes(PodClaims())
+"""Shared by all pods without claims, and never changed."""
+
+
+class VolumeBinding(
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+    EnqueueExtensions,
+    SignPlugin,
+):
+    """Filters nodes by what volumes they reach or could be given, and binds the claims of the node that is chosen.
+
+    Answers depend on claims, volumes, classes and capacities, so none is kept between attempts.
+    """
+
+    name = "VolumeBinding"
+    args_type = VolumeBindingArgs
+
+    def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
+        args = checked_args(args, VolumeBindingArgs, handle)
+        super().__init__(args, handle)
+        self._timeout_s = float(args.bind_timeout_seconds)
+        self._scorer = (
+            CapacityScorer(args.shape or ()) if gates_of(handle).StorageCapacityScoring else None
+        )
+        self._known_storage: Storage | None = None
+        self._known_binder: VolumeBinder | None = None
+
+    @property
+    def _storage(self) -> Storage:
+        """What is known of storage; looked at when the first pod needs it."""
+        if self._known_storage is None:
+            self._known_storage = Storage(self.handle)
+        return self._known_storage
+
+    @property
+    def _binder(self) -> VolumeBinder:
+        if self._known_binder is None:
+            assert self.handle.client is not None, "volumes are to be bound, but nobody can write"
+            self._known_binder = VolumeBinder(
+                self._storage,
+                listers_of(self.handle),
+                self.handle.client,
+                self.handle.clock,
+                self._timeout_s,
+            )
+        return self._known_binder
+
+    def close(self) -> None:
+        if self._known_binder is not None:
+            self._known_binder.close()
+        if self._known_storage is not None:
+            self._known_storage.close()
+        self._known_binder = self._known_storage = None
+
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        if not uses_of(state, pod) & (CLAIM | EPHEMERAL):
+            state.write(STATE, _NO_VOLUMES)
+            return SKIP
+        storage = self._storage
+        problem = claims_problem(pod, storage)
+        if problem is not None:
+            return unresolvable(problem)
+        try:
+            claims = classify(pod, storage)
+        except ClaimsError as error:
+            return error_status(error)
+        if claims.immediate:
+            return UNBOUND_IMMEDIATE
+        state.write(STATE, _PodVolumes(claims))
+        return None
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        volumes: _PodVolumes | None = state.get(STATE)
+        if volumes is None:
+            return _not_found()
+        search = Search(self._storage, volumes.claims, nodes)
+        if search.has_errors:
+            self._count_failure("predicate")
+        if volumes.claims.delayed and search.covers(len(nodes) - 1):
+            volumes.search = search
+        return search.verdicts()
+
+    # -- score -----------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        if self._scorer is None:
+            return SKIP
+        return None if state.get(STATE) is not None else _not_found()
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+        volumes: _PodVolumes | None = state.get(STATE)
+        if volumes is None:
+            return _not_found()
+        if self._scorer is None or not volumes.claims.delayed:
+            return np.zeros(len(nodes), dtype=np.int64)
+        search = Search(self._storage, volumes.claims, nodes)
+        return self._scorer.score_nodes(search, len(nodes))
+
+    # -- reserve ---------------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        volumes: _PodVolumes | None = state.get(STATE)
+        if volumes is None:
+            return _not_found()
+        if volumes is _NO_VOLUMES:
+            return None
+        search, volumes.search = volumes.search, None
+        index = row = self.handle.table.row_of.get(node_name)
+        if row is None or index is None or are_all_bound(pod, self._storage):
+            volumes.all_bound = True
+            return None
+        if search is None or not search.covers(row):
+            view = NodeColumns(self.handle.table, np.array([row]))
+            search, index = Search(self._storage, volumes.claims, view), 0
+        if not search.passes(index):
+            return _nothing_reserved(node_name)
+        try:
+            volumes.reserved[node_name] = assume(self._storage, chosen(search, index), node_name)
+        except AssumeError as error:
+            self._count_failure("assume")
+            return error_status(error)
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        volumes: _PodVolumes | None = state.get(STATE)
+        reserved = None if volumes is None else volumes.reserved.get(node_name)
+        if reserved is not None:
+            revert(self._storage, reserved)
+
+    # -- bind ------------------------------------------------------------------------------------------------------
+
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> PreBindPreFlightResult | Status:
+        volumes: _PodVolumes | None = state.get(STATE)
+        if volumes is None:
+            return _not_found()
+        if volumes is _NO_VOLUMES or volumes.all_bound:
+            return _NOTHING_TO_DO
+        return _WORK_TO_DO if node_name in volumes.reserved else _nothing_reserved(node_name)
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        volumes: _PodVolumes | None = state.get(STATE)
+        if volumes is None:
+            return _not_found()
+        if volumes is _NO_VOLUMES or volumes.all_bound:
+            return None
+        reserved = volumes.reserved.get(node_name)
+        if reserved is None:
+            return _nothing_reserved(node_name)
+        try:
+            await self._binder.bind(pod, node_name, reserved)
+        except BindingError as error:
+            self._count_failure("bind")
+            return error_status(error)
+        except Exception:  # whatever a write failed with is told as it is
+            self._count_failure("bind")
+            raise
+        return None
+
+    def _count_failure(self, stage: str) -> None:
+        if self.handle.metrics is not None:
+            self.handle.metrics.volume_scheduling_stage_error_total.labels(stage).inc()
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        changed = Action.ADD | Action.UPDATE
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.STORAGE_CLASS, changed), after_class_change, per_class=True
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), uses_claim
+            ),
+            ClusterEventWithHint(ClusterEvent(Resource.PERSISTENT_VOLUME, changed)),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.CSI_NODE, changed), after_csi_node_change, per_class=True
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE),
+                after_driver_update,
+                per_class=True,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed),
+                after_capacity_change,
+                per_class=True,
+            ),
+        )
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any]:
+        return volumes_fragment(pod)
+
+
+def _not_found() -> Status:
+    return error_status("not found")
+
+
+def _nothing_reserved(node_name: str) -> Status:
+    return error_status(f'no pod volume found for node "{node_name}"')

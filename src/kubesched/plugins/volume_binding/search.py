@@ -1,0 +1,395 @@
+"""Filter: for all nodes of a view at once, which volumes would serve a pod's claims, and what is in the way.
+
+Bound claims ask for nodes that reach their volume. Of the others, each node gives each claim the smallest free volume it
+reaches, smallest claims first; what is left over must be possible to provision there. What a claim would get is kept as
+an array over the nodes, from which Reserve reads the node that was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kubesched.api import quantity
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.selectors import SelectorError, from_label_selector
+from kubesched.api.storage_v1 import CSIStorageCapacity, StorageClass
+from kubesched.framework.status import Status, error_status, unresolvable
+from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.node_selector_columns import named
+from kubesched.plugins.volume_binding.pod_claims import PodClaims
+from kubesched.plugins.volume_binding.storage import FILESYSTEM, Storage, VolumeFacts
+from kubesched.plugins.volumes.claims import (
+    NO_PROVISIONER,
+    SELECTED_NODE,
+    class_of_claim,
+    is_bound_to,
+    key_of,
+    requested_storage,
+)
+from kubesched.plugins.volumes.csi_migration import (
+    TranslationError,
+    plugin_of,
+    translated_affinity,
+)
+from kubesched.plugins.volumes.first_match import NONE, Ranks, first_matches
+from kubesched.plugins.volumes.node_masks import in_topology, reachable
+from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.views import NodeColumns
+
+NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
+NOT_ENOUGH_SPACE: Final = "node(s) did not have enough free storage"
+VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+_REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING)
+_FIRST_ERROR: Final = 1 << len(_REASONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """For one claim, per node of the view, which of `volumes` it would get."""
+
+    claim: PersistentVolumeClaim
+    volumes: Sequence[PersistentVolume]
+    choice: Ranks
+    """Index into `volumes`, NONE where there is no match."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """One claim that would be provisioned, where, and from which capacity."""
+
+    claim: PersistentVolumeClaim
+    where: Mask
+    capacities: Sequence[CSIStorageCapacity]
+    choice: Ranks | None
+    """Index into `capacities`; None when capacity does not matter."""
+
+
+class Search:
+    """The outcome for one pod and one view."""
+
+    def __init__(self, storage: Storage, claims: PodClaims, nodes: NodeColumns) -> None:
+        self._storage = storage
+        self._nodes = nodes
+        self._findings: list[Mask | None] = [None] * len(_REASONS)
+        self._errors: list[tuple[Mask, str]] = []
+        self.matches: list[Match] = []
+        self.provisions: list[Provision] = []
+        if claims.bound:
+            self._check_bound(claims.bound)
+        if claims.delayed:
+            self._serve(claims.delayed)
+
+    @property
+    def has_errors(self) -> bool:
+        return bool(self._errors)
+
+    def verdicts(self) -> Verdicts | None:
+        """None when every node passes."""
+        if self._errors:
+            return self._broken_verdicts()
+        found = [(at, mask) for at, mask in enumerate(self._findings) if mask is not None]
+        if not found:
+            return None
+        if len(found) == 1:
+            ((at, mask),) = found
+            return Verdicts.reject(mask, _STATUSES[1 << at])
+        return Verdicts(self._codes(), _STATUSES.__getitem__)
+
+    def _codes(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        codes = np.zeros(len(self._nodes), dtype=np.uint8)
+        for at, mask in enumerate(self._findings):
+            if mask is not None:
+                codes |= np.left_shift(mask, at, dtype=np.uint8)
+        return codes
+
+    def _broken_verdicts(self) -> Verdicts:
+        """Where something broke, that is the verdict, whatever else was found there."""
+        codes = self._codes().astype(np.uint16)
+        broken = np.zeros(len(self._nodes), dtype=np.bool_)
+        for number, (where, _) in enumerate(self._errors):
+            codes[where & ~broken] = _FIRST_ERROR + number
+            broken |= where
+        errors = [text for _, text in self._errors]
+
+        def describe(code: int) -> Status:
+            if code >= _FIRST_ERROR:
+                return error_status(errors[code - _FIRST_ERROR])
+            return _STATUSES[code]
+
+        return Verdicts(codes, describe, broken)
+
+    def covers(self, row: int) -> bool:
+        """Is the view made of the first rows of the table, this one included? Then a row is its own index."""
+        rows = self._nodes.rows
+        return isinstance(rows, slice) and not rows.start and row < len(self._nodes)
+
+    def passes(self, index: int) -> bool:
+        return not any(mask is not None and mask[index] for mask in self._findings) and not any(
+            where[index] for where, _ in self._errors
+        )
+
+    def _find(self, reason: str, where: Mask) -> None:
+        at = _REASONS.index(reason)
+        known = self._findings[at]
+        self._findings[at] = where if known is None else known | where
+
+    def _everywhere(self) -> Mask:
+        return np.ones(len(self._nodes), dtype=np.bool_)
+
+    # -- bound claims ----------------------------------------------------------------------------------------------
+
+    def _check_bound(self, claims: Sequence[PersistentVolumeClaim]) -> None:
+        """Where the volumes of bound claims can be reached. A node is done with at its first problem."""
+        reached: Mask | None = None
+        for claim in claims:
+            volume = self._storage.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                self._find(VOLUME_MISSING, self._everywhere() if reached is None else reached)
+                return
+            mask = self._reaches(volume, reached)
+            if mask is None:
+                continue
+            self._find(NODE_CONFLICT, ~mask)
+            reached = mask if reached is None else reached & mask
+
+    def _reaches(self, volume: PersistentVolume, candidates: Mask | None) -> Mask | None:
+        """Nodes that reach a volume, with its affinity translated where its plugin is migrated; None means all."""
+        storage, nodes = self._storage, self._nodes
+        mask = reachable(storage.masks, nodes, volume.spec.node_affinity)
+        plugin = plugin_of(volume.spec)
+        if plugin is None or not plugin.is_migrated:
+            return mask
+        migrated = storage.csi_nodes.handed_over(nodes, plugin)
+        if not migrated.any():
+            return mask
+        try:
+            affinity = translated_affinity(plugin, volume)
+        except TranslationError as error:
+            where = migrated if candidates is None else migrated & candidates
+            self._errors.append((where, f"could not translate pv: {error}"))
+            return mask
+        translated = reachable(storage.masks, nodes, affinity)
+        if mask is None and translated is None:
+            return None
+        everywhere = self._everywhere()
+        return np.where(
+            migrated,
+            everywhere if translated is None else translated,
+            everywhere if mask is None else mask,
+        )
+
+    # -- claims to be bound ----------------------------------------------------------------------------------------
+
+    def _serve(self, claims: Sequence[PersistentVolumeClaim]) -> None:
+        """Match or provision every claim that waits for its first consumer."""
+        to_match: list[PersistentVolumeClaim] = []
+        to_provision: list[PersistentVolumeClaim] = []
+        here: Mask | None = None
+        for claim in claims:
+            selected = (claim.metadata.annotations or {}).get(SELECTED_NODE)
+            if selected is None:
+                to_match.append(claim)
+                continue
+            # Provisioning was asked for already: it goes on where it was asked for, or nowhere.
+            to_provision.append(claim)
+            only = named(self._nodes, selected)
+            here = only if here is None else here & only
+        if here is None:
+            here = self._everywhere()
+        else:
+            self._find(BIND_CONFLICT, ~here)
+            if not here.any():
+                return
+        to_match.sort(key=lambda claim: requested_storage(claim).nanos)
+        volumes = _Numbered()
+        for claim in to_match:
+            choice = self._match(claim, volumes, here)
+            if choice is None:
+                return
+            self.matches.append(Match(claim, volumes.listed, choice))
+        self._provision(to_provision, here)
+
+    def _match(self, claim: PersistentVolumeClaim, volumes: _Numbered, here: Mask) -> Ranks | None:
+        """The volume each node would give the claim, by its number; None on error."""
+        try:
+            reserved, free = candidates(claim, self._storage)
+        except SelectorError as error:
+            text = f"error creating internal label selector for claim: {key_of(claim)}: {error}"
+            self._errors.append((here, text))
+            return None
+        choice: Ranks = np.full(len(self._nodes), NONE, dtype=np.int32)
+        undecided = self._everywhere()
+        for facts in reserved:
+            # A volume reserved for the claim is the answer or, where it cannot be reached, rules out any other.
+            number = volumes.number(facts.volume)
+            mine = undecided & ~self._is_taken(number)
+            mask = reachable(self._storage.masks, self._nodes, facts.volume.spec.node_affinity)
+            choice[mine if mask is None else mine & mask] = number
+            undecided &= ~mine
+        if free and undecided.any():
+            self._match_free(free, volumes, choice, undecided)
+        return choice
+
+    def _match_free(
+        self,
+        free: Sequence[VolumeFacts],
+        volumes: _Numbered,
+        choice: Ranks,
+        undecided: Mask,
+    ) -> None:
+        """Give every undecided node the first volume it reaches that no earlier claim took there."""
+        numbers = volumes.numbers([facts.volume for facts in free])
+        ranked = ((rank, facts.reach) for rank, facts in enumerate(free))
+        # Earlier claims took at most one volume each, so one of so many candidates is left.
+        layers = first_matches(self._storage.masks, self._nodes, ranked, len(self.matches) + 1)
+        number_of_rank = np.array([*numbers, NONE], dtype=np.int32)
+        for layer in layers:
+            candidate = number_of_rank[np.minimum(layer, len(numbers))]
+            usable = undecided & (candidate != NONE)
+            for match in self.matches:
+                usable &= candidate != match.choice
+            choice[usable] = candidate[usable]
+            undecided = undecided & ~usable
+
+    def _is_taken(self, number: int) -> Mask:
+        taken = np.zeros(len(self._nodes), dtype=np.bool_)
+        for match in self.matches:
+            taken |= match.choice == number
+        return taken
+
+    # -- provisioning ----------------------------------------------------------------------------------------------
+
+    def _provision(self, selected: Sequence[PersistentVolumeClaim], here: Mask) -> None:
+        """Check that what no volume serves can be made; a node is done with at its first problem."""
+        wanted = [
+            *((claim, here) for claim in selected),
+            *((match.claim, here & (match.choice == NONE)) for match in self.matches),
+        ]
+        done = np.zeros(len(self._nodes), dtype=np.bool_)
+        for claim, where in wanted:
+            where = where & ~done
+            if not where.any():
+                continue
+            class_name = class_of_claim(claim)
+            storage_class = self._storage.classes.get("", class_name) if class_name else None
+            if storage_class is None:
+                text = (
+                    f'failed to find storage class "{class_name}"'
+                    if class_name
+                    else f'no class for claim "{key_of(claim)}"'
+                )
+                self._errors.append((where, text))
+                done |= where
+                continue
+            done |= self._provision_one(claim, storage_class, where)
+
+    def _provision_one(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass, where: Mask
+    ) -> Mask:
+        """Note what keeps a class from making the claim's volume; returns where something does."""
+        if storage_class.provisioner in ("", NO_PROVISIONER):
+            self._find(BIND_CONFLICT, where)
+            return where
+        failed = np.zeros(len(self._nodes), dtype=np.bool_)
+        allowed = in_topology(self._storage.masks, self._nodes, storage_class.allowed_topologies)
+        if allowed is not None:
+            failed = where & ~allowed
+            self._find(BIND_CONFLICT, failed)
+        capacities: Sequence[CSIStorageCapacity] = ()
+        choice: Ranks | None = None
+        if self._capacity_matters(claim, storage_class):
+            capacities, choice = self._enough_capacity(claim, storage_class.metadata.name)
+            lacking = where & ~failed & (choice == NONE)
+            self._find(NOT_ENOUGH_SPACE, lacking)
+            failed = failed | lacking
+        self.provisions.append(Provision(claim, where & ~failed, capacities, choice))
+        return failed
+
+    def _capacity_matters(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
+        if "storage" not in (claim.spec.resources.requests or {}):
+            return False
+        driver = self._storage.drivers.get("", storage_class.provisioner)
+        return driver is not None and bool(driver.spec.storage_capacity)
+
+    def _enough_capacity(
+        self, claim: PersistentVolumeClaim, class_name: str
+    ) -> tuple[Sequence[CSIStorageCapacity], Ranks]:
+        """For each node, the first capacity object that it reaches and that has room for the claim.
+
+        # Upstream: each claim is looked at alone, so two that fit one by one may not fit together.
+        """
+        wanted = quantity.value((claim.spec.resources.requests or {})["storage"])
+        return self._storage.roomy_capacities(class_name, wanted, self._nodes)
+
+
+def candidates(
+    claim: PersistentVolumeClaim, storage: Storage
+) -> tuple[list[VolumeFacts], list[VolumeFacts]]:
+    """Volumes reserved for the claim, and free ones that suit it, smallest first; which nodes reach them is not asked.
+
+    Raises SelectorError for a malformed selector.
+    """
+    spec = claim.spec
+    selector = None if spec.selector is None else from_label_selector(spec.selector)
+    wanted_nanos = requested_storage(claim).nanos
+    mode = FILESYSTEM if spec.volume_mode is None else spec.volume_mode
+    attributes_class = spec.volume_attributes_class_name or ""
+    access_modes = frozenset(spec.access_modes or ())
+    reserved: list[VolumeFacts] = []
+    free: list[VolumeFacts] = []
+    for facts in storage.volumes_for(class_of_claim(claim), key_of(claim)):
+        if (
+            facts.capacity_nanos < wanted_nanos
+            or facts.mode != mode
+            or facts.attributes_class != attributes_class
+            or facts.is_deleting
+        ):
+            continue
+        if facts.volume.spec.claim_ref is not None:
+            if is_bound_to(facts.volume, claim):
+                reserved.append(facts)
+            continue
+        if (
+            facts.is_available
+            and access_modes <= facts.access_modes
+            and (selector is None or selector.matches(facts.volume.metadata.labels))
+        ):
+            free.append(facts)
+    free.sort(key=lambda facts: facts.capacity_nanos)
+    return reserved, free
+
+
+class _Numbered:
+    """Volumes numbered in the order in which they come up."""
+
+    __slots__ = ("_numbers", "listed")
+
+    def __init__(self) -> None:
+        self.listed: list[PersistentVolume] = []
+        self._numbers: dict[str, int] | None = None
+
+    def number(self, volume: PersistentVolume) -> int:
+        if self._numbers is None:
+            self._numbers = {each.metadata.name: at for at, each in enumerate(self.listed)}
+        number = self._numbers.setdefault(volume.metadata.name, len(self.listed))
+        if number == len(self.listed):
+            self.listed.append(volume)
+        return number
+
+    def numbers(self, volumes: list[PersistentVolume]) -> Sequence[int]:
+        if self.listed:
+            return [self.number(volume) for volume in volumes]
+        self.listed.extend(volumes)  # the first come, all different: they need not be looked up
+        return range(len(volumes))
+
+
+_STATUSES: Final = [
+    unresolvable(*(reason for at, reason in enumerate(_REASONS) if bits >> at & 1))
+    for bits in range(1 << len(_REASONS))
+]

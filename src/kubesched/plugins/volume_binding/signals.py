@@ -1,0 +1,84 @@
+"""Wakes waiting bindings when an object they wait for changes.
+
+The listers are listened to only while somebody waits, through one listener per kind however many bindings wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.names import key_of
+from kubesched.framework.handle import Listers
+
+Subject = tuple[type[object], str]
+"""A kind and an object's key."""
+
+
+class ChangeSignals:
+    """Who waits for changes of what."""
+
+    def __init__(self, listers: Listers) -> None:
+        self._listers = listers
+        self._waiting: dict[Subject, dict[asyncio.Event, None]] = {}
+        self._stops: list[Callable[[], None]] = []
+
+    @contextmanager
+    def watching(self, subjects: Iterable[Subject]) -> Iterator[asyncio.Event]:
+        """An event that is set whenever one of the objects changes, appears or disappears."""
+        event, mine = asyncio.Event(), list(dict.fromkeys(subjects))
+        if not self._waiting:
+            self._listen()
+        for subject in mine:
+            self._waiting.setdefault(subject, {})[event] = None
+        try:
+            yield event
+        finally:
+            for subject in mine:
+                waiting = self._waiting[subject]
+                del waiting[event]
+                if not waiting:
+                    del self._waiting[subject]
+            if not self._waiting:
+                self.close()
+
+    def close(self) -> None:
+        """Stop listening; who still waits is not woken any more."""
+        for stop in self._stops:
+            stop()
+        self._stops.clear()
+
+    def _listen(self) -> None:
+        of = self._listers.of
+        self._stops = [
+            of(PersistentVolume).subscribe(self._volume_changed),
+            *(
+                of(kind).subscribe(self._teller(kind))
+                for kind in (PersistentVolumeClaim, Pod, Node)
+            ),
+        ]
+
+    def _teller(self, kind: type[object]) -> Callable[[object, object], None]:
+        def tell(old: object, new: object) -> None:
+            changed = new if new is not None else old
+            self._wake((kind, key_of(changed.metadata)))  # type: ignore[attr-defined]  # listed objects have metadata
+
+        return tell
+
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        """A volume concerns those who wait for it and those whose claim it was made for."""
+        for volume in (old, new):
+            if volume is not None:
+                reference = volume.spec.claim_ref
+                if reference is not None:
+                    key = f"{reference.namespace}/{reference.name}"
+                    self._wake((PersistentVolumeClaim, key))
+        changed = new if new is not None else old
+        assert changed is not None, "a change has a before or an after"
+        self._wake((PersistentVolume, changed.metadata.name))
+
+    def _wake(self, subject: Subject) -> None:
+        for event in self._waiting.get(subject, ()):
+            event.set()

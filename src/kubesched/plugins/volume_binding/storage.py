@@ -1,0 +1,163 @@
+"""Everything VolumeBinding knows about storage in the cluster: volumes, classes, capacities, and what is assumed.
+
+Volumes and capacities are grouped by storage class, with what matching reads of them worked out once per revision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from kubesched.api import quantity
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from kubesched.framework.handle import Handle, Lister
+from kubesched.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.plugins.volumes.claims import class_of_volume, storage_capacity
+from kubesched.plugins.volumes.csi_nodes import CsiNodeColumns
+from kubesched.plugins.volumes.first_match import (
+    Ranks,
+    Reach,
+    first_matches,
+    reach_of_affinity,
+    reach_of_selector,
+)
+from kubesched.plugins.volumes.live_groups import LiveGroups
+from kubesched.plugins.volumes.node_masks import NodeMasks
+from kubesched.plugins.volumes.wiring import listers_of
+from kubesched.snapshot.views import NodeColumns
+
+logger = logging.getLogger(__name__)
+
+FILESYSTEM: Final = "Filesystem"
+
+_ROOMY_KEPT: Final = 32
+_Roomy = tuple[tuple[int, int, int], Sequence[CSIStorageCapacity], Ranks]
+"""What an answer was made from, and the answer."""
+
+
+class VolumeFacts(NamedTuple):
+    """What matching reads of a volume."""
+
+    volume: PersistentVolume
+    capacity_nanos: int
+    mode: str
+    attributes_class: str
+    access_modes: frozenset[str]
+    is_deleting: bool
+    is_available: bool
+    reach: Reach
+
+
+class CapacityFacts(NamedTuple):
+    """What provisioning reads of a CSIStorageCapacity that reaches any node at all."""
+
+    capacity: CSIStorageCapacity
+    limit_bytes: int
+    reach: Reach
+
+
+class Storage:
+    """Listers, indexes and assumptions of one profile."""
+
+    def __init__(self, handle: Handle) -> None:
+        listers = listers_of(handle)
+        claims: Lister[PersistentVolumeClaim] = listers.of(PersistentVolumeClaim)
+        volumes: Lister[PersistentVolume] = listers.of(PersistentVolume)
+        self.claims = AssumeCache(claims, "persistentvolumeclaims")
+        self._volumes_by_class = LiveGroups(volumes, _place_of_volume, facts_of_volume)
+        self.volumes = AssumeCache(volumes, "persistentvolumes", self._volumes_by_class.put)
+        self.classes: Lister[StorageClass] = listers.of(StorageClass)
+        self.drivers: Lister[CSIDriver] = listers.of(CSIDriver)
+        self.csi_node_lister: Lister[CSINode] = listers.of(CSINode)
+        self.csi_nodes = CsiNodeColumns(handle.table, self.csi_node_lister)
+        self.masks = NodeMasks(handle.table)
+        self._table = handle.table
+        self._roomy: dict[tuple[str, int], _Roomy] = {}
+        self._capacities_by_class = LiveGroups(
+            listers.of(CSIStorageCapacity),
+            lambda capacity: capacity.storage_class_name,
+            facts_of_capacity,
+        )
+
+    def close(self) -> None:
+        self.csi_nodes.close()
+        self._volumes_by_class.close()
+        self._capacities_by_class.close()
+
+    def volumes_for(self, class_name: str, claim_key: str) -> Iterator[VolumeFacts]:
+        """Volumes of a class that are free or reserved for the claim by its name; assumed ones as they will be."""
+        groups = self._volumes_by_class
+        return chain(groups.members((class_name, "")), groups.members((class_name, claim_key)))
+
+    def roomy_capacities(
+        self, class_name: str, wanted_bytes: int, nodes: NodeColumns
+    ) -> tuple[Sequence[CSIStorageCapacity], Ranks]:
+        """Capacities of a class with room for a volume, and for each node the first of them that it reaches.
+
+        Pods of one workload ask this one after the other, so the answer for the whole table is kept while it holds.
+        """
+        table, groups = self._table, self._capacities_by_class
+        holds = (groups.version, table.node_log.end, table.epoch)
+        known = self._roomy.get((class_name, wanted_bytes))
+        if known is None or known[0] != holds:
+            roomy = [f for f in groups.members(class_name) if f.limit_bytes >= wanted_bytes]
+            ranked = ((rank, facts.reach) for rank, facts in enumerate(roomy))
+            (choice,) = first_matches(self.masks, NodeColumns(table), ranked, 1)
+            if len(self._roomy) >= _ROOMY_KEPT:
+                self._roomy.clear()
+            known = (holds, [facts.capacity for facts in roomy], choice)
+            self._roomy[class_name, wanted_bytes] = known
+        return known[1], known[2][nodes.rows]
+
+
+def facts_of_volume(volume: PersistentVolume) -> VolumeFacts | None:
+    """None, and a word about it, for a volume whose size makes no sense: nobody can be given that."""
+    spec = volume.spec
+    try:
+        capacity_nanos = storage_capacity(volume).nanos
+    except quantity.QuantityError as error:
+        logger.warning(
+            "persistentvolume %s: spec.capacity.storage: %s", volume.metadata.name, error
+        )
+        return None
+    return VolumeFacts(
+        volume=volume,
+        capacity_nanos=capacity_nanos,
+        mode=FILESYSTEM if spec.volume_mode is None else spec.volume_mode,
+        attributes_class=spec.volume_attributes_class_name or "",
+        access_modes=frozenset(spec.access_modes or ()),
+        is_deleting=volume.metadata.deletion_timestamp is not None,
+        is_available=volume.status.phase == "Available",
+        reach=reach_of_affinity(spec.node_affinity),
+    )
+
+
+def facts_of_capacity(capacity: CSIStorageCapacity) -> CapacityFacts | None:
+    """None for a capacity that no node or no volume can use."""
+    meta = capacity.metadata
+    try:
+        limit = volume_limit(capacity)
+    except quantity.QuantityError as error:
+        logger.warning("csistoragecapacity %s/%s: %s", meta.namespace, meta.name, error)
+        return None
+    if limit is None or capacity.node_topology is None:
+        return None
+    return CapacityFacts(capacity, limit, reach_of_selector(capacity.node_topology))
+
+
+def volume_limit(capacity: CSIStorageCapacity) -> int | None:
+    """The largest volume that can be had, in bytes; None when nobody says."""
+    raw = capacity.maximum_volume_size
+    if raw is None:
+        raw = capacity.capacity
+    return None if raw is None else quantity.value(raw)
+
+
+def _place_of_volume(volume: PersistentVolume) -> tuple[str, str]:
+    """(class, claim it is reserved for or empty): a claim looks only at free volumes and its own."""
+    reference = volume.spec.claim_ref
+    reserved_for = "" if reference is None else f"{reference.namespace}/{reference.name}"
+    return class_of_volume(volume), reserved_for
