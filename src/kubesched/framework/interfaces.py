@@ -243,6 +243,11 @@ class ScorePlugin(Plugin):
         """The raw score of one node."""
         raise NotImplementedError
 
+    def uniform_score(self, state: CycleState, pod: Pod) -> int | None:
+        """The final score, if all nodes get the same whichever are feasible: then nothing is computed per node."""
+        del state, pod
+        return None
+
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Ints | Status:

@@ -85,6 +85,9 @@ class DynamicResources(
             return None, error_status("not found")
         return None, NOTHING_TO_DEALLOCATE
 
+    def uniform_score(self, state: CycleState, pod: Pod) -> int:
+        return 0
+
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
         return np.zeros(len(nodes), dtype=np.int64)
 

@@ -83,6 +83,11 @@ class ImageLocality(RowScorePlugin, SignPlugin):
         worth = low if total < low else min(total, high)
         return MAX_NODE_SCORE * (worth - low) // (high - low)
 
+    def uniform_score(self, state: CycleState, pod: Pod) -> int | None:
+        images = self.handle.table.images
+        known = any([images.get(name) is not None for name in self._images(state, pod).names])
+        return None if known else 0
+
     def score_version(self, state: CycleState, pod: Pod) -> int:
         """The node count, as long as any node has any of the pod's images; before that nothing matters."""
         images = self.handle.table.images

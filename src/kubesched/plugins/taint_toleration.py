@@ -17,6 +17,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
+    MAX_NODE_SCORE,
     EnqueueExtensions,
     FilterPlugin,
     PreScorePlugin,
@@ -103,6 +104,13 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         if disliked.is_trivial:
             return np.zeros(len(nodes), dtype=np.int64)
         return disliked.over(nodes)
+
+    def uniform_score(self, state: CycleState, pod: Pod) -> int | None:
+        disliked: ValueTable[TaintSet] | None = state.get(PRE_SCORE_STATE)
+        if disliked is None:
+            return None
+        disliked.update()
+        return MAX_NODE_SCORE if disliked.is_trivial else None
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns

@@ -28,8 +28,17 @@ class ScoreOutcome:
     """Weighted scores per plugin and in total, over the feasible nodes in the view's order."""
 
     totals: Ints
-    by_plugin: dict[str, Ints] = field(default_factory=dict)
+    columns: dict[str, Ints] = field(default_factory=dict)
+    """Weighted scores of the plugins that tell nodes apart."""
+    constants: dict[str, int] = field(default_factory=dict)
+    """Weighted scores of those that do not."""
     error: Status | None = None
+
+    @property
+    def by_plugin(self) -> dict[str, Ints]:
+        """Weighted scores per plugin, for people and comparisons."""
+        same = {name: np.full(len(self.totals), score) for name, score in self.constants.items()}
+        return {**same, **self.columns}
 
 
 def run_pre_score(
@@ -77,6 +86,11 @@ def run_score(
     for plugin in framework.score:
         if plugin.name in state.skip_score_plugins:
             continue
+        weight = framework.score_weights[plugin.name]
+        same = _uniform_score(plugin, state, pod)
+        if same is not None:
+            outcome.constants[plugin.name] = same * weight
+            continue
         raw = raw_scores(plugin, state, pod, feasible)
         if isinstance(raw, Status):
             outcome.error = raw
@@ -85,11 +99,20 @@ def run_score(
         if isinstance(final, Status):
             outcome.error = final
             return outcome
-        weight = framework.score_weights[plugin.name]
         weighted = final if weight == 1 else final * weight
-        outcome.by_plugin[plugin.name] = weighted
+        outcome.columns[plugin.name] = weighted
         outcome.totals += weighted
+    outcome.totals += sum(outcome.constants.values())
     return outcome
+
+
+def _uniform_score(plugin: ScorePlugin, state: CycleState, pod: Pod) -> int | None:
+    """One score for all nodes, if the plugin says so within the rules; otherwise nodes are scored one and all."""
+    try:
+        same = plugin.uniform_score(state, pod)
+    except Exception:  # it will raise again, and be reported, when it scores nodes
+        return None
+    return same if same is not None and MIN_NODE_SCORE <= same <= MAX_NODE_SCORE else None
 
 
 def lifts(plugin: ScorePlugin) -> bool:
