@@ -75,6 +75,10 @@ class Nominator(Protocol):
         """Changes whenever a node's nominated pods change, or what is known of one of them."""
         ...
 
+    def changes_since(self, version: int) -> Sequence[str] | None:
+        """Nodes whose nominated pods changed since that version; None when that is too long ago to tell."""
+        ...
+
 
 class PodActivator(Protocol):
     """Moves pods to the active queue."""

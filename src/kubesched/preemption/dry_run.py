@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin, Scope
 from kubesched.framework.node_statuses import NodeStatusColumns
-from kubesched.framework.runtime.filter import is_row_local, lifts
+from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, lifts
 from kubesched.framework.runtime.nominated import rivals_of
 from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.preemption.budgets import Budgets
@@ -39,8 +38,8 @@ from kubesched.snapshot.node_table import NodeTable
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
-_PASSES, _NO_VICTIMS = -1, 0
-"""Verdict numbers: not rejected (yet), and the first of the statuses."""
+_UNEXPLAINED, _PASSES, _NO_VICTIMS = -2, -1, 0
+"""Verdict numbers: rejected by filters, not rejected (yet), and the first of the statuses."""
 
 
 class DryRun:
@@ -68,6 +67,8 @@ class _Verdicts:
         self.ids: Ids = np.full(len(rows), _PASSES, dtype=np.int32)
         self.statuses: list[Status] = [NO_VICTIMS]
         self.errors: list[Exception] = []
+        self._outcome: FilterOutcome | None = None
+        self._judged: Indices = rows[:0]
 
     def reject(self, index: int, status: Status) -> None:
         self.ids[index] = len(self.statuses)
@@ -76,11 +77,21 @@ class _Verdicts:
         if error is not None:
             self.errors.append(error)
 
-    def reject_all(self, indices: Indices, ids: Ids, statuses: Sequence[Status]) -> None:
-        self.ids[indices] = ids + len(self.statuses)
-        self.statuses.extend(statuses)
+    def reject_as(self, indices: Indices, outcome: FilterOutcome) -> None:
+        """The filters have judged the rows at these indices. What they said is found out when somebody asks."""
+        self._judged, self._outcome = indices, outcome
+        self.ids[indices[~outcome.passing]] = _UNEXPLAINED
+
+    def _explain(self) -> None:
+        if self._outcome is not None:
+            failing = np.flatnonzero(~self._outcome.passing)
+            ids, statuses = self._outcome.classify(failing)
+            self.ids[self._judged[failing]] = ids + len(self.statuses)
+            self.statuses.extend(statuses)
+            self._outcome = None
 
     def as_statuses(self, table: NodeTable) -> NodeToStatus:
+        self._explain()
         tried = np.flatnonzero(self.ids != _PASSES)
         return NodeStatusColumns(table, self.rows[tried], self.ids[tried], self.statuses)
 
@@ -161,10 +172,7 @@ def _screen(
         chosen = rows[judged]
         changes = all_below_gone(table, chosen, below, pod.priority)
         rivals = rivals_of(preemptor.framework, pod)
-        outcome = filter_changed(preemptor, chosen, changes, rivals, plugins)
-        failing = np.flatnonzero(~outcome.passing)
-        if len(failing):
-            verdicts.reject_all(judged[failing], *outcome.classify(failing))
+        verdicts.reject_as(judged, filter_changed(preemptor, chosen, changes, rivals, plugins))
     return np.flatnonzero(verdicts.ids == _PASSES)
 
 
@@ -206,7 +214,7 @@ def _worth_trying(preemptor: Preemptor, verdicts: _Verdicts, rules: VictimRules)
     rivals = rivals_of(preemptor.framework, preemptor.pod)
     if rivals is not None:
         # There the order of verdicts is another one: with the nominated pods first, over all plugins.
-        tried[rivals.among(rows)[0]] = False
+        tried[rivals.among(rows)] = False
     plugins = _leading_row_local(preemptor) if rules.is_eligible is None else []
     try:
         return _screen(preemptor, verdicts, plugins, tried)

@@ -80,9 +80,9 @@ def filter_changed(
     table = preemptor.framework.handle.table
     outcome = _filtered(preemptor, _without(table, rows, changes), plugins)
     if rivals is not None:
-        indices, entries = rivals.among(rows)
+        indices = rivals.among(rows)
         if len(indices):
-            view = _without(table, rows, changes, rivals, indices, entries)
+            view = _without_but_with(table, rows, changes, rivals, indices)
             outcome.overrule(indices, _filtered(preemptor, view, plugins))
     return outcome
 
@@ -96,42 +96,38 @@ def _filtered(
     return outcome
 
 
-def _without(
-    table: NodeTable,
-    rows: Indices,
-    changes: Changes,
-    rivals: Rivals | None = None,
-    indices: Indices | None = None,
-    entries: Indices | None = None,
-) -> BulkWhatIfColumns:
-    """The rows, or those at `indices` with their rivals (`entries`) in place."""
-    if rivals is None or indices is None or entries is None:
-
-        def minus(line: int) -> Ints | None:
-            less = changes.requested(line)
-            return None if less is None else -less
-
-        return BulkWhatIfColumns(
-            table,
-            rows,
-            requested_delta=minus,
-            pods_delta=-changes.pod_count,
-            removed=changes.removed,
-        )
-    at, which = indices, entries
-
-    def plus_and_minus(line: int) -> Ints | None:
+def _without(table: NodeTable, rows: Indices, changes: Changes) -> BulkWhatIfColumns:
+    def delta(line: int) -> Ints | None:
         less = changes.requested(line)
-        more = rivals.requested(line)[which]
-        return more if less is None else more - less[at]
+        return None if less is None else -less
 
     return BulkWhatIfColumns(
         table,
-        rows[at],
-        requested_delta=plus_and_minus,
-        pods_delta=rivals.pod_count[which] - changes.pod_count[at],
-        added=lambda index: rivals.pods_at(int(which[index])),
-        removed=lambda index: changes.removed(int(at[index])),
+        rows,
+        requested_delta=delta,
+        pods_delta=-changes.pod_count,
+        removed=changes.removed,
+    )
+
+
+def _without_but_with(
+    table: NodeTable, rows: Indices, changes: Changes, rivals: Rivals, indices: Indices
+) -> BulkWhatIfColumns:
+    """The rows at these indices, with their rivals in place."""
+    contested = rows[indices]
+
+    def delta(line: int) -> Ints | None:
+        less = changes.requested(line)
+        more = rivals.requested(line, contested)
+        return more if less is None else more - less[indices]
+
+    return BulkWhatIfColumns(
+        table,
+        contested,
+        requested_delta=delta,
+        pods_delta=rivals.pod_count(contested) - changes.pod_count[indices],
+        added=lambda index: rivals.pods_at(int(contested[index])),
+        removed=lambda index: changes.removed(int(indices[index])),
     )
 
 
@@ -212,6 +208,8 @@ class VictimColumns:
         """What each pod frees, (pods, resources), and which column is which line of the table."""
         native = self._numbers[:, FIRST_LINE:]
         column_of = {line: line for line in range(_NATIVE_LINES)}
+        if not any([each.has_scalars for each in self._row_pods]):
+            return native, column_of
         scalars: dict[int, Ints] = {}
         lines = self._preemptor.framework.handle.table.lines
         for index, each in enumerate(self._row_pods):
@@ -221,8 +219,6 @@ class VictimColumns:
                     for name, amount in pod.requests.scalars.items():
                         column = scalars.setdefault(lines[name], np.zeros(len(native), np.int64))
                         column[at] = amount
-        if not scalars:
-            return native, column_of
         column_of |= {line: _NATIVE_LINES + at for at, line in enumerate(scalars)}
         return np.column_stack((native, *scalars.values())), column_of
 

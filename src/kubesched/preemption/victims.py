@@ -106,10 +106,9 @@ class _OneNode:
         evicted = self._reprieve(free)
         if isinstance(evicted, Status):
             return evicted
-        victims = [*condemned, *evicted]
-        if protected and free:
-            victims = by_importance(victims, now_us, rules.more_important)
-        return Victims(tuple(pod.pod for pod in victims), len(condemned))
+        gone = {pod.uid for pod in (*condemned, *evicted)}
+        victims = tuple(pod.pod for pod in ranked if pod.uid in gone)
+        return Victims(victims, len(condemned))
 
     def _possible_victims(self) -> list[PodInfo]:
         preemptor, is_eligible = self._preemptor.pod, self._rules.is_eligible

@@ -7,12 +7,15 @@ Only names are kept; the pod itself is looked up in the queues when somebody ask
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
 from kubesched.framework.interfaces import NominatingInfo
 from kubesched.snapshot.pods import PodInfo
+
+CHANGES_LIMIT: Final = 4096
+"""Changes remembered for those who follow; one who lags behind further looks at everything again."""
 
 
 class PodLister(Protocol):
@@ -40,7 +43,8 @@ class Nominator:
         self._node_by_uid: dict[str, str] = {}
         self._resolved: dict[str, list[PodInfo]] = {}
         """Answers given for a node; dropped when its pods change or one of them leaves the queues."""
-        self._version = 0
+        self._changes: list[str] = []
+        self._dropped = 0
 
     @property
     def version(self) -> int:
@@ -48,7 +52,12 @@ class Nominator:
 
         Pods nominated to no node (see `add_nominated_pod`) hold no room, so they do not count.
         """
-        return self._version
+        return self._dropped + len(self._changes)
+
+    def changes_since(self, version: int) -> Sequence[str] | None:
+        """Nodes whose nominated pods changed since; None when that is too long ago to tell."""
+        start = version - self._dropped
+        return None if start < 0 else self._changes[start:]
 
     def add_nominated_pod(self, pod: PodInfo, info: NominatingInfo | None = None) -> None:
         """Register a pod, in place of its earlier registration.
@@ -113,7 +122,11 @@ class Nominator:
     def _changed(self, node_name: str) -> None:
         if node_name:
             self._resolved.pop(node_name, None)
-            self._version += 1
+            self._changes.append(node_name)
+            if len(self._changes) > CHANGES_LIMIT:
+                cut = len(self._changes) // 2
+                del self._changes[:cut]
+                self._dropped += cut
 
     def nominated_nodes(self) -> Iterable[str]:
         """Names of nodes with at least one nominated pod."""

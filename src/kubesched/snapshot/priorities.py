@@ -23,8 +23,8 @@ PRIORITY_LIMIT: Final = 64
 _CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_LINES = 0, 1, 2, 3
 
 
-class _Sums:
-    """The pods of one priority: their number and their requests, per row."""
+class RequestSums:
+    """Some pods: their number and their requests, per row."""
 
     __slots__ = ("pod_count", "requested", "total")
 
@@ -64,7 +64,7 @@ class PriorityIndex:
         """`lines`: the table's resource lines, by resource name; shared, never written."""
         self._capacity = capacity
         self._lines = lines
-        self._sums: dict[int, _Sums] = {}
+        self._sums: dict[int, RequestSums] = {}
         self._crowd: dict[int, int] = {}
         self.base: int | None = None
         self.base_total = 0
@@ -96,7 +96,7 @@ class PriorityIndex:
             else:
                 del self._crowd[priority]
         else:
-            sums = self._sums[priority] = _Sums(self._capacity)
+            sums = self._sums[priority] = RequestSums(self._capacity)
             sums.add(pod, row, sign, self._lines)
 
     def grow(self, capacity: int) -> None:
@@ -118,7 +118,7 @@ class PriorityIndex:
             return None
         return Below(self, priority, pod_count, requested)
 
-    def split(self, priority: int) -> tuple[bool, list[_Sums]]:
+    def split(self, priority: int) -> tuple[bool, list[RequestSums]]:
         """(is the base below, the columns on the other side of the line than the base)."""
         base_below = self.base is not None and self.base < priority
         return base_below, [s for p, s in self._sums.items() if (p < priority) != base_below]
@@ -132,7 +132,7 @@ class PriorityIndex:
         for row, pod in pods:
             counted[pod.priority] = counted.get(pod.priority, 0) + 1
             if pod.priority in self._sums:
-                fresh._sums.setdefault(pod.priority, _Sums(self._capacity)).add(
+                fresh._sums.setdefault(pod.priority, RequestSums(self._capacity)).add(
                     pod, row, 1, self._lines
                 )
         own = {priority: sums.total for priority, sums in self._sums.items()} | self._crowd

@@ -46,6 +46,9 @@ class Nominations:
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return self.by_node.get(node_name, [])
 
+    def changes_since(self, version: int) -> None:
+        return None
+
     def nominated_nodes(self) -> list[str]:
         return [name for name, pods in self.by_node.items() if pods]
 

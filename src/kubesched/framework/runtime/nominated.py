@@ -25,54 +25,60 @@ from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.priorities import PriorityIndex, RequestSums
 from kubesched.snapshot.views import BulkWhatIfColumns, NodeColumns
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 class Rivals:
-    """Nominated pods that a pod has to leave room for, by row."""
+    """Nominated pods that a pod has to leave room for, by row. Valid until nominations or nodes change."""
 
-    __slots__ = ("_pods", "_requested", "_slots", "_table", "pod_count", "rows")
+    __slots__ = ("_nominated", "_own", "_pod_count", "_priority", "_requested")
 
-    def __init__(self, table: NodeTable, rows: Indices, pods: Sequence[PodInfo]) -> None:
-        """The i-th of `pods` is nominated to the i-th of `rows`, which are in ascending order."""
-        self._table = table
-        self.rows, first, counts = np.unique(rows, return_index=True, return_counts=True)
-        self.pod_count: Ints = counts.astype(np.int64)
-        ends = np.append(first[1:], len(pods))
-        self._pods = [pods[a:b] for a, b in zip(first.tolist(), ends.tolist(), strict=True)]
+    def __init__(self, nominated: NominatedPods, priority: int, own: PodInfo | None) -> None:
+        """Pods of at least this priority, but for the pod itself should it be nominated too."""
+        self._nominated = nominated
+        self._priority = priority
+        self._own = own
         self._requested: dict[int, Ints] = {}
-        self._slots: Ints = np.full(table.high_water, -1, dtype=np.int64)
-        self._slots[self.rows] = np.arange(len(self.rows))
+        self._pod_count = nominated.sum_of(lambda _pod: 1, None, priority, own)
 
-    def among(self, rows: Indices) -> tuple[Indices, Indices]:
-        """Which of the given rows have rivals: their indices, and for each which entry here is about it."""
-        slots = self._slots[rows]
-        indices = np.flatnonzero(slots >= 0)
-        return indices, slots[indices]
+    @property
+    def are_none(self) -> bool:
+        return not self._pod_count.any()
 
-    def requested(self, line: int) -> Ints:
-        """What the rivals ask for, per entry."""
+    def among(self, rows: Indices) -> Indices:
+        """Which of the given rows have rivals, as indices into them."""
+        return np.flatnonzero(self._pod_count[rows])
+
+    def pod_count(self, rows: Indices) -> Ints:
+        return self._pod_count[rows]
+
+    def requested(self, line: int, rows: Indices) -> Ints:
+        """What the rivals ask for."""
         known = self._requested.get(line)
         if known is None:
-            amount = _amount_of(self._table, line)
-            known = self._requested[line] = np.array(
-                [sum([amount(pod) for pod in pods]) for pods in self._pods], dtype=np.int64
-            )
-        return known
+            amount = _amount_of(self._nominated.table, line)
+            known = self._nominated.sum_of(amount, line, self._priority, self._own)
+            self._requested[line] = known
+        return known[rows]
 
-    def pods_at(self, entry: int) -> Sequence[PodInfo]:
-        return self._pods[entry]
+    def pods_at(self, row: int) -> list[PodInfo]:
+        return [
+            pod
+            for pod in self._nominated.pods_at(row)
+            if pod.priority >= self._priority and pod is not self._own
+        ]
 
-    def columns(self, entries: Indices) -> BulkWhatIfColumns:
-        """The live rows of these entries with the rivals on them."""
+    def columns(self, rows: Indices) -> BulkWhatIfColumns:
+        """These rows as they are, with the rivals on them."""
         return BulkWhatIfColumns(
-            self._table,
-            self.rows[entries],
-            requested_delta=lambda line: self.requested(line)[entries],
-            pods_delta=self.pod_count[entries],
-            added=lambda index: self._pods[int(entries[index])],
+            self._nominated.table,
+            rows,
+            requested_delta=lambda line: self.requested(line, rows),
+            pods_delta=self.pod_count(rows),
+            added=lambda index: self.pods_at(int(rows[index])),
         )
 
 
@@ -88,29 +94,26 @@ def _amount_of(table: NodeTable, line: int) -> Callable[[PodInfo], int]:
 
 
 class NominatedPods:
-    """All nominated pods whose node exists; follows the nominator and the table."""
+    """All nominated pods whose node exists, as sums by row and priority; follows the nominator and the table."""
 
     def __init__(self, table: NodeTable, nominator: Nominator) -> None:
-        self._table = table
+        self.table = table
         self._nominator = nominator
-        self._position: tuple[int, int, int] | None = None
-        self._pods: list[PodInfo] = []
-        self._rows: Indices = np.zeros(0, dtype=np.intp)
-        self._priorities: Ints = np.zeros(0, dtype=np.int64)
-        self._uids: set[str] = set()
-        self._rivals: dict[int, Rivals | None] = {}
+        self._nodes = -1
+        self._start()
 
-    def rivals_of(self, pod: PodInfo) -> Rivals | None:
-        """The pods of equal or higher priority, this one left out; None when there are none."""
-        self._sync()
-        if not self._pods:
-            return None
-        if pod.uid in self._uids:
-            return self._find(pod)
-        priority = pod.priority
-        if priority not in self._rivals:
-            self._rivals[priority] = self._find(pod)
-        return self._rivals[priority]
+    def _start(self) -> None:
+        table = self.table
+        self._version = self._nominator.version
+        self._nodes, self._epoch = table.node_log.end, table.epoch
+        self._sums = RequestSums(table.capacity)
+        self._priorities = PriorityIndex(table.capacity, table.lines)
+        self._held: dict[str, tuple[int, Sequence[PodInfo]]] = {}
+        self._by_row: dict[int, Sequence[PodInfo]] = {}
+        self._by_uid: dict[str, tuple[int, PodInfo]] = {}
+        self._rivals: dict[int, Rivals | None] = {}
+        for name in self._nominator.nominated_nodes():
+            self._put(name)
 
     @property
     def version(self) -> int:
@@ -118,41 +121,91 @@ class NominatedPods:
 
     def holds(self, uid: str) -> bool:
         """Is that pod nominated itself?"""
-        return uid in self._uids
+        return uid in self._by_uid
 
-    def _find(self, pod: PodInfo) -> Rivals | None:
-        chosen = [
-            index
-            for index in np.flatnonzero(self._priorities >= pod.priority).tolist()
-            if self._pods[index].uid != pod.uid
-        ]
-        if not chosen:
+    def pods_at(self, row: int) -> Sequence[PodInfo]:
+        return self._by_row.get(row, ())
+
+    def rivals_of(self, pod: PodInfo) -> Rivals | None:
+        """The pods of equal or higher priority, this one left out; None when there are none."""
+        self._sync()
+        if not self._held:
             return None
-        return Rivals(self._table, self._rows[chosen], [self._pods[index] for index in chosen])
+        own = self._by_uid.get(pod.uid)
+        if own is not None:
+            rivals = Rivals(self, pod.priority, own[1])
+            return None if rivals.are_none else rivals
+        if pod.priority not in self._rivals:
+            found = Rivals(self, pod.priority, None)
+            self._rivals[pod.priority] = None if found.are_none else found
+        return self._rivals[pod.priority]
+
+    def sum_of(
+        self,
+        amount: Callable[[PodInfo], int],
+        line: int | None,
+        priority: int,
+        without: PodInfo | None,
+    ) -> Ints:
+        """Per row, requests of a line (or, for None, the number) of the pods of at least that priority."""
+        rows = slice(0, self.table.high_water)
+        sums = self._sums
+        below = self._priorities.below(priority, sums.pod_count.array, sums.requested)
+        if below is None:
+            found = np.zeros(self.table.high_water, dtype=np.int64)
+            for row, pods in self._by_row.items():
+                found[row] = sum(amount(pod) for pod in pods if pod.priority >= priority)
+        elif line is None:
+            found = sums.pod_count.array[rows] - below.pod_count(rows)
+        elif line < len(sums.requested):
+            found = sums.requested[line].array[rows] - below.requested(line, rows)
+        else:
+            return np.zeros(self.table.high_water, dtype=np.int64)
+        if without is not None and without.priority >= priority:
+            found[self._by_uid[without.uid][0]] -= amount(without)
+        return found
 
     def _sync(self) -> None:
-        table, nominator = self._table, self._nominator
-        # A row count that has grown makes the look-up by row too short.
-        position = (nominator.version, table.node_log.end, table.high_water)
-        if position == self._position:
+        table, nominator = self.table, self._nominator
+        if (self._nodes, self._epoch) == (table.node_log.end, table.epoch):
+            if self._version == nominator.version:
+                return
+            changed = nominator.changes_since(self._version)
+            if changed is not None:
+                self._version = nominator.version
+                self._rivals.clear()
+                for name in dict.fromkeys(changed):
+                    self._take(name)
+                    self._put(name)
+                return
+        self._start()
+
+    def _put(self, name: str) -> None:
+        row = self.table.row_of.get(name)
+        pods = () if row is None else self._nominator.nominated_pods_for_node(name)
+        if row is None or not pods:
             return
-        self._position = position
-        self._rivals.clear()
-        row_of = table.row_of
-        found = [
-            (row, name)
-            for name in nominator.nominated_nodes()
-            if (row := row_of.get(name)) is not None
-        ]
-        found.sort()
-        self._pods, rows = [], []
-        for row, name in found:
-            pods = nominator.nominated_pods_for_node(name)
-            self._pods += pods
-            rows += [row] * len(pods)
-        self._rows = np.array(rows, dtype=np.intp)
-        self._priorities = np.array([pod.priority for pod in self._pods], dtype=np.int64)
-        self._uids = {pod.uid for pod in self._pods}
+        self._held[name] = (row, pods)
+        self._by_row[row] = pods
+        for pod in pods:
+            for resource in pod.requests.scalars:
+                self.table.line(resource)
+            self._by_uid[pod.uid] = (row, pod)
+            self._sums.add(pod, row, 1, self.table.lines)
+            self._priorities.add(pod, row, 1)
+
+    def _take(self, name: str) -> None:
+        held = self._held.pop(name, None)
+        if held is None:
+            return
+        row, pods = held
+        del self._by_row[row]
+        for pod in pods:
+            # The pod may have been nominated to another node since, and be known from there.
+            if self._by_uid.get(pod.uid, (None,))[0] == row:
+                del self._by_uid[pod.uid]
+            self._sums.add(pod, row, -1, self.table.lines)
+            self._priorities.add(pod, row, -1)
 
 
 def filter_with_nominated_pods(
@@ -181,16 +234,18 @@ def filter_contested(
     rivals = rivals_of(framework, pod)
     if rivals is None:
         return None
-    indices, entries = rivals.among(nodes.row_indices())
+    rows = nodes.row_indices()
+    indices = rivals.among(rows)
     if not len(indices):
         return None
+    rows = rows[indices]
     if is_row_local(framework, state):
-        return indices, run_filters(framework, state, pod.pod, rivals.columns(entries))
+        return indices, run_filters(framework, state, pod.pod, rivals.columns(rows))
     codes = np.zeros(len(indices), dtype=np.int32)
     statuses: list[Status] = []
-    for at, (index, entry) in enumerate(zip(indices.tolist(), entries.tolist(), strict=True)):
-        node = nodes.subset(np.array([index]))
-        status = _filter_with(framework, state, pod, node, rivals.pods_at(entry))
+    for at, row in enumerate(rows.tolist()):
+        node = NodeColumns(nodes.table, np.array([row]))
+        status = _filter_with(framework, state, pod, node, rivals.pods_at(row))
         if status is not None:
             if not status.is_rejected:
                 return indices, FilterOutcome(codes == 0, status)
@@ -214,9 +269,8 @@ def filter_node_with_nominated(
     """
     rivals = rivals_of(framework, pod)
     if rivals is not None:
-        _, entries = rivals.among(node.row_indices())
-        if len(entries):
-            pods = rivals.pods_at(int(entries[0]))
+        pods = rivals.pods_at(node.row_at(0))
+        if pods:
             status = _filter_with(framework, state, pod, node, pods, plugins)
             if status is not None:
                 return status
