@@ -21,15 +21,17 @@ class SoftConstraint(NamedTuple):
 
 
 class ScoreState(NamedTuple):
-    """What PreScore found. With `requires_all`, nodes lacking any topology label score 0."""
+    """What PreScore found. With `has_ignored`, some feasible nodes lack a topology label and score 0."""
 
     constraints: tuple[SoftConstraint, ...]
-    requires_all: bool
+    has_ignored: bool
 
 
 def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: bool) -> ScoreState:
     """Weights grow with the number of domains among the feasible nodes."""
     ignored = ignored_nodes(counted, feasible) if requires_all else None
+    if ignored is not None and not ignored.any():
+        ignored = None
     soft = []
     for each in counted:
         if each.constraint.topology_key == HOSTNAME:
@@ -37,7 +39,7 @@ def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: 
         else:
             size = _distinct_values(each, feasible, ignored)
         soft.append(SoftConstraint(each, natural_log(size + 2)))
-    return ScoreState(tuple(soft), requires_all)
+    return ScoreState(tuple(soft), ignored is not None)
 
 
 def _distinct_values(counted: Counted, feasible: NodeColumns, ignored: Mask | None) -> int:
@@ -45,9 +47,7 @@ def _distinct_values(counted: Counted, feasible: NodeColumns, ignored: Mask | No
     ids = feasible.label_ids(counted.constraint.topology_key)
     if ignored is not None:
         ids = ids[~ignored]
-    seen = np.zeros(len(counted.domains.column.values) + 1, dtype=np.bool_)
-    seen[ids] = True
-    return int(np.count_nonzero(seen))
+    return int(np.count_nonzero(np.bincount(ids + 1)))
 
 
 def ignored_nodes(counted: tuple[Counted, ...], nodes: NodeColumns) -> Mask:
@@ -71,7 +71,7 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
             by_value = domains.counts * weight + float(constraint.max_skew - 1)
             by_value[-1] = 0.0
             total += by_value.take(ids)
-    if state.requires_all:
+    if state.has_ignored:
         total[ignored_nodes(tuple(c.counted for c in state.constraints), nodes)] = 0.0
     return np.floor(total + 0.5).astype(np.int64)
 
@@ -79,9 +79,7 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
 def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Ints:
     """Turn "high is bad" into 0..100; ignored nodes get 0 and have no say in the extremes."""
     counted = tuple(c.counted for c in state.constraints)
-    ignored = ignored_nodes(counted, nodes) if state.requires_all else None
-    if ignored is not None and not ignored.any():
-        ignored = None
+    ignored = ignored_nodes(counted, nodes) if state.has_ignored else None
     taking_part = scores if ignored is None else scores[~ignored]
     if not len(taking_part):
         return np.zeros_like(scores)
