@@ -20,20 +20,29 @@ import gc
 import logging
 import platform
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from kubesched import KUBERNETES_VERSION, __version__, logs
+from kubesched.api.core_v1 import Pod
 from kubesched.app import event_loop
 from kubesched.app.connecting import Connections
+from kubesched.app.diagnosis import diagnosis
 from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
 from kubesched.app.election import election_settings, make_elector, new_identity
 from kubesched.app.flag_parsing import CommandLine
 from kubesched.app.flags import RunOptions
+from kubesched.app.process_metrics import (
+    ElectionMetrics,
+    make_registry,
+    register_common,
+    register_event_losses,
+)
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.scheduling_calls import CarefulCalls
+from kubesched.app.serving import Exposed, Serving
 from kubesched.app.settings import RunSettings, complete, feature_gates, log_settings
 from kubesched.app.stopping import StopRequest
 from kubesched.client.client_config import load_config
@@ -44,6 +53,8 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
 from kubesched.errors import ConfigError, KubeschedError
 from kubesched.framework.handle import EventRecorder, SchedulerClient
+from kubesched.metrics.registry import Registry
+from kubesched.server.health import PING, Check, waits_for
 
 log = logs.get_logger(__name__)
 
@@ -125,6 +136,8 @@ class SchedulerProcess:
         self._stop = stop
         self._clock = clock or SystemClock()
         self._random = random or Random()
+        self._registry = make_registry(settings.options)
+        self._app: SchedulerApp | None = None
         self._elector: LeaderElector | None = None
 
     async def run(self) -> int:
@@ -146,16 +159,56 @@ class SchedulerProcess:
             clock=self._clock,
             random=self._random,
         )
+        serving = self._make_serving()
         async with connections:
-            app = self._make_app(connections)
+            app = self._app = self._make_app(connections)
             if options.write_config_to:
                 return self._write_config(Path(options.write_config_to))
+            self._register_metrics(connections)
             self._log_start()
-            async with _beside(connections.write_events(), name="events"):
+            async with (
+                _beside(connections.write_events(), name="events"),
+                _served(serving),
+                diagnosis(app, connections.main),
+            ):
                 _settle_memory()
                 if elected is None:
                     return await self._run_alone(app)
                 return await self._run_elected(app, connections, elected)
+
+    def _make_serving(self) -> Serving | None:
+        if not self._settings.options.secure_port:
+            return None
+        elects = self._settings.config.leader_election.leader_elect
+        # Upstream: nobody ever tells this check about the lease, so it always passes; probes rely on that.
+        leading = (Check("leaderElection", lambda: None),) if elects else ()
+        stopping = waits_for("shutdown", lambda: not self._stop.is_set, "process is shutting down")
+        synced = waits_for(
+            "sched-handler-sync", self._is_synced, "handlers are not fully synchronized"
+        )
+        exposed = Exposed(
+            registry=self._registry,
+            sli_registry=Registry(),
+            healthz=leading or (PING,),
+            livez=(PING,),
+            readyz=(*leading, stopping, synced),
+            pods=self._pods,
+            is_active=self._is_active,
+        )
+        return Serving(self._settings, exposed, clock=self._clock, random=self._random)
+
+    def _is_synced(self) -> bool:
+        return self._app is not None and self._app.synced.is_set()
+
+    def _is_active(self) -> bool:
+        return self._app is not None and self._app.is_scheduling
+
+    def _pods(self) -> Iterable[Pod]:
+        return () if self._app is None else self._app.informers.of(Pod).list()
+
+    def _register_metrics(self, connections: Connections) -> None:
+        register_common(self._registry, self._settings.gates)
+        register_event_losses(self._registry, lambda: connections.event_statistics().dropped)
 
     def _make_app(self, connections: Connections) -> SchedulerApp:
         settings = self._settings
@@ -169,6 +222,7 @@ class SchedulerProcess:
             connections.main,
             recorder,
             calls=calls,
+            metrics_registry=self._registry,
             clock=self._clock,
             random=self._random,
             max_in_unschedulable_s=settings.options.pod_max_in_unschedulable_pods_duration,
@@ -212,6 +266,7 @@ class SchedulerProcess:
             connections.legacy_recorder(first_profile),
             clock=self._clock,
             random=self._random,
+            metrics=ElectionMetrics(self._registry),
         )
         work = self._elector.run() if delayed else _elect_warm(app, self._elector)
         if await self._until_stopped(app, work):
@@ -264,6 +319,15 @@ async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterato
             yield
         finally:
             task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _served(serving: Serving | None) -> AsyncIterator[None]:
+    if serving is None:
+        yield
+        return
+    async with serving, _beside(serving.run(), name="serving"):
+        yield
 
 
 def _settle_memory() -> None:

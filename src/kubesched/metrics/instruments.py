@@ -11,13 +11,16 @@ page is then little more than adding numbers to them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from math import inf, isfinite, isnan
 from operator import add
 from typing import Generic, TypeVar
 
 _MAX_EXACT_INT = 2.0**53
+
+UNEXPECTED = "unexpected"
+"""What a label says when its value is not on the list of allowed ones."""
 
 
 class _Scalar:
@@ -51,6 +54,9 @@ class Counter(_Scalar):
             raise ValueError(f"counter {self._prefix.strip()} cannot decrease (asked for {amount})")
         self.value += amount
 
+    def reset(self) -> None:
+        self.value = 0.0
+
 
 class Gauge(_Scalar):
     """A number that goes up and down."""
@@ -65,6 +71,9 @@ class Gauge(_Scalar):
 
     def dec(self, amount: float = 1.0) -> None:
         self.value -= amount
+
+    def reset(self) -> None:
+        """Nothing: a gauge says how things are, and they are still so."""
 
 
 class Histogram:
@@ -87,6 +96,10 @@ class Histogram:
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
+
+    def reset(self) -> None:
+        self.counts = [0] * len(self.counts)
+        self.sum = 0.0
 
     @property
     def count(self) -> int:
@@ -123,6 +136,7 @@ class Family(Generic[Cell]):
     """
 
     __slots__ = (
+        "_allowed",
         "_cells",
         "_header",
         "_make",
@@ -150,6 +164,7 @@ class Family(Generic[Cell]):
         self.bounds = bounds
         self._make: Callable[[str, str], Cell] = make
         self._cells: dict[tuple[str, ...], Cell] = {}
+        self._allowed: dict[int, frozenset[str]] = {}
         self._sorted: list[Cell] | None = None
         self._header = f"# HELP {name} {_escape_help(help_text)}\n# TYPE {name} {type_name}"
         if not label_names:
@@ -161,6 +176,15 @@ class Family(Generic[Cell]):
             return self._cells[values]
         except KeyError:
             return self._add(values)
+
+    def allow(self, label: str, values: Iterable[str]) -> None:
+        """Keep a label to these values; any other becomes `unexpected`. To be called before there are cells."""
+        self._allowed[self.label_names.index(label)] = frozenset(values)
+
+    def reset(self) -> None:
+        """Start counters and histograms anew; the cells stay, for others hold on to them."""
+        for cell in self._cells.values():
+            cell.reset()
 
     def cells(self) -> dict[tuple[str, ...], Cell]:
         """Every cell that exists, by label values."""
@@ -180,9 +204,19 @@ class Family(Generic[Cell]):
             raise ValueError(
                 f"metric {self.name} takes text for the labels {self.label_names}, got {values!r}"
             )
+        if self._allowed:
+            kept = tuple(
+                value if index not in self._allowed or value in self._allowed[index] else UNEXPECTED
+                for index, value in enumerate(values)
+            )
+            if kept != values:
+                return self.labels(*kept) if kept in self._cells else self._make_cell(kept)
+        return self._make_cell(values)
+
+    def _make_cell(self, values: tuple[str, ...]) -> Cell:
         pairs = zip(self.label_names, values, strict=True)
         cell = self._make(
-            self.name, ",".join(f'{label}="{_escape_value(value)}"' for label, value in pairs)
+            self.name, ",".join(f'{label}="{escape_value(value)}"' for label, value in pairs)
         )
         self._cells[values] = cell
         self._sorted = None
@@ -207,7 +241,7 @@ def format_number(value: float) -> str:
     return "+Inf" if value > 0 else "-Inf"
 
 
-def _escape_value(text: str) -> str:
+def escape_value(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from itertools import pairwise
@@ -30,9 +30,18 @@ class Stability(Enum):
 class Registry:
     """All metrics of one process, each name once."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        disabled: Collection[str] = (),
+        allowed_labels: Mapping[tuple[str, str], Collection[str]] | None = None,
+    ) -> None:
+        """`disabled` metrics are kept off the page; `allowed_labels` has the values allowed for (metric, label)."""
         self._families: dict[str, Family[Any]] = {}
         self._sorted: list[Family[Any]] | None = None
+        self._disabled = frozenset(disabled)
+        self._allowed_labels = dict(allowed_labels or {})
+        self._unlisted: set[str] = set()
 
     def counter(
         self,
@@ -77,6 +86,11 @@ class Registry:
             self._sorted = [self._families[name] for name in sorted(self._families)]
         return iter(self._sorted)
 
+    def reset(self) -> None:
+        """Start every counter and histogram anew; gauges stay."""
+        for family in self._families.values():
+            family.reset()
+
     def text(self) -> str:
         """The page in the Prometheus text format: families by name, series by label values."""
         lines: list[str] = []
@@ -91,8 +105,15 @@ class Registry:
         for label in family.label_names:
             if not _LABEL_NAME.match(label) or (label == "le" and family.type == "histogram"):
                 raise ValueError(f'metric {family.name}: "{label}" cannot be a label name')
-        if family.name in self._families:
+        if family.name in self._families or family.name in self._unlisted:
             raise ValueError(f"metric {family.name} is registered already")
+        for label in family.label_names:
+            allowed = self._allowed_labels.get((family.name, label))
+            if allowed is not None:
+                family.allow(label, allowed)
+        if family.name in self._disabled:
+            self._unlisted.add(family.name)
+            return family
         self._families[family.name] = family
         self._sorted = None
         return family

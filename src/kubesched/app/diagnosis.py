@@ -1,0 +1,214 @@
+"""What an operator can ask a running scheduler for: SIGUSR2 writes its state to the log and checks it.
+
+Three questions, in this order: do queue and cache agree with the informers, do the informers agree with the API server,
+and what do cache and queue hold. The dump is written in slices; a cluster of thousands of nodes makes many lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Final
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.app.watching import NOT_FINISHED
+from kubesched.client.rest import RestClient
+from kubesched.errors import KubeschedError
+from kubesched.logs import get_logger
+from kubesched.snapshot.node_info import NodeInfo, Resource
+from kubesched.snapshot.views import NodeColumns
+
+log = get_logger(__name__)
+
+SIGNAL: Final = signal.SIGUSR2
+NODES_PER_LINE: Final = 20
+PODS_PER_LINE: Final = 500
+MAX_CHECKED_PODS: Final = 10_000
+SETTLING_S: Final = 2.0
+"""A difference to the API server that is gone after this was only a watch event under way."""
+MAX_NAMED: Final = 100
+"""Differences that are named; the rest is counted."""
+
+
+@contextlib.asynccontextmanager
+async def diagnosis(app: SchedulerApp, client: RestClient) -> AsyncIterator[None]:
+    """Answer SIGUSR2 as long as the body runs. One diagnosis at a time; asking again meanwhile changes nothing."""
+    loop = asyncio.get_running_loop()
+    running: set[asyncio.Task[None]] = set()
+    async with asyncio.TaskGroup() as group:
+
+        def asked() -> None:
+            if not running:
+                task = group.create_task(_diagnose(app, client), name="diagnosis")
+                running.add(task)
+                task.add_done_callback(running.discard)
+
+        loop.add_signal_handler(SIGNAL, asked)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(SIGNAL)
+            for task in running:
+                task.cancel()
+
+
+async def _diagnose(app: SchedulerApp, client: RestClient) -> None:
+    try:
+        compare_with_informers(app)
+        check(app)
+        await compare_with_server(app, client)
+        await dump_nodes(app)
+        await dump_queue(app)
+    except Exception:  # a diagnosis must not harm the patient
+        log.exception("Diagnosis failed")
+
+
+def check(app: SchedulerApp) -> None:
+    """Sums that must balance, indexes that must agree. Left out where it would hold up scheduling for too long."""
+    if app.assembly.scheduler.cache.pod_count > MAX_CHECKED_PODS:
+        log.info("Too many pods to check sums and indexes", limit=MAX_CHECKED_PODS)
+        return
+    try:
+        app.assembly.scheduler.check_invariants()
+    except AssertionError as error:
+        log.error("The scheduler's state contradicts itself", error)
+
+
+# Comparing.
+
+
+def compare_with_informers(app: SchedulerApp) -> bool:
+    """Whether cache and queue hold exactly what the informers know; differences are logged."""
+    log.info("Cache comparer started", v=3)
+    scheduler = app.assembly.scheduler
+    nodes = {node.metadata.name for node in app.informers.of(Node).list()}
+    cached_nodes = set(app.assembly.table.row_of)
+    pods = {
+        pod.metadata.uid
+        for pod in app.informers.of(Pod).list()
+        if pod.spec.node_name or pod.spec.scheduler_name in scheduler.frameworks
+    }
+    pending, _ = scheduler.queue.pending_pods()
+    held = {pod.metadata.uid for pod in pending} | {pod.uid for pod in scheduler.cache.pods()}
+    # A pod that is being tried is neither waiting nor on a node, and a deleted one may still be in flight.
+    in_flight = set(scheduler.queue.in_flight_uids())
+    missed_nodes, redundant_nodes = nodes - cached_nodes, cached_nodes - nodes
+    if missed_nodes or redundant_nodes:
+        log.info(
+            "Cache mismatch",
+            missedNodes=_some(missed_nodes),
+            redundantNodes=_some(redundant_nodes),
+        )
+    missed_pods, redundant_pods = pods - held - in_flight, held - pods - in_flight
+    if missed_pods or redundant_pods:
+        log.info(
+            "Cache mismatch", missedPods=_some(missed_pods), redundantPods=_some(redundant_pods)
+        )
+    log.info("Cache comparer finished", v=3)
+    return not (missed_nodes or redundant_nodes or missed_pods or redundant_pods)
+
+
+async def compare_with_server(app: SchedulerApp, client: RestClient) -> bool:
+    """Whether the informers know what the API server has. Looks twice, because something is always under way."""
+    first = await _differences(app, client)
+    if first is None or not any(first.values()):
+        return first is not None
+    await asyncio.sleep(SETTLING_S)
+    second = await _differences(app, client)
+    if second is None:
+        return False
+    lasting = {what: first[what] & second[what] for what in first}
+    if not any(lasting.values()):
+        return True
+    log.error(
+        "Informers do not agree with the API server",
+        nodes=_some(lasting["nodes"]),
+        pods=_some(lasting["pods"]),
+    )
+    return False
+
+
+async def _differences(app: SchedulerApp, client: RestClient) -> dict[str, set[str]] | None:
+    """Objects (with their revision) that only one side has; None if the server could not be asked."""
+    try:
+        nodes = await client.list(Node)
+        pods = await client.list(Pod, field_selector=NOT_FINISHED.field_selector)
+    except KubeschedError as error:
+        log.error("The API server could not be asked for comparison", error)
+        return None
+    return {
+        "nodes": _revisions(nodes.items) ^ _revisions(app.informers.of(Node).list()),
+        "pods": _revisions(pods.items) ^ _revisions(app.informers.of(Pod).list()),
+    }
+
+
+def _revisions(objects: Iterable[Node] | Iterable[Pod]) -> set[str]:
+    return {
+        f"{meta.namespace}/{meta.name}@{meta.resource_version}"
+        for meta in (obj.metadata for obj in objects)
+    }
+
+
+def _some(names: set[str]) -> list[str]:
+    listed = sorted(names)[:MAX_NAMED]
+    return [*listed, f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else listed
+
+
+# Dumping.
+
+
+async def dump_nodes(app: SchedulerApp) -> None:
+    """Every node with its sums and pods."""
+    table = app.assembly.table
+    names = sorted(table.row_of)
+    for start in range(0, len(names), NODES_PER_LINE):
+        view = NodeColumns(table)
+        shown = [
+            _described(view.info_at(table.row_of[name]))
+            for name in names[start : start + NODES_PER_LINE]
+            if name in table.row_of
+        ]
+        log.info("Dump of cached NodeInfo", nodes="\n\n".join(shown))
+        await asyncio.sleep(0)
+
+
+def _described(info: NodeInfo) -> str:
+    lines = [
+        f"Node name: {info.name}",
+        f"Requested Resources: {_amounts(info.requested)}",
+        f"Allocatable Resources: {_amounts(info.allocatable)}",
+        f"Scheduled Pods(number: {len(info.pods)}):",
+        *(_pod_line(pod.pod) for pod in info.pods),
+    ]
+    return "\n".join(lines)
+
+
+def _amounts(resource: Resource) -> str:
+    amounts: Mapping[str, int] = {
+        "MilliCPU": resource.milli_cpu,
+        "Memory": resource.memory,
+        "EphemeralStorage": resource.ephemeral_storage,
+        "AllowedPodNumber": resource.allowed_pods,
+        **resource.scalars,
+    }
+    return "{" + " ".join(f"{name}:{amount}" for name, amount in amounts.items()) + "}"
+
+
+async def dump_queue(app: SchedulerApp) -> None:
+    """How many pods wait where, and which."""
+    pods, summary = app.assembly.scheduler.queue.pending_pods()
+    for start in range(0, max(len(pods), 1), PODS_PER_LINE):
+        lines = "".join(f"{_pod_line(pod)}\n" for pod in pods[start : start + PODS_PER_LINE])
+        log.info("Dump of scheduling queue", summary=summary, pods=lines)
+        await asyncio.sleep(0)
+
+
+def _pod_line(pod: Pod) -> str:
+    meta = pod.metadata
+    return (
+        f"name: {meta.name}, namespace: {meta.namespace}, uid: {meta.uid}, "
+        f"phase: {pod.status.phase}, nominated node: {pod.status.nominated_node_name}"
+    )

@@ -1,0 +1,146 @@
+"""Metrics about the process as a whole: what was built, which features are on, who leads, which events were lost."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kubesched import KUBERNETES_VERSION, __version__
+from kubesched.app.flags import RunOptions
+from kubesched.client import events
+from kubesched.config.features import FeatureGates
+from kubesched.errors import ConfigError, FieldProblem
+from kubesched.metrics.process import register_process_metrics
+from kubesched.metrics.registry import Registry, Stability
+
+_LOSSES = (
+    events.QUEUE_FULL,
+    events.REJECTED,
+    events.GAVE_UP,
+    events.SHUT_DOWN,
+    events.BAD_EVENT,
+)
+
+
+def make_registry(options: RunOptions) -> Registry:
+    """An empty registry that follows the metrics flags.
+
+    Raises:
+        ConfigError: an allow list cannot be understood.
+    """
+    allowed = _manifest(options.allow_metric_labels_manifest) | dict(options.allow_metric_labels)
+    return Registry(
+        disabled=options.disabled_metrics,
+        allowed_labels={_metric_and_label(key): _values(values) for key, values in allowed.items()},
+    )
+
+
+def _metric_and_label(key: str) -> tuple[str, str]:
+    metric, comma, label = key.partition(",")
+    if not (metric and comma and label):
+        problem = f'--allow-metric-labels: "{key}" is not of the form metric,label'
+        raise ConfigError([FieldProblem("", problem)])
+    return metric.strip(), label.strip()
+
+
+def _values(text: str) -> frozenset[str]:
+    return frozenset(value.strip() for value in text.strip("'\"").split(","))
+
+
+def _manifest(path: str) -> dict[str, str]:
+    if not path:
+        return {}
+    import yaml
+
+    try:
+        document: Any = yaml.safe_load(Path(path).read_bytes())
+    except yaml.YAMLError as error:
+        raise ConfigError([FieldProblem("", str(error))], source=path) from error
+    mapping = document.get("allowListMapping") if isinstance(document, dict) else None
+    if not isinstance(mapping, dict) or not all(isinstance(v, str) for v in mapping.values()):
+        problem = "allowListMapping must map metric,label to a list of values"
+        raise ConfigError([FieldProblem("", problem)], source=path)
+    return {str(key): str(value) for key, value in mapping.items()}
+
+
+def register_common(registry: Registry, gates: FeatureGates) -> None:
+    """What every Kubernetes component tells about itself."""
+    register_process_metrics(registry)
+    major, minor, _patch = KUBERNETES_VERSION.split(".")
+    info = registry.gauge(
+        "kubernetes_build_info",
+        "What is running; always 1.",
+        labels=(
+            "build_date",
+            "compiler",
+            "git_commit",
+            "git_tree_state",
+            "git_version",
+            "go_version",
+            "major",
+            "minor",
+            "platform",
+        ),
+        stability=Stability.STABLE,
+    )
+    system = f"{platform.system().lower()}/{platform.machine()}"
+    python = f"python{platform.python_version()}"
+    info.labels(
+        "", "kubesched", "", "", f"v{KUBERNETES_VERSION}", python, major, minor, system
+    ).set(1)
+    own = registry.gauge(
+        "kubesched_build_info", "The version of kubesched; always 1.", labels=("version",)
+    )
+    own.labels(__version__).set(1)
+    features = registry.gauge(
+        "kubernetes_feature_enabled",
+        "Feature gates: 1 if on.",
+        labels=("name", "stage"),
+        stability=Stability.BETA,
+    )
+    for name, stage, is_on in gates.states():
+        features.labels(name, stage.value).set(1 if is_on else 0)
+
+
+class ElectionMetrics:
+    """A `client.leader_election.LeaderMetrics`."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._status = registry.gauge(
+            "leader_election_master_status",
+            "Whether this process holds the named lock: 1 if it does.",
+            labels=("name",),
+            stability=Stability.ALPHA,
+        )
+        self._slow = registry.counter(
+            "leader_election_slowpath_total",
+            "Renewals that had to look at the lock first.",
+            labels=("name",),
+            stability=Stability.ALPHA,
+        )
+
+    def leader_on(self, name: str) -> None:
+        self._status.labels(name).set(1)
+
+    def leader_off(self, name: str) -> None:
+        self._status.labels(name).set(0)
+
+    def slowpath_exercised(self, name: str) -> None:
+        self._slow.labels(name).inc()
+
+
+def register_event_losses(registry: Registry, dropped: Callable[[], Mapping[str, int]]) -> None:
+    """How many events were lost, and why: they are told in the background and may be dropped, but never silently."""
+    family = registry.counter(
+        "kubesched_events_dropped_total",
+        "Events about objects that never reached the API server, by the reason.",
+        labels=("reason",),
+    )
+    for reason in _LOSSES:
+        family.labels(reason).read_from(_reader(dropped, reason))
+
+
+def _reader(dropped: Callable[[], Mapping[str, int]], reason: str) -> Callable[[], float]:
+    return lambda: dropped().get(reason, 0)

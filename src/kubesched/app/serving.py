@@ -1,0 +1,260 @@
+"""The HTTPS server of a scheduler process, put together from its flags.
+
+Who may ask what is decided with the API server's help, through credentials of their own
+(`--authentication-kubeconfig`, `--authorization-kubeconfig`), else through those of the pod we run in, else not at
+all: then only what is open to everybody can be seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from kubesched.api.core_v1 import Pod
+from kubesched.app.flags import RunOptions
+from kubesched.app.settings import RunSettings
+from kubesched.client import in_cluster
+from kubesched.client.client_config import load_config
+from kubesched.client.pool import HttpTransport, PoolSettings
+from kubesched.client.rate_limit import TokenBucket
+from kubesched.client.rest import RestClient, user_agent
+from kubesched.clock import Clock
+from kubesched.config.conversion import to_plain
+from kubesched.errors import CredentialsError
+from kubesched.logs import get_logger
+from kubesched.metrics.registry import Registry
+from kubesched.server import self_signed
+from kubesched.server.authentication import Authenticator, TokenReviewer
+from kubesched.server.authorization import Authorizer
+from kubesched.server.health import Check, HealthMetrics, HealthPages
+from kubesched.server.listener import Limits, Listener, open_socket
+from kubesched.server.metrics_pages import MetricsPage, ResourcesPage
+from kubesched.server.pages import ConfigPage, FlagsPage, StatusPage
+from kubesched.server.profiling import DebugPages
+from kubesched.server.requests import Page
+from kubesched.server.secure_server import SecureServer
+from kubesched.server.tls import NamedFiles, ServingTls, TlsSettings
+from kubesched.server.trust import HeaderNames, TrustSettings, TrustSource
+
+log = get_logger(__name__)
+
+REVIEW_QPS, REVIEW_BURST = 200.0, 400
+REVIEW_DEADLINE_S = 10.0
+TLS_CHECK_S = 5.0
+SHUTDOWN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposed:
+    """What there is to see."""
+
+    registry: Registry
+    sli_registry: Registry
+    healthz: tuple[Check, ...]
+    livez: tuple[Check, ...]
+    readyz: tuple[Check, ...]
+    pods: Callable[[], Iterable[Pod]]
+    is_active: Callable[[], bool]
+
+
+class Serving:
+    """The server and what keeps it current. Enter it to load and listen, `run` it, leave it to close."""
+
+    def __init__(
+        self, settings: RunSettings, exposed: Exposed, *, clock: Clock, random: Random
+    ) -> None:
+        """Opens the port and reads certificates.
+
+        Raises:
+            CredentialsError: certificates or kubeconfigs cannot be used.
+            OSError: the port cannot be opened.
+        """
+        options = settings.options
+        self._clock, self._random = clock, random
+        self._transports: dict[str, HttpTransport] = {}
+        authentication = self._client(options.authentication_kubeconfig, "authentication")
+        authorization = self._client(options.authorization_kubeconfig, "authorization")
+        self.trust = TrustSource(trust_settings(options), authentication)
+        self._tls_settings = tls_settings(options)
+        self._tls_settings.check()
+        self._pair = (
+            None
+            if options.tls_cert_file
+            else self_signed.load_or_make(options.cert_dir, clock.now())
+        )
+        self._server = self._make_server(settings, exposed, authentication, authorization, Limits())
+        self._socket = open_socket(
+            options.bind_address, options.secure_port, share_port=options.permit_port_sharing
+        )
+        self._tls: ServingTls | None = None
+        self._listener: Listener | None = None
+
+    def _client(self, kubeconfig: str, purpose: str) -> RestClient | None:
+        if not kubeconfig and not in_cluster.is_possible(os.environ):
+            return None
+        try:
+            connection = load_config(kubeconfig).connection
+        except CredentialsError as error:
+            raise CredentialsError(
+                f"failed to get delegated {purpose} kubeconfig: {error}"
+            ) from error
+        if kubeconfig not in self._transports:
+            self._transports[kubeconfig] = HttpTransport(
+                connection, settings=PoolSettings(max_connections=8)
+            )
+        return RestClient(
+            self._transports[kubeconfig],
+            user_agent=user_agent(f"{purpose}"),
+            limiter=TokenBucket(REVIEW_QPS, REVIEW_BURST, clock=self._clock),
+            clock=self._clock,
+            random=self._random,
+            deadline_s=REVIEW_DEADLINE_S,
+        )
+
+    def _make_server(
+        self,
+        settings: RunSettings,
+        exposed: Exposed,
+        authentication: RestClient | None,
+        authorization: RestClient | None,
+        limits: Limits,
+    ) -> SecureServer:
+        options = settings.options
+        tokens = (
+            None
+            if authentication is None
+            else TokenReviewer(
+                authentication,
+                ttl_s=options.authentication_token_webhook_cache_ttl,
+                clock=self._clock,
+            )
+        )
+        pages, prefixes = self._pages(settings, exposed)
+        return SecureServer(
+            HealthPages(
+                exposed.healthz,
+                exposed.livez,
+                exposed.readyz,
+                HealthMetrics(exposed.sli_registry),
+            ),
+            pages,
+            Authenticator(lambda: self.trust.current, tokens, clock=self._clock),
+            Authorizer(
+                authorization,
+                always_allow_paths=options.authorization_always_allow_paths,
+                allowed_ttl_s=options.authorization_webhook_cache_authorized_ttl,
+                denied_ttl_s=options.authorization_webhook_cache_unauthorized_ttl,
+                clock=self._clock,
+            ),
+            limits=limits,
+            prefixes=prefixes,
+        )
+
+    def _pages(
+        self, settings: RunSettings, exposed: Exposed
+    ) -> tuple[dict[str, Page], dict[str, Page]]:
+        pages: dict[str, Page] = {
+            "/metrics": MetricsPage(exposed.registry, self._clock),
+            "/metrics/slis": MetricsPage(exposed.sli_registry, self._clock),
+            "/metrics/resources": ResourcesPage(exposed.pods, exposed.is_active),
+            "/configz": ConfigPage(to_plain(settings.config)),
+        }
+        if settings.gates.ComponentFlagz:
+            pages["/flagz"] = FlagsPage(settings.options.shown(), self._random)
+        if settings.gates.ComponentStatusz:
+            shown = sorted({"/healthz", "/livez", "/readyz", "/statusz", *pages})
+            pages["/statusz"] = StatusPage(self._clock.now(), shown, self._clock, self._random)
+        prefixes: dict[str, Page] = {}
+        if settings.config.enable_profiling:
+            prefixes["/debug/"] = DebugPages(self._clock)
+        return pages, prefixes
+
+    @property
+    def port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    async def __aenter__(self) -> Self:
+        await self.trust.load()
+        self._tls = ServingTls(self._tls_settings, lambda: self.trust.current, self._pair)
+        self._listener = Listener(
+            self._socket, self._tls.context, self._server.handle, clock=self._clock
+        )
+        log.info("Serving securely", address=_shown(self._socket))
+        return self
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        assert self._listener is not None, "serving was not entered"
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listener.serve(), name="serving")
+            group.create_task(self._watch_tls(), name="serving certificates")
+            group.create_task(
+                self.trust.keep_current(self._authorities_changed), name="client authorities"
+            )
+
+    async def _watch_tls(self) -> None:
+        assert self._tls is not None
+        while True:
+            await asyncio.sleep(TLS_CHECK_S)
+            self._tls.refresh()
+
+    def _authorities_changed(self) -> None:
+        assert self._tls is not None
+        assert self._listener is not None
+        self._tls.refresh()
+        self._listener.drop_idle()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for transport in self._transports.values():
+                stack.push_async_callback(transport.aclose)
+            if self._listener is not None:
+                await self._listener.close(SHUTDOWN_S)
+            self._socket.close()
+
+
+def _shown(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def tls_settings(options: RunOptions) -> TlsSettings:
+    return TlsSettings(
+        cert_file=options.tls_cert_file,
+        key_file=options.tls_private_key_file,
+        sni=tuple(
+            NamedFiles(each.cert_file, each.key_file, each.names)
+            for each in options.tls_sni_cert_key
+        ),
+        min_version=options.tls_min_version,
+        cipher_suites=options.tls_cipher_suites,
+        curve=next(iter(options.tls_curve_preferences), None),
+    )
+
+
+def trust_settings(options: RunOptions) -> TrustSettings:
+    return TrustSettings(
+        client_ca_file=options.client_ca_file,
+        proxy_ca_file=options.requestheader_client_ca_file,
+        proxy_names=options.requestheader_allowed_names,
+        headers=HeaderNames(
+            username=options.requestheader_username_headers,
+            uid=options.requestheader_uid_headers,
+            group=options.requestheader_group_headers,
+            extra_prefixes=options.requestheader_extra_headers_prefix,
+        ),
+        skip_lookup=options.authentication_skip_lookup,
+        tolerate_lookup_failure=options.authentication_tolerate_lookup_failure,
+    )

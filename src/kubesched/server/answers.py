@@ -1,0 +1,74 @@
+"""What is sent back: small records that know nothing of sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+NO_SNIFF: Final = {"X-Content-Type-Options": "nosniff"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A response. With `stream` the body comes in pieces and `body` is not used."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+    stream: AsyncIterator[bytes] | None = None
+
+
+def text(body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    return Answer(status=status, body=body.encode(), headers=headers or {})
+
+
+def error_text(body: str, status: int) -> Answer:
+    """A short refusal, as Go's `http.Error` writes it."""
+    return text(f"{body}\n", status=status, headers=NO_SNIFF)
+
+
+def json_body(value: object, *, content_type: str = JSON, indent: int | None = None) -> Answer:
+    separators = (",", ":") if indent is None else None
+    body = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    return Answer(body=body.encode(), content_type=content_type, headers=NO_SNIFF)
+
+
+def failure(
+    code: int, reason: str, message: str, *, details: Mapping[str, object] | None = None
+) -> Answer:
+    """A refusal as a Kubernetes `Status`."""
+    status: dict[str, object] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+    }
+    if details is not None:
+        status["details"] = details
+    status["code"] = code
+    body = json.dumps(status, ensure_ascii=False, indent=2)
+    return Answer(status=code, body=body.encode(), content_type=JSON, headers=NO_SNIFF)
+
+
+def unauthorized() -> Answer:
+    return failure(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(user: str, verb: str, path: str, why: str = "") -> Answer:
+    message = f'forbidden: User "{user}" cannot {verb} path "{path}"'
+    return failure(403, "Forbidden", f"{message}: {why}" if why else message, details={})
+
+
+def not_acceptable(*accepted: str) -> Answer:
+    listed = ", ".join(accepted)
+    return failure(406, "NotAcceptable", f"only the following media types are accepted: {listed}")
+
+
+NOT_FOUND: Final = error_text("404 page not found", 404)

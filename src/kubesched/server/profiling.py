@@ -1,0 +1,214 @@
+"""/debug: where time goes, what everybody is doing, and how much is logged.
+
+Go's addresses with Python's answers: `profile` is a sampling profile in pprof's own format (`go tool pprof` and most
+viewers read it), `goroutine` lists the stacks of all tasks and threads, `cmdline` is what it is everywhere. The other
+Go profiles have no counterpart here and say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import sys
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Final
+
+from kubesched import logs
+from kubesched.clock import Clock
+from kubesched.server.answers import NO_SNIFF, NOT_FOUND, Answer, error_text, text
+from kubesched.server.requests import PageRequest
+
+ROOT: Final = "/debug/pprof"
+VERBOSITY: Final = "/debug/flags/v"
+SAMPLES_PER_S: Final = 100
+DEFAULT_PROFILE_S: Final = 30.0
+MAX_PROFILE_S: Final = 300.0
+MAX_DEPTH: Final = 128
+_ABSENT: Final = (
+    "allocs",
+    "block",
+    "goroutineleak",
+    "heap",
+    "mutex",
+    "symbol",
+    "threadcreate",
+    "trace",
+)
+
+Stack = tuple[tuple[str, str, int], ...]
+"""(function, file, line), innermost first."""
+
+
+@dataclass(slots=True)
+class DebugPages:
+    """Everything below /debug."""
+
+    clock: Clock
+    _is_profiling: bool = field(default=False, init=False)
+
+    async def __call__(self, request: PageRequest) -> Answer:
+        if request.path == VERBOSITY:
+            return await _set_verbosity(request)
+        if request.path == ROOT or not request.path.startswith(f"{ROOT}/"):
+            return NOT_FOUND
+        name = request.path.removeprefix(f"{ROOT}/")
+        if name == "":
+            return text(_index())
+        if name == "cmdline":
+            return text("\0".join(sys.argv))
+        if name == "goroutine":
+            return text(stacks())
+        if name == "profile":
+            return await self._profile(request)
+        if name in _ABSENT:
+            return error_text(f"there is no {name} profile of a Python program", 501)
+        return NOT_FOUND
+
+    async def _profile(self, request: PageRequest) -> Answer:
+        try:
+            seconds = float(request.query.get("seconds", [str(DEFAULT_PROFILE_S)])[0])
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds <= MAX_PROFILE_S:
+            return error_text(f"seconds must be a number up to {MAX_PROFILE_S:g}", 400)
+        if self._is_profiling:
+            return error_text("a profile is being taken already", 409)
+        self._is_profiling = True
+        try:
+            began = self.clock.now()
+            samples = await asyncio.to_thread(_sample, threading.get_ident(), seconds)
+            body = await asyncio.to_thread(pprof, samples, began, seconds)
+        finally:
+            self._is_profiling = False
+        headers = {**NO_SNIFF, "Content-Disposition": 'attachment; filename="profile"'}
+        return Answer(body=body, content_type="application/octet-stream", headers=headers)
+
+
+async def _set_verbosity(request: PageRequest) -> Answer:
+    if request.method != "PUT" or request.read_body is None:
+        return text("unsupported http method", status=406, headers=NO_SNIFF)
+    given = (await request.read_body()).decode("utf-8", "replace").strip()
+    if not (given.isascii() and given.isdigit()) or int(given) > logs.MAX_VERBOSITY:
+        message = f'failed to set klog.logging.verbosity: "{given[:40]}" is not a number'
+        return text(message, status=400, headers=NO_SNIFF)
+    logs.set_verbosity(int(given))
+    return text(f"successfully set klog.logging.verbosity to {given}\n", headers=NO_SNIFF)
+
+
+def _index() -> str:
+    return (
+        f"{ROOT}/\n\n"
+        "profile?seconds=N  where time goes, as a pprof profile\n"
+        "goroutine          stacks of all tasks and threads\n"
+        "cmdline            the command line\n"
+    )
+
+
+def stacks() -> str:
+    """What every task and thread is doing."""
+    lines = []
+    for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
+        lines.append(f"task {task.get_name()}:\n")
+        frames = task.get_stack()
+        lines += (
+            f"\t{frame.f_code.co_qualname}\n\t\t{frame.f_code.co_filename}:{frame.f_lineno}\n"
+            for frame in reversed(frames)
+        )
+        lines.append("\n")
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        lines.append(f"thread {names.get(ident, ident)}:\n")
+        lines += traceback.format_stack(frame)
+        lines.append("\n")
+    return "".join(lines)
+
+
+def _sample(thread_id: int, seconds: float) -> Counter[Stack]:
+    """Look at a thread's stack again and again, from another thread."""
+    samples: Counter[Stack] = Counter()
+    pause = threading.Event()
+    for _ in range(max(1, int(seconds * SAMPLES_PER_S))):
+        pause.wait(1 / SAMPLES_PER_S)
+        frame = sys._current_frames().get(thread_id)
+        if frame is not None:
+            samples[_stack_of(frame)] += 1
+    return samples
+
+
+def _stack_of(frame: FrameType | None) -> Stack:
+    found: list[tuple[str, str, int]] = []
+    while frame is not None and len(found) < MAX_DEPTH:
+        code = frame.f_code
+        found.append((code.co_qualname, code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
+# pprof's format: a protocol buffer (profile.proto), compressed.
+
+
+def pprof(samples: Mapping[Stack, int], began: float, seconds: float) -> bytes:
+    """A CPU profile with two values per sample: how often it was seen, and how many nanoseconds that stands for."""
+    strings: dict[str, int] = {"": 0}
+    locations: dict[tuple[str, str, int], int] = {}
+    functions: dict[tuple[str, str], int] = {}
+    parts: list[bytes] = []
+
+    def string(value: str) -> int:
+        return strings.setdefault(value, len(strings))
+
+    def value_type(kind: str, unit: str) -> bytes:
+        return _number(1, string(kind)) + _number(2, string(unit))
+
+    parts += [
+        _message(1, value_type("samples", "count")),
+        _message(1, value_type("cpu", "nanoseconds")),
+    ]
+    period = 10**9 // SAMPLES_PER_S
+    for stack, count in samples.items():
+        ids = [locations.setdefault(entry, len(locations) + 1) for entry in stack]
+        sample = _packed(1, ids) + _packed(2, [count, count * period])
+        parts.append(_message(2, sample))
+    for (name, file, line), number in locations.items():
+        function = functions.setdefault((name, file), len(functions) + 1)
+        where = _number(1, function) + _number(2, line)
+        parts.append(_message(4, _number(1, number) + _message(4, where)))
+    for (name, file), number in functions.items():
+        shown = string(name)
+        fields = _number(1, number) + _number(2, shown) + _number(3, shown)
+        parts.append(_message(5, fields + _number(4, string(file))))
+    period_type = value_type("cpu", "nanoseconds")
+    parts += [_message(6, value.encode()) for value in strings]
+    parts += [
+        _number(9, int(began * 1e9)),
+        _number(10, int(seconds * 1e9)),
+        _message(11, period_type),
+        _number(12, period),
+    ]
+    return gzip.compress(b"".join(parts))
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _number(tag: int, value: int) -> bytes:
+    return _varint(tag << 3) + _varint(value)
+
+
+def _message(tag: int, body: bytes) -> bytes:
+    return _varint(tag << 3 | 2) + _varint(len(body)) + body
+
+
+def _packed(tag: int, values: list[int]) -> bytes:
+    return _message(tag, b"".join(map(_varint, values)))

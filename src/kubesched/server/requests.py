@@ -1,0 +1,62 @@
+"""A request as the pages see it, and how a media type is agreed on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from kubesched.server.answers import Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """One request, authenticated and authorized."""
+
+    method: str = "GET"
+    path: str
+    query: Mapping[str, list[str]] = field(default_factory=dict)
+    accept: str | None = None
+    accepts_gzip: bool = False
+    read_body: Callable[[], Awaitable[bytes]] | None = None
+
+    def asks_for(self, name: str) -> bool:
+        """Whether a query parameter is there, with a value or without."""
+        return name in self.query
+
+
+Page = Callable[[PageRequest], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class MediaType:
+    """One entry of an Accept header."""
+
+    name: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+def accepted_types(header: str | None) -> list[MediaType]:
+    """The entries of an Accept header, best first; empty when there is none."""
+    found: list[tuple[float, int, MediaType]] = []
+    for position, entry in enumerate((header or "").split(",")):
+        name, *rest = (part.strip() for part in entry.split(";"))
+        if not name:
+            continue
+        parameters = {
+            key.strip().lower(): value.strip()
+            for key, equals, value in (part.partition("=") for part in rest)
+            if equals
+        }
+        found.append(
+            (-_quality(parameters.pop("q", "1")), position, MediaType(name.lower(), parameters))
+        )
+    return [
+        media_type for _quality_, _position, media_type in sorted(found, key=lambda each: each[:2])
+    ]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

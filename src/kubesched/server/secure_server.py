@@ -1,0 +1,156 @@
+"""One request from beginning to end: who is it, may they, what do they get.
+
+The order is upstream's and matters: authorization comes before routing, so that a stranger cannot find out which
+paths exist. Whatever goes wrong inside is a 500 and a log line, never a dead server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from kubesched.errors import Unauthorized
+from kubesched.logs import get_logger
+from kubesched.server.answers import NOT_FOUND, Answer, error_text, forbidden, unauthorized
+from kubesched.server.authentication import Authenticator, PeerCertificate
+from kubesched.server.authorization import Authorizer, ReviewFailed
+from kubesched.server.health import HealthPages
+from kubesched.server.listener import Limits
+from kubesched.server.requests import Page, PageRequest
+
+log = get_logger(__name__)
+
+MAX_PARAMETERS = 64
+COMMON_HEADERS = {"Cache-Control": "no-cache, private", "Server": "kubesched"}
+
+
+class SecureServer:
+    """Answers requests; `handle` is what a `Listener` calls."""
+
+    def __init__(
+        self,
+        health: HealthPages,
+        pages: Mapping[str, Page],
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        *,
+        limits: Limits | None = None,
+        prefixes: Mapping[str, Page] | None = None,
+    ) -> None:
+        """`pages` are exact paths; `prefixes` (ending in a slash) are whole trees."""
+        self._health = health
+        self._pages = dict(pages)
+        self._prefixes = dict(prefixes or {})
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._limits = limits or Limits()
+
+    def paths(self) -> list[str]:
+        """What there is, for /statusz."""
+        return sorted({"/healthz", "/livez", "/readyz", *self._pages})
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            answer = await self._answer(request)
+        except web.HTTPRequestEntityTooLarge:
+            answer = error_text("the body is too large", 413)
+        except TimeoutError:
+            answer = error_text("the body did not arrive in time", 408)
+        except Exception:  # the outermost edge of a request: it must not take the server down
+            log.exception("A request failed", method=request.method, path=request.rel_url.path)
+            answer = error_text("This request caused an internal error; see the log.", 500)
+        return await self._send(request, answer)
+
+    async def _answer(self, request: web.BaseRequest) -> Answer:
+        path, verb = request.rel_url.path, request.method.lower()
+        try:
+            user = await self._authenticator.authenticate(_peer(request), request.headers)
+        except Unauthorized:
+            return unauthorized()
+        try:
+            decision = await self._authorizer.decide(user, verb, path)
+        except ReviewFailed as error:
+            log.error("Unable to authorize the request", error, user=user.name, path=path)
+            return error_text(f'Internal Server Error: "{path}": {error}', 500)
+        if not decision.allowed:
+            log.info("Forbidden", v=4, user=user.name, verb=verb, path=path, why=decision.reason)
+            return forbidden(user.name, verb, path, decision.reason)
+        return await self._page(request, path)
+
+    async def _page(self, request: web.BaseRequest, path: str) -> Answer:
+        try:
+            query = parse_qs(
+                request.rel_url.raw_query_string,
+                keep_blank_values=True,
+                max_num_fields=MAX_PARAMETERS,
+            )
+        except ValueError:
+            return error_text("the query cannot be understood", 400)
+        if self._health.knows(path):
+            return self._health.answer(
+                path, verbose="verbose" in query, excluded=frozenset(query.get("exclude", ()))
+            )
+        page = self._pages.get(path) or next(
+            (page for prefix, page in self._prefixes.items() if path.startswith(prefix)), None
+        )
+        if page is None:
+            return NOT_FOUND
+        return await page(
+            PageRequest(
+                method=request.method,
+                path=path,
+                query=query,
+                accept=request.headers.get("Accept"),
+                accepts_gzip="gzip" in request.headers.get("Accept-Encoding", ""),
+                read_body=self._body_reader(request),
+            )
+        )
+
+    def _body_reader(self, request: web.BaseRequest) -> Callable[[], Awaitable[bytes]]:
+        async def read() -> bytes:
+            async with asyncio.timeout(self._limits.headers_s):
+                return await request.read()
+
+        return read
+
+    async def _send(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        headers = {**COMMON_HEADERS, "Content-Type": answer.content_type, **answer.headers}
+        if answer.stream is None:
+            response: web.StreamResponse = web.Response(
+                status=answer.status, body=answer.body, headers=headers
+            )
+            pieces = _nothing()
+        else:
+            response = web.StreamResponse(status=answer.status, headers=headers)
+            response.enable_chunked_encoding()
+            pieces = answer.stream
+        try:
+            async with asyncio.timeout(self._limits.send_s):
+                await response.prepare(request)
+            async for piece in pieces:
+                async with asyncio.timeout(self._limits.send_s):
+                    await response.write(piece)
+            async with asyncio.timeout(self._limits.send_s):
+                await response.write_eof()
+        except (ConnectionError, TimeoutError) as error:
+            log.info("A client went away or does not read", v=4, err=error)
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+def _peer(request: web.BaseRequest) -> PeerCertificate | None:
+    connection = request.transport and request.transport.get_extra_info("ssl_object")
+    if not connection:
+        return None
+    fields = connection.getpeercert()
+    der = connection.getpeercert(binary_form=True)
+    return PeerCertificate(fields, der) if fields and der else None
