@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from kubesched.conformance.golden import Disagreement, Report
 
 _GOLDEN = """\
-Evaluate recorded placements of kube-scheduler and compare every aspect of each decision: feasible
-nodes and their order, the plugin that rejected a node, its code and reasons, each plugin's score,
-the total, and the message when nothing fits.
+Evaluate recordings of kube-scheduler and compare every aspect of each decision. Of a placement:
+feasible nodes and their order, the plugin that rejected a node, its code and reasons, each plugin's
+score, the total, and the message when nothing fits. Of a sequence, in which pods are placed one
+after the other: the node chosen, ties included, the unschedulable message, nominated node, victims.
 
-FILE is a recording: one JSON object per line, plain or gzipped, with the cluster (`namespaces`,
-`nodes`, `pods`) and `pending` pods, each with the answer to `expect`.
+FILE is a recording: one JSON object per line, plain or gzipped. A placement has the cluster
+(`namespaces`, `nodes`, `pods`) and `pending` pods, each with the answer to `expect`; a sequence has
+`nodes` and `pods`, or `objects` and `steps`, with the decisions to `expect`.
 
 Exit code 0 means agreement in every aspect, 1 at least one disagreement or an unusable file.
 """
@@ -34,8 +36,8 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Compare this scheduler's decisions with those of kube-scheduler.",
     )
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    golden = kinds.add_parser("golden", help="evaluate recorded placements", description=_GOLDEN)
-    golden.add_argument("files", nargs="+", metavar="FILE", help="recorded placements")
+    golden = kinds.add_parser("golden", help="evaluate recordings", description=_GOLDEN)
+    golden.add_argument("files", nargs="+", metavar="FILE", help="recorded placements or sequences")
     golden.add_argument(
         "--limit", type=_positive, metavar="N", help="stop after N pods (default: all)"
     )
@@ -89,6 +91,7 @@ def _print_report(report: Report) -> None:
     rows = [
         (aspect.value, str(tally.compared), str(tally.agreed), _share(tally.agreed, tally.compared))
         for aspect, tally in report.agreement.by_aspect.items()
+        if tally.compared
     ]
     terminal.table(("ASPECT", "COMPARED", "AGREED", "SHARE"), rows)
     if not report.disagreements:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kubesched.conformance.recordings import Answer, Rejection
+from kubesched.conformance.sequences import Decision
 
 
 class Aspect(Enum):
@@ -19,6 +20,10 @@ class Aspect(Enum):
     SCORE = "score per plugin"
     TOTAL = "total score"
     MESSAGE = "message"
+    NODE = "node chosen"
+    UNSCHEDULABLE = "unschedulable message"
+    NOMINATED = "nominated node"
+    VICTIMS = "victims"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,14 @@ def compare(expected: Answer, got: Answer) -> Iterator[Finding]:
     yield from _rejections(expected, got)
     yield from _scores(expected, got)
     yield Finding(Aspect.MESSAGE, expected.message, got.message)
+
+
+def compare_decisions(expected: Decision, got: Decision) -> Iterator[Finding]:
+    """Every comparison between two decisions within a sequence."""
+    yield Finding(Aspect.NODE, expected.node, got.node)
+    yield Finding(Aspect.UNSCHEDULABLE, expected.unschedulable, got.unschedulable)
+    yield Finding(Aspect.NOMINATED, expected.nominated, got.nominated)
+    yield Finding(Aspect.VICTIMS, expected.victims, got.victims)
 
 
 def _feasible(expected: Answer, got: Answer) -> Finding:

@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubesched.conformance.comparison import Agreement, Finding, compare
+from kubesched.conformance.comparison import Agreement, Finding, compare, compare_decisions
 from kubesched.conformance.placements import Cluster
-from kubesched.conformance.recordings import RecordedPlacement, RecordingError, read_placements
+from kubesched.conformance.recordings import (
+    RecordedPlacement,
+    RecordedSequence,
+    RecordingError,
+    read_recordings,
+)
+from kubesched.conformance.replay import replay
+from kubesched.conformance.sequences import Sequence
 from kubesched.errors import ConfigError
 from kubesched.snapshot.pods import PodInfo
 
@@ -49,11 +56,14 @@ def evaluate(
     """
     report = Report()
     for file in files:
-        for recorded in read_placements(file):
+        for recorded in read_recordings(file):
             if limit is not None and report.pods >= limit:
                 return report
             remaining = None if limit is None else limit - report.pods
-            _evaluate_cluster(recorded, report, remaining, show)
+            if isinstance(recorded, RecordedPlacement):
+                _evaluate_cluster(recorded, report, remaining, show)
+            else:
+                _evaluate_sequence(recorded, report, remaining, show)
             progress(report)
     return report
 
@@ -66,15 +76,46 @@ def _evaluate_cluster(
         report.clusters += 1
         for pending in recorded.placement.pending[:limit]:
             findings = list(compare(pending.expect, cluster.place(pending.pod)))
-            report.pods += 1
-            report.pods_in_agreement += all(finding.agrees for finding in findings)
-            for finding in findings:
-                report.agreement.count(finding)
-                if not finding.agrees and len(report.disagreements) < show:
-                    report.disagreements.append(
-                        Disagreement(
-                            recorded.file, recorded.line, PodInfo(pending.pod).key, finding
-                        )
-                    )
+            _count(recorded, PodInfo(pending.pod).key, findings, report, show)
     except (RecordingError, ConfigError) as error:
         raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+
+
+def _evaluate_sequence(
+    recorded: RecordedSequence, report: Report, limit: int | None, show: int
+) -> None:
+    """Replay a sequence. After the first pod that is placed elsewhere the clusters are different ones."""
+    expected = [
+        (at, step, step.expect)
+        for at, step in recorded.sequence.decisions()
+        if step.expect is not None and not step.expect.refused
+    ][:limit]
+    if not expected:
+        raise RecordingError(f"{recorded.file}:{recorded.line}: a sequence without answers")
+    last = expected[-1][0]
+    played = Sequence(
+        recorded.sequence.steps[: last + 1], recorded.sequence.objects, recorded.sequence.seed
+    )
+    try:
+        decisions = replay(played)
+    except RecordingError as error:
+        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+    report.clusters += 1
+    for at, step, decision in expected:
+        findings = list(compare_decisions(decision, decisions[at]))
+        _count(recorded, step.key, findings, report, show)
+
+
+def _count(
+    recorded: RecordedPlacement | RecordedSequence,
+    pod: str,
+    findings: list[Finding],
+    report: Report,
+    show: int,
+) -> None:
+    report.pods += 1
+    report.pods_in_agreement += all(finding.agrees for finding in findings)
+    for finding in findings:
+        report.agreement.count(finding)
+        if not finding.agrees and len(report.disagreements) < show:
+            report.disagreements.append(Disagreement(recorded.file, recorded.line, pod, finding))

@@ -3,7 +3,7 @@
 A *placement* is a cluster (namespaces, nodes, bound pods in the order in which they appeared) and pending pods, each
 judged on that state by itself: which nodes are feasible, every score, why the other nodes are not. It may also hold
 the objects that default spreading reads, and a configuration other than the default. A *sequence* is a cluster into
-which pods were sent one after the other.
+which pods were sent one after the other (`sequences`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Node, Pod, ReplicationController, Service
+from kubesched.conformance.sequences import Sequence, SimpleSequence
 from kubesched.errors import KubeschedError
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -81,33 +82,63 @@ class RecordedPlacement(NamedTuple):
     placement: Placement
 
 
+class RecordedSequence(NamedTuple):
+    """A sequence and where it was read."""
+
+    file: str
+    line: int
+    sequence: Sequence
+
+
 class _Shape(msgspec.Struct, frozen=True):
     """Enough of a line to tell what kind of recording it is."""
 
-    nodes: msgspec.Raw
     pending: msgspec.Raw = msgspec.Raw()
+    steps: msgspec.Raw = msgspec.Raw()
 
 
 _shape_of = msgspec.json.Decoder(_Shape).decode
 _placement_of = msgspec.json.Decoder(Placement).decode
+_sequence_of = msgspec.json.Decoder(Sequence).decode
+_simple_sequence_of = msgspec.json.Decoder(SimpleSequence).decode
 
 
-def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
-    """The placements of a file, one by one.
+def read_recordings(path: str | Path) -> Iterator[RecordedPlacement | RecordedSequence]:
+    """What a file holds, one by one.
 
     Raises:
         RecordingError: the file cannot be read or holds something else.
     """
     for number, line in _lines(Path(path)):
-        where = f"{path}:{number}"
+        what = "recording"
         try:
-            if not bytes(_shape_of(line).pending):
-                raise RecordingError(
-                    f"{where}: this is a recorded sequence; only placements can be evaluated"
-                )
-            yield RecordedPlacement(str(path), number, _placement_of(line))
+            shape = _shape_of(line)
+            if bytes(shape.pending):
+                what = "recorded placement"
+                yield RecordedPlacement(str(path), number, _placement_of(line))
+                continue
+            what = "recorded sequence"
+            if bytes(shape.steps):
+                sequence = _sequence_of(line)
+            else:
+                sequence = _simple_sequence_of(line).as_sequence()
+            yield RecordedSequence(str(path), number, sequence)
         except msgspec.DecodeError as error:
-            raise RecordingError(f"{where}: not a recorded placement: {error}") from error
+            raise RecordingError(f"{path}:{number}: not a {what}: {error}") from error
+
+
+def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
+    """The placements of a file that holds nothing else.
+
+    Raises:
+        RecordingError: the file cannot be read or holds something else.
+    """
+    for recorded in read_recordings(path):
+        if isinstance(recorded, RecordedSequence):
+            raise RecordingError(
+                f"{recorded.file}:{recorded.line}: not a recorded placement, but a sequence"
+            )
+        yield recorded
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

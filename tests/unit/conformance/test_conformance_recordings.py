@@ -50,10 +50,8 @@ SEQUENCE = {"namespaces": {}, "nodes": [NODE], "pods": [{"pod": POD, "expect": {
     ("content", "message"),
     [
         pytest.param(b"", "the file is empty", id="an empty file"),
-        pytest.param(b"{oops", ":1: not a recorded placement: JSON is malformed", id="no JSON"),
-        pytest.param(
-            b"[]\n", ":1: not a recorded placement: Expected `object`", id="JSON of another kind"
-        ),
+        pytest.param(b"{oops", ":1: not a recording: JSON is malformed", id="no JSON"),
+        pytest.param(b"[]\n", ":1: not a recording: Expected `object`", id="JSON of another kind"),
         pytest.param(
             placement() + b"\n" + placement(nodes=[{"metadata": {"name": 7}}]),
             ":2: not a recorded placement: Expected `str`, got `int` - at `\\$.nodes\\[0\\].metadata.name`",
@@ -66,8 +64,8 @@ SEQUENCE = {"namespaces": {}, "nodes": [NODE], "pods": [{"pod": POD, "expect": {
         ),
         pytest.param(
             json.dumps(SEQUENCE).encode(),
-            ":1: this is a recorded sequence; only placements",
-            id="a sequence",
+            ":1: not a recorded sequence: Expected `array`",
+            id="a sequence whose namespaces are no list",
         ),
         pytest.param(
             gzip.compress(placement())[:-9], "damaged after line", id="a truncated archive"

@@ -1,0 +1,180 @@
+"""Our decisions about a sequence, by the production scheduler on a cluster in memory, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.api.kinds import find_kind
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.conformance.recordings import RecordingError
+from kubesched.conformance.sequences import Decision, Json, Sequence, Step, merged, running
+from kubesched.testing.harness import SchedulerHarness
+
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+parallelism: 1
+percentageOfNodesToScore: 100
+"""
+"""Under which kube-scheduler decides the same in every run: one node after the other, and all of them."""
+
+TURNS = 400
+"""Turns of the event loop within which an attempt has to come to its end."""
+
+RETRIES = 12
+"""Seconds of virtual time that a pod may wait for its victims."""
+
+
+def replay(sequence: Sequence, gates: FeatureGates = DEFAULT_GATES) -> dict[int, Decision]:
+    """What we decide at each step that asks for it, by the step's number.
+
+    Raises:
+        RecordingError: an object cannot be understood, or a decision does not come.
+    """
+    try:
+        return asyncio.run(_replay(sequence, gates))
+    except (msgspec.ValidationError, KeyError) as error:
+        raise RecordingError(f"sequence {sequence.seed}: {error}") from error
+
+
+async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision]:
+    decisions: dict[int, Decision] = {}
+    async with SchedulerHarness(CONFIGURATION, gates=gates) as world:
+        player = _Player(world)
+        for each in sequence.objects:
+            player.create(each)
+        for at, step in enumerate(sequence.steps):
+            if step.expect is not None and step.expect.refused:
+                continue  # an API server's verdict: there is none here to ask
+            player.perform(step)
+            if step.asks_for_decision:
+                decisions[at] = await player.decision(step)
+        await world.settle()
+    return decisions
+
+
+class _Player:
+    """API server and kubelet."""
+
+    def __init__(self, world: SchedulerHarness) -> None:
+        self._world = world
+        self._documents: dict[tuple[str, str, str], Json] = {}
+        self._priorities: dict[str, Json] = {}
+        self._made = 0
+        self._started = 0
+
+    def perform(self, step: Step) -> None:
+        key = (step.kind, step.namespace, step.name)
+        if step.action == "create":
+            self.create(step.object)
+        elif step.action == "patch":
+            self._replace(key, merged(self._documents[key], step.patch))
+        else:
+            self._delete(key)
+
+    def create(self, document: Json) -> None:
+        metadata = document["metadata"]
+        self._made += 1
+        document = {**document, "metadata": {**metadata, "uid": f"uid-{self._made}"}}
+        if document["kind"] == "Pod":
+            document["spec"] = self._admitted(document["spec"])
+        elif document["kind"] == "PriorityClass":
+            self._priorities[metadata["name"]] = document
+        key = (document["kind"], metadata.get("namespace", ""), metadata["name"])
+        self._documents[key] = document
+        record = _record(document)
+        if isinstance(record, Node):
+            self._world.add_node(record)
+        elif isinstance(record, Pod):
+            self._world.add_pod(record)
+        elif isinstance(record, Namespace):
+            self._world.assembly.handlers.namespace_changed(record)
+        else:
+            self._world.listers.of(type(record)).put(record)
+
+    def _admitted(self, spec: Json) -> Json:
+        spec = {"schedulerName": "default-scheduler", **spec}
+        priority = self._priorities.get(spec.get("priorityClassName", ""))
+        if priority is not None:
+            spec["priority"] = priority["value"]
+            spec["preemptionPolicy"] = priority.get("preemptionPolicy", "PreemptLowerPriority")
+        return spec
+
+    def _replace(self, key: tuple[str, str, str], document: Json) -> None:
+        self._documents[key] = document
+        record = _record(document)
+        if isinstance(record, Node):
+            self._world.update_node(record)
+        elif isinstance(record, Pod):
+            # What the scheduler wrote stays.
+            current = self._world.pod(record.metadata.name, record.metadata.namespace)
+            spec = structs.replace(record.spec, node_name=current.spec.node_name)
+            status = structs.replace(
+                current.status,
+                phase=record.status.phase or current.status.phase,
+                start_time=record.status.start_time or current.status.start_time,
+            )
+            self._world.update_pod(structs.replace(record, spec=spec, status=status))
+        elif isinstance(record, Namespace):
+            self._world.assembly.handlers.namespace_changed(record)
+        else:
+            self._world.listers.of(type(record)).put(record)
+
+    def _delete(self, key: tuple[str, str, str]) -> None:
+        kind, namespace, name = key
+        document = self._documents.pop(key)
+        if kind == "Node":
+            self._world.delete_node(name)
+        elif kind == "Pod":
+            found = self._world.listers.of(Pod).get(namespace, name)
+            if found is not None:  # else it was a victim
+                self._world.delete_pod(found)
+        else:
+            self._world.listers.of(type(_record(document))).remove(namespace, name)
+
+    async def decision(self, step: Step) -> Decision:
+        """Wait for the pod's fate; a pod without one is taken away, one with a node starts."""
+        world, gone_before = self._world, len(self._world.client.deleted)
+        key = (step.kind, step.namespace, step.name)
+        await self._first_answer(step)
+        verdict = world.condition(step.name, step.namespace)
+        message = verdict[1] if verdict is not None else ""
+        nominated = world.pod(step.name, step.namespace).status.nominated_node_name
+        if nominated:
+            await self._victims_gone(step)
+        node = world.pod(step.name, step.namespace).spec.node_name
+        if node:
+            self._started += 1
+            self._replace(key, merged(self._documents[key], running(self._started)))
+        else:
+            self._delete(key)
+        victims = sorted(world.client.deleted[gone_before:])
+        return Decision(node, message, nominated if message else "", tuple(victims))
+
+    async def _first_answer(self, step: Step) -> None:
+        for _ in range(TURNS):
+            pod = self._world.pod(step.name, step.namespace)
+            verdict = self._world.condition(step.name, step.namespace)
+            if pod.spec.node_name or (verdict is not None and verdict[0] != "SchedulingGated"):
+                return
+            await asyncio.sleep(0)
+        raise RecordingError(f"no decision about pod {step.key}")
+
+    async def _victims_gone(self, step: Step) -> None:
+        for _ in range(RETRIES):
+            await self._world.settle()
+            if self._world.pod(step.name, step.namespace).spec.node_name:
+                return
+            await self._world.advance(1.0)
+
+
+def _record(document: Json) -> Any:  # noqa: ANN401  # of whichever kind
+    kind = find_kind(document["apiVersion"], document["kind"])
+    if kind is None:
+        raise RecordingError(f"unknown kind {document['apiVersion']} {document['kind']}")
+    return msgspec.convert(document, kind.record)

@@ -1,0 +1,157 @@
+"""Sequences: what happens to a cluster, step by step, and what the scheduler decided at each step.
+
+A sequence starts on an empty cluster. First its `objects` are there (namespaces, priority classes, Services, volumes);
+then the steps follow, each after the one before has come to its end. A step that leaves a pod without a node and
+without gates asks for a decision; the pod is *placed*, or reported unschedulable and then taken away again, so that
+nothing is retried at a time of its own.
+
+Whoever plays a sequence plays kubelet too: a placed pod starts running, one second after the pod before it, so that no
+two pods are equally old and preemption has no ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+Json = dict[str, Any]
+
+EPOCH = "2026-01-01T00:{minute:02}:{second:02}Z"
+"""When pods start, by their number."""
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one pod."""
+
+    node: str = ""
+    """Where it was placed in the end."""
+    unschedulable: str = ""
+    """The first message of its PodScheduled condition, if it was not placed at once."""
+    nominated: str = ""
+    """The node it was promised, if it had to wait for victims."""
+    victims: tuple[str, ...] = ()
+    """Pods that had to go for it, sorted."""
+    refused: str = ""
+    """The API server did not take the step, and why."""
+
+    def __str__(self) -> str:
+        parts = [
+            f"node {self.node}" if self.node else "",
+            self.unschedulable,
+            f"nominated {self.nominated}" if self.nominated else "",
+            f"victims {', '.join(self.victims)}" if self.victims else "",
+            f"refused: {self.refused}" if self.refused else "",
+        ]
+        return "; ".join(part for part in parts if part) or "nothing"
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change to the cluster."""
+
+    action: Literal["create", "patch", "delete"]
+    object: Json
+    """The whole object to create, or apiVersion, kind and metadata of the one meant."""
+    patch: Json = {}
+    """A merge patch."""
+    subresource: str = ""
+    features: tuple[str, ...] = ()
+    """What the step puts to the test."""
+    expect: Decision | None = None
+
+    @property
+    def kind(self) -> str:
+        return str(self.object["kind"])
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.object["metadata"].get("namespace", ""))
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def asks_for_decision(self) -> bool:
+        if self.kind != "Pod":
+            return False
+        if self.action == "create":
+            spec = self.object["spec"]
+            return not spec.get("schedulingGates") and not spec.get("nodeName")
+        # An empty list of gates is how a patch lets a pod go.
+        return self.action == "patch" and self.patch.get("spec", {}).get("schedulingGates") == []
+
+
+class Sequence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Objects, then steps."""
+
+    steps: list[Step]
+    objects: list[Json] = []
+    seed: str | int = ""
+
+    def decisions(self) -> Iterator[tuple[int, Step]]:
+        return ((at, step) for at, step in enumerate(self.steps) if step.asks_for_decision)
+
+    def with_expectations(self, decisions: dict[int, Decision]) -> Sequence:
+        """As decided by somebody else."""
+        steps = [
+            msgspec.structs.replace(step, expect=decisions.get(at))
+            for at, step in enumerate(self.steps)
+        ]
+        return msgspec.structs.replace(self, steps=steps)
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    pod: Json
+    expect: Decision
+
+
+class SimpleSequence(msgspec.Struct, frozen=True):
+    """The short form: all nodes, then all pods, nothing else."""
+
+    nodes: list[Json]
+    pods: list[_Placed]
+    namespaces: list[str] = []
+    seed: str | int = ""
+
+    def as_sequence(self) -> Sequence:
+        objects = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            for name in self.namespaces
+        ]
+        steps = [
+            Step("create", {"kind": "Node", "apiVersion": "v1", **node}) for node in self.nodes
+        ]
+        for placed in self.pods:
+            pod = {"kind": "Pod", "apiVersion": "v1", **placed.pod}
+            pod["metadata"] = {"namespace": "default", **pod["metadata"]}
+            steps.append(Step("create", pod, expect=placed.expect))
+        return Sequence(steps, objects, self.seed)
+
+
+def merged(document: Any, change: Any) -> Any:  # noqa: ANN401  # any JSON value
+    """RFC 7386: maps are merged, everything else is replaced, null removes."""
+    if not isinstance(change, dict):
+        return change
+    result = dict(document) if isinstance(document, dict) else {}
+    for name, value in change.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def start_time(number: int) -> str:
+    """When the `number`-th placed pod started."""
+    return EPOCH.format(minute=number // 60 % 60, second=number % 60)
+
+
+def running(number: int) -> Json:
+    """What a kubelet reports about a pod that has started."""
+    return {"status": {"phase": "Running", "startTime": start_time(number)}}

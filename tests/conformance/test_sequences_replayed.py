@@ -1,0 +1,154 @@
+"""Recorded sequences: the production scheduler in memory decides as recorded, and a wrong recording is noticed."""
+
+import gzip
+import json
+
+import pytest
+
+from kubesched.cli.main import main
+from kubesched.conformance.comparison import Aspect
+from kubesched.conformance.golden import evaluate
+from kubesched.conformance.recordings import RecordingError
+
+
+def node(name, **labels):
+    allocatable = {"cpu": "1", "memory": "4Gi", "pods": "10"}
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "status": {"allocatable": allocatable, "capacity": allocatable},
+    }
+
+
+def pod(name, cpu="600m", **spec):
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def create(document, **expect):
+    step = {"action": "create", "object": document}
+    return {**step, "expect": expect} if expect else step
+
+
+def typed(document):
+    return {"apiVersion": "v1", "kind": "Node", **document}
+
+
+PRIORITY = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 1000,
+}
+FULL = (
+    "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+    "0/1 nodes are available: 1 No preemption victims found for incoming pod."
+)
+
+
+@pytest.fixture
+def recording(tmp_path):
+    def write(*lines):
+        path = tmp_path / "sequences.jsonl.gz"
+        path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+        return path
+
+    return write
+
+
+SHORT = {
+    "seed": 7,
+    "namespaces": ["default"],
+    "nodes": [node("n1")],
+    "pods": [
+        {"pod": pod("a"), "expect": {"node": "n1"}},
+        {"pod": pod("b"), "expect": {"unschedulable": FULL}},
+        {"pod": pod("c", cpu="400m"), "expect": {"node": "n1"}},
+    ],
+}
+
+
+def test_pods_that_found_no_node_are_out_of_the_way_of_those_that_follow(recording):
+    report = evaluate([recording(SHORT)])
+    assert report.disagreements == []
+    assert (report.clusters, report.pods, report.pods_in_agreement) == (1, 3, 3)
+
+
+def test_steps_change_nodes_and_pods_between_decisions(recording):
+    gated = pod("gated", schedulingGates=[{"name": "example.com/wait"}])
+    meant = {"apiVersion": "v1", "kind": "Pod", "metadata": gated["metadata"]}
+    first = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    sequence = {
+        "objects": [PRIORITY],
+        "steps": [
+            create(typed(node("n1"))),
+            create(typed(node("n2", disk="ssd"))),
+            create(pod("a", nodeSelector={"disk": "ssd"}), node="n2"),
+            {
+                "action": "patch",
+                "object": first,
+                "patch": {"metadata": {"labels": {"disk": "ssd"}}},
+            },
+            create(pod("b", nodeSelector={"disk": "ssd"}), node="n1"),
+            create(gated),
+            {"action": "delete", "object": {**meant, "metadata": pod("a")["metadata"]}},
+            {
+                "action": "patch",
+                "object": meant,
+                "patch": {"spec": {"schedulingGates": []}},
+                "expect": {"node": "n2"},
+            },
+        ],
+    }
+    assert evaluate([recording(sequence)]).disagreements == []
+
+
+def test_preemption_is_followed_to_its_end(recording):
+    sequence = {
+        "objects": [PRIORITY],
+        "steps": [
+            create(typed(node("n1"))),
+            create(typed(node("n2"))),
+            create(pod("a"), node="n1"),
+            create(pod("b"), node="n2"),
+            create(pod("vip", priorityClassName="high"), node="n2", nominated="n2"),
+        ],
+    }
+    report = evaluate([recording(sequence)])
+    told = {each.finding.aspect: each.finding.got for each in report.disagreements}
+    # The youngest pod goes; the recording leaves out the message and the victim.
+    assert told[Aspect.VICTIMS] == ("default/b",)
+    assert set(told) == {Aspect.VICTIMS, Aspect.UNSCHEDULABLE}
+
+
+@pytest.mark.parametrize(
+    ("at", "expect", "aspect"),
+    [
+        pytest.param(0, {"node": "n2"}, Aspect.NODE, id="another node"),
+        pytest.param(1, {"unschedulable": "no"}, Aspect.UNSCHEDULABLE, id="another message"),
+    ],
+)
+def test_a_wrong_answer_is_noticed_and_told(recording, capsys, at, expect, aspect):
+    pods = [dict(each) for each in SHORT["pods"]]
+    pods[at]["expect"] = expect
+    path = recording({**SHORT, "pods": pods})
+    assert [each.finding.aspect for each in evaluate([path]).disagreements] == [aspect]
+    assert main(["conformance", "golden", str(path)]) == 1
+    shown = capsys.readouterr().out
+    assert f"{path}:1: pod default/{'ab'[at]}: {aspect.value}" in shown
+    assert f"expected  {next(iter(expect.values()))}" in shown
+
+
+def test_a_limit_ends_within_a_sequence(recording):
+    assert evaluate([recording(SHORT, SHORT)], limit=4).pods == 4
+
+
+def test_unknown_kinds_are_refused(recording):
+    steps = [create(pod("a"), node="n1")]
+    strange = {"apiVersion": "v9", "kind": "Thing", "metadata": {"name": "x"}}
+    with pytest.raises(RecordingError, match="unknown kind v9 Thing"):
+        evaluate([recording({"objects": [strange], "steps": steps})])
