@@ -8,6 +8,7 @@ from random import Random
 
 from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.app.watching import ask_for_informers, connect
+from kubesched.app.whole_objects import WholeObjectsByRest
 from kubesched.client.rest import RestClient
 from kubesched.clock import Clock, SystemClock
 from kubesched.config.features import FeatureGates
@@ -21,6 +22,7 @@ from kubesched.metrics.registry import Registry as MetricsRegistry
 from kubesched.metrics.scheduler import MetricGates, SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.scheduler.http_extender import make_extenders
 
 log = get_logger(__name__)
 
@@ -74,6 +76,9 @@ class SchedulerApp:
                 random=random,
                 call_later=loop.call_later,
                 metrics=self.metrics,
+                extenders=lambda configured, table: make_extenders(
+                    configured, WholeObjectsByRest(client), table
+                ),
             ),
             classes=classes,
             max_in_unschedulable_s=max_in_unschedulable_s,

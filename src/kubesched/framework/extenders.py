@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Node, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,21 @@ class Victims:
     """The most important first, unless an extender thinks otherwise."""
     pdb_violations: int = 0
     """How many of them no disruption budget can spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderFilterResult:
+    """Nodes an extender lets pass, and its reasons for the others."""
+
+    node_names: tuple[str, ...]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unresolvable: Mapping[str, str] = field(default_factory=dict)
+    """Failed, and evicting pods would not help."""
+    forgets_pods: bool = False
+    """The extender answered with node objects.
+
+    # Upstream: such nodes are scored as if no pod were on them.
+    """
 
 
 class Extender(Protocol):
@@ -31,10 +46,37 @@ class Extender(Protocol):
         ...
 
     @property
+    def is_filter(self) -> bool:
+        """Does it rule out nodes?"""
+        ...
+
+    @property
+    def is_prioritizer(self) -> bool:
+        """Does it rank nodes?"""
+        ...
+
+    @property
+    def is_binder(self) -> bool:
+        """Does it bind pods itself?"""
+        ...
+
+    @property
     def supports_preemption(self) -> bool: ...
 
     def is_interested(self, pod: Pod) -> bool:
         """Does it care about this pod at all?"""
+        ...
+
+    def filter(self, pod: Pod, nodes: Sequence[Node]) -> Awaitable[ExtenderFilterResult]:
+        """What is left of the nodes; raises a `KubeschedError` when it cannot say."""
+        ...
+
+    def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Awaitable[Sequence[tuple[str, int]]]:
+        """(node, weighted points in units of the total score); nodes may be missing or come twice."""
+        ...
+
+    def bind(self, pod: Pod, node_name: str) -> Awaitable[None]:
+        """Bind the pod; raises a `KubeschedError` when that failed."""
         ...
 
     def process_preemption(

@@ -97,6 +97,8 @@ class SchedulingAlgorithm:
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.classes = classes
         self.next_start = 0
+        self.extenders_decide = False
+        """Some extender filters or ranks nodes: then one feasible node is not enough, whatever the plugins do."""
 
     # -- the whole of it -------------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class SchedulingAlgorithm:
             if served is not None:
                 position = self._failure_position(framework, state, pod, served)
                 served.failure = KnownFailure(position, feasible.diagnosis.copy())
-            return self._fits_nowhere(pod, feasible.diagnosis)
+            return self.fits_nowhere(pod, feasible.diagnosis)
         return self._pick(framework, state, pod.pod, feasible, hint)
 
     def _hint(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
@@ -170,7 +172,7 @@ class SchedulingAlgorithm:
 
     def nodes_to_find(self, framework: Framework, candidates: int) -> int:
         """How many feasible nodes are enough. All of them, unless the configuration asks for sampling."""
-        if not framework.has_scoring:
+        if not framework.has_scoring and not self.extenders_decide:
             return 1
         percentage = framework.percentage_of_nodes_to_score
         if percentage is None:
@@ -201,9 +203,20 @@ class SchedulingAlgorithm:
         nominated = pod.pod.status.nominated_node_name or hint
         if (
             nominated
-            and (row := self._try_first(framework, state, pod, nominated, diagnosis)) is not None
+            and (row := self.try_first(framework, state, pod, nominated, diagnosis)) is not None
         ):
             return Feasible(np.array([row], dtype=np.intp), diagnosis)
+        return self.search(framework, state, pod, outcome, diagnosis)
+
+    def search(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        outcome: PreFilterOutcome,
+        diagnosis: Diagnosis,
+    ) -> Feasible:
+        """Filter the candidates; the next walk begins where this one ended."""
         if self._order_is_irrelevant(framework, outcome):
             feasible = self._filter_all(framework, state, pod, diagnosis)
         else:
@@ -214,7 +227,7 @@ class SchedulingAlgorithm:
         ) % self.table.node_count
         return feasible
 
-    def _try_first(
+    def try_first(
         self,
         framework: Framework,
         state: CycleState,
@@ -446,7 +459,7 @@ class SchedulingAlgorithm:
         row = self._as_heap(tied, ok) if self.parallelism == 1 else self._at_random(tied)
         return ScheduleResult(table.names[row], count, table.node_count)
 
-    def _fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
+    def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
         return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))
 
     def _known_failure(
@@ -458,7 +471,7 @@ class SchedulingAlgorithm:
             return None
         if known.position != self._failure_position(framework, state, pod, pod_class):
             return None
-        return self._fits_nowhere(pod, known.diagnosis.copy())
+        return self.fits_nowhere(pod, known.diagnosis.copy())
 
     def _failure_position(
         self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kubesched.errors import KubeschedError
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
 from kubesched.framework.interfaces import CLEAR_NOMINATION, NominatingInfo
@@ -19,12 +20,13 @@ from kubesched.framework.runtime.bind import (
     run_pre_bind_pre_flight,
 )
 from kubesched.framework.runtime.guard import failure
-from kubesched.framework.status import Code, NodeToStatus, Status, error_status
+from kubesched.framework.status import SKIP, Code, NodeToStatus, Status, error_status
 from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics, attempts_label
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.failure import FailureHandler, PutStatus
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
+from kubesched.scheduler.stillness import Stillness
 
 log = get_logger(__name__)
 
@@ -40,6 +42,7 @@ class BindingCycle:
         metrics: SchedulerMetrics,
         put_status: PutStatus,
         *,
+        stillness: Stillness,
         nominate_for_expectation: bool = True,
         concurrency: int = 128,
     ) -> None:
@@ -48,6 +51,7 @@ class BindingCycle:
         self._failures = failures
         self._metrics = metrics
         self._put_status = put_status
+        self._stillness = stillness
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = asyncio.Semaphore(concurrency)
         self._running = metrics.goroutines.labels("binding")
@@ -64,6 +68,7 @@ class BindingCycle:
             if status is None:
                 await self._celebrate(assumed)
             else:
+                await self._stillness.wait()
                 self._fail(assumed, status)
         except asyncio.CancelledError:
             self._cycle.undo(assumed)
@@ -100,9 +105,29 @@ class BindingCycle:
             if status is not None:
                 return status
             started = framework.now()
-            status = await run_bind(framework, state, pod, assumed.node_name)
+            status = await self._bind_by_extender(assumed)
+            if status is SKIP:
+                status = await run_bind(framework, state, pod, assumed.node_name)
             framework.point_done("Bind", started, status)
             return status
+
+    async def _bind_by_extender(self, assumed: Assumed) -> Status | None:
+        """Let the extender bind that wants to; SKIP when there is none, or it failed and may be ignored."""
+        pod = assumed.pod.pod
+        for extender in assumed.framework.handle.extenders:
+            if not extender.is_binder or not extender.is_interested(pod):
+                continue
+            try:
+                await extender.bind(pod, assumed.node_name)
+            except KubeschedError as error:
+                if not extender.is_ignorable:
+                    return error_status(error)
+                log.error(
+                    "Skipping extender in bind as it returned error", error, extender=extender.name
+                )
+            else:
+                return None
+        return SKIP
 
     async def _wait_on_permit(self, assumed: Assumed) -> Status | None:
         framework, uid = assumed.framework, assumed.pod.uid

@@ -27,6 +27,7 @@ from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.change_events import node_changes, pod_changes
+from kubesched.scheduler.stillness import Stillness, parkable
 
 log = get_logger(__name__)
 
@@ -42,6 +43,7 @@ class EventHandlers:
         profiles: Collection[str],
         metrics: SchedulerMetrics,
         clock: Clock,
+        stillness: Stillness,
         *,
         declared_features: bool = True,
     ) -> None:
@@ -51,6 +53,7 @@ class EventHandlers:
         self._profiles = profiles
         self._metrics = metrics
         self._clock = clock
+        self.stillness = stillness
         self._declared_features = declared_features
         self._move = queue.move_all_to_active_or_backoff_queue
 
@@ -64,6 +67,7 @@ class EventHandlers:
 
     # -- pods ------------------------------------------------------------------------------------------------------
 
+    @parkable
     def pod_added(self, pod: Pod) -> None:
         started = self._clock.monotonic()
         if pod.spec.node_name:
@@ -74,6 +78,7 @@ class EventHandlers:
             self._queue.add(pod)
             self._observe(EVENT_UNSCHEDULABLE_POD_ADD.label, started)
 
+    @parkable
     def pod_updated(self, old: Pod, new: Pod) -> None:
         started = self._clock.monotonic()
         if old.spec.node_name:
@@ -86,6 +91,7 @@ class EventHandlers:
         elif self._is_ours(old):
             self._update_unassigned(old, new, started)
 
+    @parkable
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
         started = self._clock.monotonic()
         if pod.spec.node_name or final_state_unknown:
@@ -176,6 +182,7 @@ class EventHandlers:
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
+    @parkable
     def node_added(self, node: Node) -> None:
         started = self._clock.monotonic()
         log.info("Add event for node", v=3, node=node)
@@ -183,6 +190,7 @@ class EventHandlers:
         self._move(EVENT_NODE_ADD, None, node)
         self._observe(EVENT_NODE_ADD.label, started)
 
+    @parkable
     def node_updated(self, old: Node, new: Node) -> None:
         started = self._clock.monotonic()
         log.info("Update event for node", v=4, node=new)
@@ -191,6 +199,7 @@ class EventHandlers:
             self._move(event, old, new)
             self._observe(event.label, started)
 
+    @parkable
     def node_deleted(self, node: Node) -> None:
         started = self._clock.monotonic()
         log.info("Delete event for node", v=3, node=node)
@@ -203,9 +212,11 @@ class EventHandlers:
 
     # -- namespaces and everything else ----------------------------------------------------------------------------
 
+    @parkable
     def namespace_changed(self, namespace: Namespace) -> None:
         self._cache.table.namespaces.put(namespace.metadata.name, namespace.metadata.labels)
 
+    @parkable
     def namespace_deleted(self, namespace: Namespace) -> None:
         self._cache.table.namespaces.remove(namespace.metadata.name)
 
@@ -214,6 +225,9 @@ class EventHandlers:
         event = ClusterEvent(resource, action)
 
         def changed(old: object, new: object) -> None:
+            if self.stillness.is_held:
+                self.stillness.park(lambda: changed(old, new))
+                return
             started = self._clock.monotonic()
             self._move(event, old, new)
             self._observe(event.label, started)

@@ -5,7 +5,7 @@ The one construction used by `run`, the playground, tests, simulation and benchm
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -15,9 +15,12 @@ from kubesched.cache.cache import Cache
 from kubesched.clock import Clock
 from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
+from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.errors import ConfigError, FieldProblem
 from kubesched.framework.batching import Batching, signer
 from kubesched.framework.classes import ClassCache
+from kubesched.framework.extenders import Extender
 from kubesched.framework.handle import EventRecorder, Handle, Listers, SchedulerClient
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -37,14 +40,22 @@ from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
+from kubesched.scheduler.stillness import Stillness
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 
 _CAN_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+
+
+def _no_extenders(configured: Sequence[ExtenderConfig], table: NodeTable) -> Sequence[Extender]:
+    del table
+    names = ", ".join(each.url_prefix for each in configured)
+    raise ConfigError([FieldProblem("extenders", f"nobody here can talk to extenders ({names})")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +70,8 @@ class Surroundings:
     random: Random
     call_later: CallLater
     metrics: SchedulerMetrics
+    extenders: Callable[[Sequence[ExtenderConfig], NodeTable], Sequence[Extender]] = _no_extenders
+    """Configured extenders -> extenders, in the order in which they are asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +105,8 @@ def assemble(
     table = NodeTable()
     cache = Cache(table)
     waiting_pods, in_pre_bind = WaitingPods(world.call_later), PodsInPreBind()
+    stillness = Stillness()
+    extenders = world.extenders(config.extenders, table) if config.extenders else []
 
     def make_handle(profile: str) -> Handle:
         return Handle(
@@ -107,11 +122,14 @@ def assemble(
             pods_in_pre_bind=in_pre_bind,
             feature_gates=gates,
             parallelism=config.parallelism,
+            extenders=extenders,
         )
 
     frameworks = build_frameworks(config.profiles, registry, make_handle, gates)
     hints = build_hint_map(
-        {name: plugin_events(framework) for name, framework in frameworks.items()}
+        {name: plugin_events(framework) for name, framework in frameworks.items()},
+        has_extenders=bool(extenders),
+        generic_workload=gates.GenericWorkload,
     )
     signers = _enable_batching(frameworks, gates)
     first = next(iter(frameworks.values()))
@@ -147,7 +165,8 @@ def assemble(
     )
     pods = world.listers.of(Pod)
     writer = StatusWriter(world.client, pods, world.clock, world.random)
-    cycle = SchedulingCycle(algorithm, cache, queue)
+    extended = ExtendedAlgorithm(algorithm, extenders) if extenders else None
+    cycle = SchedulingCycle(algorithm, cache, queue, extended)
     failures = FailureHandler(queue, pods, world.metrics, writer.put)
     binding = BindingCycle(
         cycle,
@@ -155,6 +174,7 @@ def assemble(
         failures,
         world.metrics,
         writer.put,
+        stillness=stillness,
         nominate_for_expectation=gates.enabled("NominatedNodeNameForExpectation"),
     )
     scheduler = Scheduler(
@@ -168,6 +188,7 @@ def assemble(
         metrics=world.metrics,
         clock=world.clock,
         random=world.random,
+        stillness=stillness,
     )
     handlers = EventHandlers(
         cache,
@@ -176,6 +197,7 @@ def assemble(
         frameworks.keys(),
         world.metrics,
         world.clock,
+        stillness,
         declared_features=gates.enabled("NodeDeclaredFeatures"),
     )
     return Assembly(scheduler, handlers, hints, frameworks, table, waiting_pods)

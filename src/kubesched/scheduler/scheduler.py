@@ -21,6 +21,7 @@ from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
+from kubesched.scheduler.stillness import Stillness
 
 log = get_logger(__name__)
 
@@ -49,8 +50,10 @@ class Scheduler:
         metrics: SchedulerMetrics,
         clock: Clock,
         random: Random,
+        stillness: Stillness,
     ) -> None:
         self.queue = queue
+        self.stillness = stillness
         self.cache = cache
         self.frameworks = frameworks
         self.cycle = cycle
@@ -71,7 +74,7 @@ class Scheduler:
 
     # -- one pod ---------------------------------------------------------------------------------------------------
 
-    def attempt(self) -> Assumed | Awaitable[None] | bool:
+    def attempt(self) -> Assumed | Awaitable[Assumed | None] | bool:
         """Try the next pod.
 
         Returns:
@@ -98,7 +101,7 @@ class Scheduler:
 
     def _attempt(
         self, framework: Framework, info: QueuedPodInfo
-    ) -> Assumed | Awaitable[None] | bool:
+    ) -> Assumed | Awaitable[Assumed | None] | bool:
         started = framework.now()
         log.info("Attempting to schedule pod", v=3, pod=info.pod_info.pod)
         state = CycleState()
@@ -106,23 +109,26 @@ class Scheduler:
         state.record_plugin_metrics = self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT
         outcome = self.cycle.run(framework, state, info, started)
         if inspect.isawaitable(outcome):
-            return self._fail_later(framework, info, outcome, started)
+            return self._conclude_later(framework, info, outcome, started)
         self.metrics.scheduling_algorithm_duration_seconds.observe(framework.now() - started)
         if isinstance(outcome, Assumed):
             return outcome
         self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
         return True
 
-    async def _fail_later(
+    async def _conclude_later(
         self,
         framework: Framework,
         info: QueuedPodInfo,
-        outcome: Awaitable[Failed],
+        outcome: Awaitable[Assumed | Failed],
         started: float,
-    ) -> None:
-        failed = await outcome
+    ) -> Assumed | None:
+        concluded = await outcome
         self.metrics.scheduling_algorithm_duration_seconds.observe(framework.now() - started)
-        self.failures.handle(framework, info, failed.status, failed.nomination, started)
+        if isinstance(concluded, Assumed):
+            return concluded
+        self.failures.handle(framework, info, concluded.status, concluded.nomination, started)
+        return None
 
     def _is_to_be_skipped(self, framework: Framework, pod: Pod) -> bool:
         meta = pod.metadata
@@ -149,7 +155,10 @@ class Scheduler:
                     self._wake.clear()
                     worked = self._burst(group)
                     if inspect.isawaitable(worked):
-                        await worked
+                        with self.stillness.hold():
+                            assumed = await worked
+                        if assumed is not None:
+                            self._start_binding(group, assumed)
                     elif worked and not self._is_saturated():
                         await asyncio.sleep(0)
                     else:
@@ -157,7 +166,7 @@ class Scheduler:
             finally:
                 self.queue.close()
 
-    def _burst(self, group: asyncio.TaskGroup) -> Awaitable[None] | bool:
+    def _burst(self, group: asyncio.TaskGroup) -> Awaitable[Assumed | None] | bool:
         """Attempts until the budget is used up or nothing is left; says whether any was made, or what to wait for."""
         deadline = self._clock.monotonic() + BURST_S
         worked = False

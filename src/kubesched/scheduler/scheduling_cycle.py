@@ -28,6 +28,7 @@ from kubesched.framework.status import Code, NodeToStatus, Status, error_status
 from kubesched.logs import get_logger
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.snapshot.pods import PodInfo
 
 log = get_logger(__name__)
@@ -62,16 +63,45 @@ class SchedulingCycle:
     """Runs one attempt at a time."""
 
     def __init__(
-        self, algorithm: SchedulingAlgorithm, cache: Cache, queue: SchedulingQueue
+        self,
+        algorithm: SchedulingAlgorithm,
+        cache: Cache,
+        queue: SchedulingQueue,
+        extended: ExtendedAlgorithm | None = None,
     ) -> None:
         self._algorithm = algorithm
+        self._extended = extended
         self._cache = cache
         self._queue = queue
 
     def run(
         self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
-    ) -> Assumed | Failed | Awaitable[Failed]:
+    ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
+        if self._extended is not None:
+            return self._run_extended(self._extended, framework, state, info, started)
         outcome = self._algorithm.schedule(framework, state, info.pod_info)
+        return self._continue(framework, state, info, started, outcome)
+
+    async def _run_extended(
+        self,
+        extended: ExtendedAlgorithm,
+        framework: Framework,
+        state: CycleState,
+        info: QueuedPodInfo,
+        started: float,
+    ) -> Assumed | Failed:
+        outcome = await extended.schedule(framework, state, info.pod_info)
+        result = self._continue(framework, state, info, started, outcome)
+        return await result if inspect.isawaitable(result) else result
+
+    def _continue(
+        self,
+        framework: Framework,
+        state: CycleState,
+        info: QueuedPodInfo,
+        started: float,
+        outcome: ScheduleResult | Status,
+    ) -> Assumed | Failed | Awaitable[Failed]:
         if isinstance(outcome, Status):
             return self._try_to_make_room(framework, state, info.pod_info, outcome)
         return self._assume(

@@ -17,7 +17,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from kubesched.api.core_v1 import Node, Pod, PodCondition
 from kubesched.clock import ManualClock
@@ -30,6 +30,7 @@ from kubesched.metrics.registry import Registry as MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.scheduler.http_extender import make_extenders
 
 TURNS = 50
 """How often the event loop is given a turn before things count as settled."""
@@ -200,6 +201,7 @@ class SchedulerHarness:
                 random=self.random,
                 call_later=self._call_later,
                 metrics=SchedulerMetrics(self.metrics_registry),
+                extenders=lambda configured, table: make_extenders(configured, _AsKept(), table),
             ),
             classes=self._classes,
         )
@@ -293,6 +295,17 @@ class SchedulerHarness:
 
     def place_in_queue(self, name: str, namespace: str = "default") -> str | None:
         return self.assembly.scheduler.queue.place_of(namespace, name)
+
+
+class _AsKept:
+    """What extenders are sent here: the records themselves, which hold all that a test put in."""
+
+    async def pod(self, pod: Pod) -> dict[str, Any]:
+        found: dict[str, Any] = to_builtins(pod)
+        return found
+
+    async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+        return [to_builtins(node) for node in nodes]
 
 
 class _Timer:

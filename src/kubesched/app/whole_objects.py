@@ -1,0 +1,56 @@
+"""Pods and nodes exactly as the API server has them, for extenders.
+
+The scheduler's own copies hold only what it reads. An extender may read anything, so it gets the real thing: pods are
+fetched for each question, nodes are kept by revision and fetched again when they change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.kinds import kind_of
+from kubesched.client.rest import RestClient
+
+FETCH_ONE_BY_ONE = 16
+"""Up to this many changed nodes are fetched singly; beyond, the whole list is cheaper."""
+
+JsonObject = dict[str, Any]
+
+
+class WholeObjectsByRest:
+    """`scheduler.http_extender.WholeObjects` over the API."""
+
+    def __init__(self, client: RestClient) -> None:
+        self._client = client
+        self._nodes: dict[str, JsonObject] = {}
+
+    async def pod(self, pod: Pod) -> JsonObject:
+        meta = pod.metadata
+        return await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
+
+    async def nodes(self, nodes: Sequence[Node]) -> list[JsonObject]:
+        stale = [node for node in nodes if not self._is_current(node)]
+        if len(stale) > FETCH_ONE_BY_ONE:
+            listed = await self._get(kind_of(Node).collection_path(""))
+            self._nodes = {item["metadata"]["name"]: item for item in listed.get("items", ())}
+        else:
+            for node in stale:
+                name = node.metadata.name
+                self._nodes[name] = await self._get(kind_of(Node).object_path(name, ""))
+        return [
+            self._nodes[node.metadata.name] for node in nodes if node.metadata.name in self._nodes
+        ]
+
+    def _is_current(self, node: Node) -> bool:
+        known = self._nodes.get(node.metadata.name)
+        return (
+            known is not None
+            and known["metadata"].get("resourceVersion") == node.metadata.resource_version
+        )
+
+    async def _get(self, path: str) -> JsonObject:
+        found: JsonObject = json.loads(await self._client.get_raw(path))
+        return found

@@ -1,0 +1,207 @@
+"""From a pod to a node when extenders have a say: the same search, with questions asked over the network in between.
+
+While an extender is waited for, nothing may change under the attempt: the caller parks what the watches bring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.errors import KubeschedError
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis, NoNodesAvailable
+from kubesched.framework.extenders import Extender
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.pre_filter import PreFilterOutcome, run_pre_filter
+from kubesched.framework.runtime.score import run_pre_score, run_score
+from kubesched.framework.status import Code, Status, error_status, unresolvable, unschedulable
+from kubesched.logs import get_logger
+from kubesched.scheduler.algorithm import Feasible, ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.host_choice import Indices, heap_winner
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns, WhatIfColumns
+
+log = get_logger(__name__)
+
+EXTENDER = "Extender"
+"""The plugin name under which extenders appear among the rejectors of a pod."""
+
+
+class ExtendedAlgorithm:
+    """Places pods with the help of extenders; the search itself is the plain algorithm's."""
+
+    def __init__(self, algorithm: SchedulingAlgorithm, extenders: Sequence[Extender]) -> None:
+        self._algorithm = algorithm
+        self._extenders = extenders
+        self._table = algorithm.table
+        algorithm.extenders_decide = any(e.is_filter or e.is_prioritizer for e in extenders)
+
+    async def schedule(
+        self, framework: Framework, state: CycleState, pod: PodInfo
+    ) -> ScheduleResult | Status:
+        """A node, or the status to fail the attempt with."""
+        self._table.refresh()
+        if not self._table.node_count:
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
+        interested = [each for each in self._extenders if each.is_interested(pod.pod)]
+        outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(self._table))
+        found = await self._feasible(framework, state, pod, outcome, interested)
+        if isinstance(found, Status):
+            return found
+        feasible, forgets_pods = found
+        if not len(feasible.rows):
+            return self._algorithm.fits_nowhere(pod, feasible.diagnosis)
+        return await self._pick(framework, state, pod, feasible, interested, forgets_pods)
+
+    # -- filtering -------------------------------------------------------------------------------------------------
+
+    async def _feasible(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        outcome: PreFilterOutcome,
+        interested: Sequence[Extender],
+    ) -> tuple[Feasible, bool] | Status:
+        diagnosis = Diagnosis(unschedulable_plugins=set(outcome.narrowing_plugins))
+        nominated = pod.pod.status.nominated_node_name
+        if outcome.status is None and nominated:
+            row = self._algorithm.try_first(framework, state, pod, nominated, diagnosis)
+            if row is not None:
+                alone = Feasible(np.array([row], dtype=np.intp), diagnosis)
+                trial = await self._filter(pod, alone, interested)
+                if not isinstance(trial, Status) and len(trial[0].rows):
+                    return trial
+        if outcome.status is not None:
+            feasible = self._algorithm.find_feasible(framework, state, pod, outcome)
+        else:
+            feasible = self._algorithm.search(framework, state, pod, outcome, diagnosis)
+        if feasible.error is not None:
+            return feasible.error
+        feasible.explain()
+        return await self._filter(pod, feasible, interested)
+
+    async def _filter(
+        self, pod: PodInfo, feasible: Feasible, interested: Sequence[Extender]
+    ) -> tuple[Feasible, bool] | Status:
+        """Extenders one after the other on what is left; whether the last answer forgot the nodes' pods."""
+        rows, forgets_pods = feasible.rows, False
+        diagnosis = feasible.diagnosis
+        before = len(rows)
+        for extender in interested:
+            if not len(rows) or not extender.is_filter:
+                continue
+            try:
+                answer = await extender.filter(pod.pod, self._nodes(rows))
+                rows = self._rows(extender, answer.node_names, rows)
+            except KubeschedError as error:
+                if not extender.is_ignorable:
+                    return error_status(error)
+                log.warning(
+                    "Skipping extender as it returned error and has ignorable flag set",
+                    extender=extender.name,
+                    err=error,
+                )
+                continue
+            forgets_pods = answer.forgets_pods
+            for name, why in answer.failed.items():
+                if name not in answer.unresolvable:
+                    diagnosis.node_to_status.set(name, unschedulable(why))
+            for name, why in answer.unresolvable.items():
+                diagnosis.node_to_status.set(name, unresolvable(why))
+        if len(rows) != before:
+            diagnosis.unschedulable_plugins.add(EXTENDER)
+        kept = Feasible(rows, diagnosis, feasible.rejected)
+        return kept, forgets_pods
+
+    def _nodes(self, rows: Indices) -> list[Node]:
+        found = [self._table.nodes[row] for row in rows.tolist()]
+        return [node for node in found if node is not None]
+
+    def _rows(self, extender: Extender, names: Sequence[str], rows: Indices) -> Indices:
+        allowed = set(rows.tolist())
+        kept = []
+        for name in names:
+            row = self._table.row_of.get(name)
+            if row is None or row not in allowed:
+                raise KubeschedError(
+                    f'extender "{extender.name}" claims a filtered node "{name}" which is not found in '
+                    "the input node list"
+                )
+            kept.append(row)
+        return np.array(kept, dtype=np.intp)
+
+    # -- scoring ---------------------------------------------------------------------------------------------------
+
+    async def _pick(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        feasible: Feasible,
+        interested: Sequence[Extender],
+        forgets_pods: bool,
+    ) -> ScheduleResult | Status:
+        rows, names = feasible.rows, self._table.names
+        evaluated = len(rows) + feasible.rejected
+        if len(rows) == 1:
+            return ScheduleResult(names[int(rows[0])], 1, evaluated)
+        view = self._view(rows, forgets_pods)
+        failed = run_pre_score(framework, state, pod.pod, view)
+        if failed is not None:
+            return failed
+        outcome = run_score(framework, state, pod.pod, view)
+        if outcome.error is not None:
+            return outcome.error
+        totals, lots = await self._prioritized(pod, rows, outcome.totals, interested)
+        tied = np.flatnonzero(totals == totals.max())
+        drawn = lots[tied]
+        if drawn.any():
+            place = int(tied[int(drawn.argmax())])
+        elif self._algorithm.parallelism == 1:
+            place = heap_winner(tied)
+        else:
+            place = int(tied[self._algorithm.random.randrange(len(tied))])
+        return ScheduleResult(names[int(rows[place])], len(rows), evaluated)
+
+    def _view(self, rows: Indices, forgets_pods: bool) -> NodeColumns:
+        if not forgets_pods:
+            return NodeColumns(self._table, rows)
+        everyone = [list(self._table.pods[row].values()) for row in rows.tolist()]
+        return WhatIfColumns(self._table, rows, [[] for _ in everyone], everyone)
+
+    async def _prioritized(
+        self, pod: PodInfo, rows: Indices, totals: Ints, interested: Sequence[Extender]
+    ) -> tuple[Ints, Ints]:
+        """Totals with the extenders' points, and a lot for every node that any of them named."""
+        lots = np.zeros(len(rows), dtype=np.int64)
+        if not interested:
+            return totals, lots
+        nodes = self._nodes(rows)
+        answers = await asyncio.gather(
+            *(each.prioritize(pod.pod, nodes) for each in interested), return_exceptions=True
+        )
+        totals = totals.copy()
+        at = {self._table.names[row]: index for index, row in enumerate(rows.tolist())}
+        for extender, answer in zip(interested, answers, strict=True):
+            if isinstance(answer, KubeschedError):
+                log.info(
+                    "Failed to run extender's priority function",
+                    v=5,
+                    extender=extender.name,
+                    err=answer,
+                )
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            for name, points in answer:
+                index = at.get(name)
+                if index is not None:
+                    totals[index] += points
+                    lots[index] = self._algorithm.random.randrange(1, 2**62)
+        return totals, lots

@@ -1,0 +1,309 @@
+"""Extenders over HTTP: the wire forms, the rules about errors, and who is interested in which pod."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from kubesched.api.core_v1 import Container, Node, Pod
+from kubesched.client.pool import HttpTransport
+from kubesched.client.tls_context import Pem, TlsSettings, build_context
+from kubesched.client.transport import AnonymousCredentials, ConnectionConfig, Request, Transport
+from kubesched.config import types
+from kubesched.errors import CredentialsError, KubeschedError
+from kubesched.framework.extenders import ExtenderFilterResult, Victims
+from kubesched.preemption.extenders import find_victims
+from kubesched.snapshot.node_table import NodeTable
+
+DEFAULT_TIMEOUT_S = 5.0
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+SCORE_SCALE = 10
+"""Extenders give 0..10 points, plugins 0..100."""
+
+JsonObject = dict[str, Any]
+
+
+class ExtenderError(KubeschedError):
+    """An extender could not be asked, or answered with an error or with nonsense."""
+
+
+class WholeObjects(Protocol):
+    """Objects exactly as the API server sent them: an extender may read what the scheduler never does."""
+
+    def pod(self, pod: Pod) -> Awaitable[JsonObject]: ...
+
+    def nodes(self, nodes: Sequence[Node]) -> Awaitable[list[JsonObject]]: ...
+
+
+class HttpExtender:
+    """One configured extender."""
+
+    def __init__(
+        self,
+        config: types.Extender,
+        whole: WholeObjects,
+        table: NodeTable,
+        transport: Transport | None = None,
+    ) -> None:
+        self._config = config
+        self._whole = whole
+        self._table = table
+        self._timeout_s = config.http_timeout_s or DEFAULT_TIMEOUT_S
+        self._transport = transport or HttpTransport(_connection(config))
+        self._base = config.url_prefix.rstrip("/")
+        self._path = urlsplit(self._base).path
+        self._managed = frozenset(each.name for each in config.managed_resources)
+
+    @property
+    def name(self) -> str:
+        return self._config.url_prefix
+
+    @property
+    def is_ignorable(self) -> bool:
+        return self._config.ignorable
+
+    @property
+    def is_filter(self) -> bool:
+        return bool(self._config.filter_verb)
+
+    @property
+    def is_prioritizer(self) -> bool:
+        return bool(self._config.prioritize_verb)
+
+    @property
+    def is_binder(self) -> bool:
+        return bool(self._config.bind_verb)
+
+    @property
+    def supports_preemption(self) -> bool:
+        return bool(self._config.preempt_verb)
+
+    def is_interested(self, pod: Pod) -> bool:
+        """All pods without managed resources; otherwise those that request, or are limited in, one of them."""
+        if not self._managed:
+            return True
+        containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+        return any(self._uses_managed(each) for each in containers)
+
+    def _uses_managed(self, container: Container) -> bool:
+        resources = container.resources
+        return not self._managed.isdisjoint(
+            {*(resources.requests or ()), *(resources.limits or ())}
+        )
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    # -- verbs -----------------------------------------------------------------------------------------------------
+
+    async def filter(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult:
+        answer = await self._ask(self._config.filter_verb, await self._arguments(pod, nodes))
+        fields = _fields(answer, self.name)
+        if fields.get("error"):
+            raise ExtenderError(str(fields["error"]))
+        failed = _texts(fields.get("failednodes"), self.name, "FailedNodes")
+        unresolvable = _texts(
+            fields.get("failedandunresolvablenodes"), self.name, "FailedAndUnresolvableNodes"
+        )
+        names = fields.get("nodenames")
+        if self._config.node_cache_capable and names is not None:
+            kept = tuple(
+                _text(each, self.name, "NodeNames") for each in _list(names, self.name, "NodeNames")
+            )
+            return ExtenderFilterResult(kept, failed, unresolvable)
+        listed = fields.get("nodes")
+        if listed is None:
+            return ExtenderFilterResult((), failed, unresolvable)
+        items = _list(_fields(listed, self.name).get("items") or [], self.name, "Nodes.items")
+        kept = tuple(
+            _text(_name_of(each), self.name, "Nodes.items.metadata.name") for each in items
+        )
+        return ExtenderFilterResult(kept, failed, unresolvable, forgets_pods=True)
+
+    async def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Sequence[tuple[str, int]]:
+        if not self.is_prioritizer:
+            return [(node.metadata.name, 0) for node in nodes]
+        answer = await self._ask(self._config.prioritize_verb, await self._arguments(pod, nodes))
+        scale = self._config.weight * SCORE_SCALE
+        found = []
+        for entry in _list(answer or [], self.name, "answer"):
+            fields = _fields(entry, self.name)
+            host, score = fields.get("host", ""), fields.get("score", 0)
+            if isinstance(score, bool) or not isinstance(score, int):
+                raise ExtenderError(
+                    f"extender {self.name}: Score of {host!r} is no integer: {score!r}"
+                )
+            found.append((_text(host, self.name, "Host"), score * scale))
+        return found
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        meta = pod.metadata
+        body = {
+            "PodName": meta.name,
+            "PodNamespace": meta.namespace,
+            "PodUID": meta.uid,
+            "Node": node_name,
+        }
+        fields = _fields(await self._ask(self._config.bind_verb, body), self.name)
+        if fields.get("error"):
+            raise ExtenderError(str(fields["error"]))
+
+    async def process_preemption(
+        self, pod: Pod, victims: Mapping[str, Victims]
+    ) -> Mapping[str, Victims]:
+        body: JsonObject = {
+            "Pod": await self._whole.pod(pod),
+            "NodeNameToVictims": None,
+            "NodeNameToMetaVictims": None,
+        }
+        if self._config.node_cache_capable:
+            body["NodeNameToMetaVictims"] = {
+                node: {
+                    "Pods": [{"UID": each.metadata.uid} for each in found.pods],
+                    "NumPDBViolations": found.pdb_violations,
+                }
+                for node, found in victims.items()
+            }
+        else:
+            body["NodeNameToVictims"] = {
+                node: {
+                    "Pods": [await self._whole.pod(each) for each in found.pods],
+                    "NumPDBViolations": found.pdb_violations,
+                }
+                for node, found in victims.items()
+            }
+        fields = _fields(await self._ask(self._config.preempt_verb, body), self.name)
+        left = fields.get("nodenametometavictims") or {}
+        return {
+            node: self._resolved(node, _fields(each, self.name))
+            for node, each in _mapping(left, self.name).items()
+        }
+
+    def _resolved(self, node: str, meta_victims: JsonObject) -> Victims:
+        pods = _list(meta_victims.get("pods") or [], self.name, "Pods")
+        uids = [_text(_fields(each, self.name).get("uid"), self.name, "UID") for each in pods]
+        violations = meta_victims.get("numpdbviolations") or 0
+        return find_victims(self._table, self.name, node, uids, int(violations))
+
+    # -- the wire --------------------------------------------------------------------------------------------------
+
+    async def _arguments(self, pod: Pod, nodes: Sequence[Node]) -> JsonObject:
+        if self._config.node_cache_capable:
+            listed, names = None, [node.metadata.name for node in nodes]
+        else:
+            items = await self._whole.nodes(nodes)
+            listed, names = {"metadata": {}, "items": items}, None
+        return {"Pod": await self._whole.pod(pod), "Nodes": listed, "NodeNames": names}
+
+    async def _ask(self, verb: str, body: JsonObject) -> Any:  # noqa: ANN401  # whatever JSON comes back
+        url = f"{self._base}/{verb}"
+        request = Request(
+            method="POST",
+            target=f"{self._path}/{verb}",
+            headers={"Content-Type": "application/json", "Accept": "application/json"},
+            body=json.dumps(body).encode(),
+            deadline_s=self._timeout_s,
+        )
+        response = await self._transport.request(request)
+        try:
+            raw = await response.read(MAX_ANSWER_BYTES)
+        finally:
+            response.close()
+        if response.status != 200:
+            raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
+        try:
+            return json.loads(raw)
+        except ValueError as error:
+            raise ExtenderError(
+                f"extender at URL {url} did not answer with JSON: {error}"
+            ) from None
+
+
+def make_extenders(
+    configured: Sequence[types.Extender],
+    whole: WholeObjects,
+    table: NodeTable,
+    make: Callable[..., HttpExtender] = HttpExtender,
+) -> list[HttpExtender]:
+    """Extenders in the order in which they are asked: those that may be ignored come last."""
+    ordered = sorted(configured, key=lambda each: each.ignorable)
+    return [make(each, whole, table) for each in ordered]
+
+
+def _connection(config: types.Extender) -> ConnectionConfig:
+    parts = urlsplit(config.url_prefix)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise CredentialsError(
+            f"extender urlPrefix {config.url_prefix!r} is not an http or https URL"
+        )
+    secure = parts.scheme == "https"
+    tls = config.tls_config
+    return ConnectionConfig(
+        host=parts.hostname,
+        port=parts.port or (443 if secure else 80),
+        scheme=parts.scheme,
+        server_name=tls.server_name if tls is not None else "",
+        credentials=AnonymousCredentials(_tls_context(config) if secure else None),
+    )
+
+
+def _tls_context(config: types.Extender) -> ssl.SSLContext:
+    """Trust and identity towards the extender.
+
+    # Upstream: with `enableHTTPS` and no authority given, the certificate is not verified.
+    """
+    tls = config.tls_config or types.ExtenderTLSConfig()
+    authority = Pem(
+        "caData" if tls.ca_data else "caFile", "" if tls.ca_data else tls.ca_file, tls.ca_data
+    )
+    return build_context(
+        TlsSettings(
+            ca=authority,
+            certificate=Pem("certFile", "" if tls.cert_data else tls.cert_file, tls.cert_data),
+            key=Pem("keyFile", "" if tls.key_data else tls.key_file, tls.key_data),
+            insecure=tls.insecure or (config.enable_https and not authority),
+        )
+    )
+
+
+# -- answers: decoded without regard to case, as Go does ---------------------------------------------------------------
+
+
+def _fields(answer: object, extender: str) -> JsonObject:
+    return {key.lower(): value for key, value in _mapping(answer, extender).items()}
+
+
+def _mapping(answer: object, extender: str) -> JsonObject:
+    if answer is None:
+        return {}
+    if not isinstance(answer, dict):
+        raise ExtenderError(
+            f"extender {extender} answered with {type(answer).__name__} where an object was expected"
+        )
+    return answer
+
+
+def _list(value: object, extender: str, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ExtenderError(
+            f"extender {extender}: {what} is {type(value).__name__} where a list was expected"
+        )
+    return value
+
+
+def _text(value: object, extender: str, what: str) -> str:
+    if not isinstance(value, str):
+        raise ExtenderError(f"extender {extender}: {what} holds {value!r} where text was expected")
+    return value
+
+
+def _texts(value: object, extender: str, what: str) -> dict[str, str]:
+    return {key: _text(each, extender, what) for key, each in _mapping(value, extender).items()}
+
+
+def _name_of(item: object) -> object:
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    return metadata.get("name") if isinstance(metadata, dict) else None
