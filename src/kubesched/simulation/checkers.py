@@ -1,0 +1,157 @@
+"""The promises, checked: on every commit, whenever an instant is over, and when all is quiet."""
+
+from __future__ import annotations
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.store import Change
+from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.processes import Incarnation, Processes
+from kubesched.simulation.rules import overcommitment
+from kubesched.simulation.violation import Complaints, Violation
+
+FULL_CHECK_EVERY = 25
+"""Instants between two recounts of all sums and indexes: they cost as much as everything else together."""
+
+
+class Checkers:
+    """Safety of one run."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        processes: Processes,
+        complaints: Complaints,
+        *,
+        has_one_writer: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._processes = processes
+        self._complaints = complaints
+        self._has_one_writer = has_one_writer
+        self._instants = 0
+        self.checks = 0
+        cluster.store.subscribe("pods", self._on_pod)
+
+    # Every commit.
+
+    def _on_pod(self, change: Change) -> None:
+        pod = change.entry.obj
+        node_name = pod["spec"].get("nodeName", "")
+        before = change.old.obj["spec"].get("nodeName", "") if change.old is not None else ""
+        if change.type == "DELETED" or not node_name:
+            return
+        self.checks += 1
+        if before:
+            if before != node_name:
+                self._complain("no pod is bound twice", f"{_key(pod)} from {before} to {node_name}")
+            return
+        self._on_binding(pod, node_name)
+
+    def _on_binding(self, pod: JsonObject, node_name: str) -> None:
+        node = self._cluster.store.get("nodes", "", node_name)
+        if node is None:
+            self._complain("no pod is bound to a node that is gone", f"{_key(pod)} to {node_name}")
+            return
+        # With two schedulers a binding may still be on its way when the other one takes over; the API has no means
+        # against that. What each of them decides is checked against what it knows, see `plugins`.
+        if self._has_one_writer:
+            there = [
+                each
+                for each in self._cluster.active_pods()
+                if each["spec"].get("nodeName") == node_name
+            ]
+            why = overcommitment(node.obj, there)
+            if why is not None:
+                self._complain(
+                    "no node is over its allocatable", f"{_key(pod)} to {node_name}: {why}"
+                )
+
+    # Every instant.
+
+    def instant_is_over(self) -> None:
+        """Nothing is left to do at this moment of virtual time."""
+        self._instants += 1
+        self._complaints.raise_first()
+        leaders = [each.name for each in self._processes.alive() if each.process.may_write()]
+        if len(leaders) > 1:
+            raise Violation("no two schedulers lead at the same time", ", ".join(leaders))
+        for incarnation in self._processes.alive():
+            if incarnation.is_working:
+                self._check_pods(incarnation)
+                if self._instants % FULL_CHECK_EVERY == 0:
+                    check_own_invariants(incarnation)
+        self.checks += 1
+
+    def _check_pods(self, incarnation: Incarnation) -> None:
+        """No pod is lost, and none waits for nothing."""
+        assembly = incarnation.process.assembly
+        queue, cache = assembly.scheduler.queue, assembly.scheduler.cache
+        in_flight = set(queue.in_flight_uids())
+        waits_for_events = False
+        for pod in incarnation.process.informers.of(Pod).list():
+            meta = pod.metadata
+            if pod.spec.node_name:
+                if cache.get_pod(meta.uid) is None:
+                    raise Violation(
+                        "every bound pod is counted", f"{incarnation.name} forgot {meta.name}"
+                    )
+                continue
+            place = queue.place_of(meta.namespace, meta.name)
+            waits_for_events |= place == "unschedulable"
+            is_known = place is not None or meta.uid in in_flight or cache.is_assumed(meta.uid)
+            if not is_known and meta.deletion_timestamp is None:
+                raise Violation("no pod is lost", f"{incarnation.name} lost {meta.name}")
+        if waits_for_events and queue.next_deadline() is None:
+            raise Violation("every unschedulable pod has a wake-up", incarnation.name)
+
+    def _complain(self, property_: str, detail: str) -> None:
+        self._complaints.add(property_, detail)
+
+    # When all is quiet.
+
+    def difference_from_store(self, incarnation: Incarnation) -> str | None:
+        """How what a process knows differs from what is; None if it does not."""
+        process, scheduler = incarnation.process, incarnation.process.assembly.scheduler
+        nodes = {
+            node["metadata"]["name"]: node["metadata"]["resourceVersion"]
+            for node in self._cluster.nodes()
+        }
+        known_nodes = {
+            node.metadata.name: node.metadata.resource_version
+            for node in process.informers.of(Node).list()
+        }
+        if nodes != known_nodes:
+            return f"nodes {sorted(nodes.items() ^ known_nodes.items())}"
+        pods = {
+            pod["metadata"]["uid"]: pod["spec"].get("nodeName", "")
+            for pod in self._cluster.active_pods()
+        }
+        known_pods = {
+            pod.metadata.uid: pod.spec.node_name for pod in process.informers.of(Pod).list()
+        }
+        if pods != known_pods:
+            return f"pods {sorted(pods.items() ^ known_pods.items())}"
+        bound = {uid: name for uid, name in pods.items() if name}
+        cached = {info.uid: info.pod.spec.node_name for info in scheduler.cache.pods()}
+        if bound != cached:
+            return f"cached pods {sorted(bound.items() ^ cached.items())}"
+        rows = set(scheduler.cache.table.row_of)
+        if rows != set(nodes):
+            return f"rows {sorted(rows ^ set(nodes))}"
+        return None
+
+
+def check_own_invariants(incarnation: Incarnation) -> None:
+    try:
+        incarnation.process.assembly.scheduler.check_invariants()
+    except AssertionError as error:
+        raise Violation(
+            "queue and cache do not contradict themselves", f"{incarnation.name}: {error}"
+        ) from error
+
+
+def _key(pod: JsonObject) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+

@@ -1,0 +1,211 @@
+"""The simulated cluster: the embedded API server, those who finish what others delete, and a restless administrator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import msgspec
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.embedded.control_plane import build_registry
+from kubesched.embedded.local import LocalApi
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.server import ApiServer
+from kubesched.embedded.store import Change, Store
+from kubesched.errors import NotFound
+from kubesched.simulation import workloads
+from kubesched.simulation.trace import Trace
+from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
+
+WATCHED = ("pods", "nodes", "leases.coordination.k8s.io")
+FINISHED = ("Succeeded", "Failed")
+
+
+class SimulatedCluster:
+    """Server, kubelets and pod garbage collection in a few lines: what they do takes virtual time and never fails."""
+
+    def __init__(self, loop: VirtualLoop, random: Random, trace: Trace) -> None:
+        clock = LoopClock(loop)
+        self._loop = loop
+        self._random = random
+        self._trace = trace
+        self.store = Store()
+        registry = build_registry(self.store, clock=clock, rng=random)
+        self.api = LocalApi(registry)
+        self.server = ApiServer(registry, clock=clock, rng=random)
+        self._node_count = self._pod_count = 0
+        for made in workloads.priority_classes():
+            self.api.create("priorityclasses.scheduling.k8s.io", made)
+        for resource in WATCHED:
+            self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
+
+    # What happens by itself.
+
+    def _on_change(self, resource: str, change: Change) -> None:
+        metadata = change.entry.obj["metadata"]
+        spec, status = change.entry.obj.get("spec") or {}, change.entry.obj.get("status") or {}
+        said = spec.get("nodeName") or spec.get("holderIdentity") or ""
+        nominated = status.get("nominatedNodeName") or ""
+        self._trace.add(
+            "commit",
+            f"{change.revision} {change.type} {resource} {metadata['name']} {said}"
+            f"{' nominated ' + nominated if nominated else ''}",
+        )
+        if resource == "pods":
+            self._on_pod(change)
+        elif resource == "nodes" and change.type == "DELETED":
+            self._loop.call_later(
+                self._random.uniform(0.5, 5.0), self._collect_pods_of, metadata["name"]
+            )
+
+    def _on_pod(self, change: Change) -> None:
+        pod, metadata = change.entry.obj, change.entry.obj["metadata"]
+        if change.type == "DELETED":
+            return
+        if metadata.get("deletionTimestamp"):
+            self._loop.call_later(
+                self._random.uniform(0.05, 2.0), self._finish_deletion, metadata["name"], metadata["uid"]
+            )
+        was_bound = change.old is not None and change.old.obj["spec"].get("nodeName")
+        if pod["spec"].get("nodeName") and not was_bound and self._random.random() < 0.1:
+            self._loop.call_later(
+                self._random.uniform(1.0, 30.0), self._succeed, metadata["name"], metadata["uid"]
+            )
+
+    def _finish_deletion(self, name: str, uid: str) -> None:
+        pod = self.find_pod(name)
+        if pod is not None and pod["metadata"]["uid"] == uid:
+            self.api.delete("pods", "default", name, grace_period_s=0)
+
+    def _succeed(self, name: str, uid: str) -> None:
+        pod = self.find_pod(name)
+        if pod is not None and pod["metadata"]["uid"] == uid and not _is_leaving(pod):
+            patch: JsonObject = {"status": {"phase": "Succeeded"}}
+            self.api.patch("pods", "default", name, patch, subresource="status")
+
+    def _collect_pods_of(self, node_name: str) -> None:
+        if self.has_node(node_name):
+            return
+        for pod in self.pods():
+            if pod["spec"].get("nodeName") == node_name:
+                self.api.delete("pods", "default", pod["metadata"]["name"], grace_period_s=0)
+
+    # What is there.
+
+    def find_pod(self, name: str) -> JsonObject | None:
+        try:
+            return self.api.get("pods", "default", name)
+        except NotFound:
+            return None
+
+    def has_node(self, name: str) -> bool:
+        return self.store.get("nodes", "", name) is not None
+
+    def pods(self) -> list[JsonObject]:
+        return self.api.list("pods")[0]
+
+    def nodes(self) -> list[JsonObject]:
+        return self.api.list("nodes")[0]
+
+    def active_pods(self) -> list[JsonObject]:
+        """Pods that a scheduler sees: not finished."""
+        return [pod for pod in self.pods() if (pod.get("status") or {}).get("phase") not in FINISHED]
+
+    def records(self) -> tuple[list[Node], list[Pod]]:
+        """Nodes and active pods as the scheduler's own types."""
+        return (
+            [msgspec.convert(node, Node) for node in self.nodes()],
+            [msgspec.convert(pod, Pod) for pod in self.active_pods()],
+        )
+
+    # What people do.
+
+    def add_node(self) -> None:
+        self._node_count += 1
+        self.api.create("nodes", workloads.node(f"n{self._node_count}", self._random))
+
+    def add_pod(self, mixes: Sequence[str]) -> None:
+        self._pod_count += 1
+        self.api.create("pods", workloads.pod(f"p{self._pod_count}", mixes, self._random))
+
+    def change_something(self) -> None:
+        """One change that an administrator, an autoscaler or an owner might make."""
+        change = self._random.choice(
+            (
+                self.add_node,
+                self._remove_node,
+                self._relabel_node,
+                self._taint_node,
+                self._cordon_node,
+                self._delete_pod,
+                self._delete_pod,
+                self.ungate_one,
+                self._recreate_pod,
+                self._compact,
+            )
+        )
+        self._trace.add("change", change.__name__.strip("_"))
+        change()
+
+    def _some_node(self) -> JsonObject | None:
+        nodes = self.nodes()
+        return self._random.choice(nodes) if nodes else None
+
+    def _remove_node(self) -> None:
+        node = self._some_node()
+        if node is not None and len(self.nodes()) > 1:
+            self.api.delete("nodes", None, node["metadata"]["name"])
+
+    def _relabel_node(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            labels = {
+                "disk": self._random.choice(("ssd", "hdd")),
+                workloads.ZONE: self._random.choice(workloads.ZONES),
+            }
+            self._patch_node(node, {"metadata": {"labels": labels}})
+
+    def _taint_node(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            taints = None if node["spec"].get("taints") else [workloads.TAINT]
+            self._patch_node(node, {"spec": {"taints": taints}})
+
+    def _cordon_node(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            is_cordoned = node["spec"].get("unschedulable", False)
+            self._patch_node(node, {"spec": {"unschedulable": not is_cordoned}})
+
+    def _patch_node(self, node: JsonObject, patch: JsonObject) -> None:
+        self.api.patch("nodes", None, node["metadata"]["name"], patch)
+
+    def _delete_pod(self) -> None:
+        pods = [pod for pod in self.pods() if not _is_leaving(pod)]
+        if pods:
+            self.api.delete("pods", "default", self._random.choice(pods)["metadata"]["name"])
+
+    def _recreate_pod(self) -> None:
+        """A pod goes and at once comes back under its old name, as those of a StatefulSet do."""
+        pods = [pod for pod in self.pods() if not _is_leaving(pod)]
+        if not pods:
+            return
+        name = self._random.choice(pods)["metadata"]["name"]
+        self.api.delete("pods", "default", name, grace_period_s=0)
+        self.api.create("pods", workloads.pod(name, tuple(workloads.MIXES), self._random))
+
+    def ungate_one(self) -> None:
+        gated = [pod for pod in self.pods() if pod["spec"].get("schedulingGates")]
+        if gated:
+            name = self._random.choice(gated)["metadata"]["name"]
+            self.api.patch("pods", "default", name, {"spec": {"schedulingGates": None}})
+
+    def _compact(self) -> None:
+        """Watches that are behind, and lists that are under way, cannot go on."""
+        for resource in WATCHED:
+            self.store.collection(resource).compact(self.store.revision)
+
+
+def _is_leaving(pod: JsonObject) -> bool:
+    return pod["metadata"].get("deletionTimestamp") is not None

@@ -1,0 +1,251 @@
+"""A transport between a scheduler and the API server on which things go wrong, as the seed has it.
+
+What crosses the network is the network's: a request that was sent reaches the server whether or not the sender still
+waits for it, or still lives. A watch never loses an event silently, since TCP and the API do not either; what is
+dropped is dropped together with the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response, Transport
+from kubesched.embedded.objects import encode
+from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded
+from kubesched.simulation.options import NO_FAULTS, Rates
+from kubesched.simulation.trace import Trace
+
+MAX_EXTRA_S = 0.8
+"""Longest a request or an ordinary watch event is on its way. Below the margin that leader election keeps between the
+end of one leader's work and the beginning of the next one's: nothing could help against requests that travel longer."""
+MAX_STALL_S = 25.0
+
+_REASONS = {
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallFault:
+    """What happens to one call. `commits`: whether the server acts on it; `how`: how the client fares."""
+
+    how: str
+    commits: bool
+    code: int = 0
+
+
+FINE = CallFault("fine", commits=True)
+
+
+def failure_answer(code: int) -> tuple[int, bytes, dict[str, str]]:
+    """A refusal as the API server words it."""
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"simulated failure {code}",
+        "reason": _REASONS[code],
+        "code": code,
+    }
+    headers = {"content-type": "application/json"}
+    if code == 429:
+        headers["retry-after"] = "1"
+    return code, encode(status), headers
+
+
+class CannedResponse:
+    """An answer that no server gave."""
+
+    def __init__(self, code: int) -> None:
+        self.status, self._body, self.headers = failure_answer(code)
+
+    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
+        del max_bytes
+        return self._body
+
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Network:
+    """Between one process and the server: draws faults, counts calls, owns what is on its way."""
+
+    def __init__(self, rates: Rates, random: Random, trace: Trace) -> None:
+        self.rates = rates
+        self._random = random
+        self.trace = trace
+        self._under_way: set[asyncio.Task[Response | None]] = set()
+        self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
+        """Asked before the dice; an answer replaces them. Used for crashes and sweeps."""
+
+    def heal(self) -> None:
+        """From now on everything works, what is open included."""
+        self.rates = NO_FAULTS
+
+    def chance(self, probability: float) -> bool:
+        return probability > 0 and self._random.random() < probability
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
+
+    def latency_s(self) -> float:
+        if self.chance(self.rates.delay):
+            return self._random.uniform(0.02, MAX_EXTRA_S)
+        return self._random.uniform(0.0005, 0.01)
+
+    def draw_call(self, process: str, request: Request) -> CallFault:
+        chosen = self.on_call(process, request)
+        if chosen is not None:
+            return chosen
+        rates, draw = self.rates, self._random
+        if self.chance(rates.refuse):
+            codes = (429, 500, 503) if request.method == "GET" else (409, 429, 500, 503)
+            return CallFault("refused", commits=False, code=draw.choice(codes))
+        if self.chance(rates.lose_request):
+            return CallFault(draw.choice(("unreachable", "broken", "silent")), commits=False)
+        if self.chance(rates.lose_answer):
+            how = draw.choice(("broken", "silent", "refused"))
+            return CallFault(how, commits=True, code=draw.choice((500, 503)))
+        return FINE
+
+    def deliver(
+        self, work: Coroutine[Any, Any, Response | None]
+    ) -> asyncio.Task[Response | None]:
+        """Have a request arrive, whatever becomes of those who sent it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._delivered)
+        return task
+
+    def _delivered(self, task: asyncio.Task[Response | None]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # raised to the sender, if there still is one
+
+
+class FaultyTransport:
+    """One process's way to the server."""
+
+    def __init__(self, inner: Transport, network: Network, process: str) -> None:
+        self._inner = inner
+        self._network = network
+        self.process = process
+        self.is_dead = False
+        """The process is gone: nothing it still says is heard."""
+        self.is_cut = False
+        """Nothing gets through for a while."""
+
+    async def request(self, request: Request) -> Response:
+        network = self._network
+        if self.is_dead:
+            raise ConnectFailed("the process is gone")
+        fault = network.draw_call(self.process, request)
+        path = request.target.partition("?")[0]
+        told = "" if fault is FINE else f" {fault.how}{fault.code or ''}"
+        checksum = zlib.crc32(request.body)
+        network.trace.add(
+            "call", f"{self.process} {request.method} {path} {checksum:08x}{told}"
+        )
+        if self.is_dead or self.is_cut or fault.how == "unreachable":
+            await asyncio.sleep(network.latency_s())
+            raise ConnectFailed("connection refused")
+        if fault.commits:
+            answer = network.deliver(self._deliver(request))
+            return await self._outcome(request, fault, asyncio.shield(answer))
+        return await self._outcome(request, fault, None)
+
+    async def _deliver(self, request: Request) -> Response | None:
+        """The request arrives. None: the way was cut before."""
+        await asyncio.sleep(self._network.latency_s())
+        if self.is_cut:
+            return None
+        return await self._inner.request(request)
+
+    async def _outcome(
+        self, request: Request, fault: CallFault, answer: Awaitable[Response | None] | None
+    ) -> Response:
+        response = await answer if answer is not None else None
+        if fault.how == "silent":
+            _give_up(response)
+            await asyncio.sleep(min(request.deadline_s, request.first_byte_s or request.deadline_s))
+            raise DeadlineExceeded(f"{request.method} {request.target}: no answer")
+        await asyncio.sleep(self._network.latency_s())
+        if fault.how == "refused":
+            _give_up(response)
+            return CannedResponse(fault.code)
+        if fault.how == "broken" or self.is_cut or self.is_dead or response is None:
+            _give_up(response)
+            raise StreamEnded("connection reset by peer")
+        if request.stream and response.status < 300:
+            return FaultyStream(response, self, self._network)
+        return response
+
+    async def aclose(self) -> None:
+        self.is_dead = True
+        await self._inner.aclose()
+
+
+def _give_up(response: Response | None) -> None:
+    if response is not None:
+        response.close()
+
+
+class FaultyStream:
+    """A watch whose pieces come late, twice, or not any more."""
+
+    def __init__(self, inner: Response, transport: FaultyTransport, network: Network) -> None:
+        self._inner = inner
+        self._transport = transport
+        self._network = network
+
+    @property
+    def status(self) -> int:
+        return self._inner.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._inner.headers
+
+    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
+        return await self._inner.read(max_bytes)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
+        network, rates = self._network, self._network.rates
+        process = self._transport.process
+        async for chunk in self._inner.iter_chunks():
+            rates = network.rates
+            if self._transport.is_cut or network.chance(rates.cut_watch):
+                network.trace.add("watch", f"{process} cut")
+                if network.chance(0.5):
+                    raise StreamEnded("connection reset by peer")
+                return
+            if network.chance(rates.expire_watch):
+                network.trace.add("watch", f"{process} expired")
+                yield b'{"type":"ERROR","object":' + failure_answer(410)[1] + b"}\n"
+                return
+            if network.chance(rates.stall_watch):
+                stall_s = network.uniform(1.0, MAX_STALL_S)
+                network.trace.add("watch", f"{process} stalls for {stall_s:.3f} s")
+                await asyncio.sleep(stall_s)
+                raise StreamEnded("connection timed out")
+            if network.chance(rates.delay_watch):
+                await asyncio.sleep(network.uniform(0.01, MAX_EXTRA_S))
+            if network.chance(rates.repeat_watch):
+                chunk += chunk
+            yield chunk

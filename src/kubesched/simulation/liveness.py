@@ -1,0 +1,100 @@
+"""Faults have stopped: within a bound of virtual time all that can be placed must be, and nothing may hang.
+
+Whether something can be placed is asked of a fresh scheduler that is given the final state and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubesched.simulation.checkers import Checkers, check_own_invariants
+from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.processes import Incarnation, Processes
+from kubesched.simulation.trace import Trace
+from kubesched.simulation.violation import Violation
+from kubesched.testing.harness import SchedulerHarness
+
+BOUND_S = 180.0
+"""Longer than a watch may wait to be opened again (60 s), a lease to be taken over and a pod to rest, together; shorter
+than the five minutes after which forgotten pods are tried again anyway, which would hide that they were forgotten."""
+POLL_S = 3.0
+
+
+async def wait_until_settled(
+    loop: asyncio.AbstractEventLoop,
+    cluster: SimulatedCluster,
+    processes: Processes,
+    checkers: Checkers,
+    trace: Trace,
+) -> None:
+    """Return once nothing more can happen; `Violation` if that takes too long."""
+    give_up_at = loop.time() + BOUND_S
+    while True:
+        await asyncio.sleep(POLL_S)
+        pending = _what_is_pending(cluster, processes, checkers)
+        if pending is None:
+            revision = cluster.store.revision
+            placeable = await what_can_be_placed(cluster)
+            if placeable is None and cluster.store.revision == revision:
+                break
+            pending = placeable
+        if loop.time() > give_up_at:
+            raise Violation(
+                "all that can be placed is placed once faults stop",
+                f"after {BOUND_S:g} s: {pending or 'writes go on without end'}",
+            )
+    for incarnation in processes.alive():
+        if incarnation.is_working:
+            check_own_invariants(incarnation)
+    cluster.store.check_invariants()
+    trace.add("settled", f"revision {cluster.store.revision}")
+
+
+def _what_is_pending(
+    cluster: SimulatedCluster, processes: Processes, checkers: Checkers
+) -> str | None:
+    working = [each for each in processes.alive() if each.process.is_scheduling]
+    if not working:
+        return "nobody schedules"
+    if any(pod["metadata"].get("deletionTimestamp") for pod in cluster.pods()):
+        return "pods are being deleted"
+    if any(
+        pod["spec"].get("nodeName") and not cluster.has_node(pod["spec"]["nodeName"])
+        for pod in cluster.pods()
+    ):
+        return "pods of removed nodes are still there"
+    for incarnation in working:
+        unfinished = _unfinished(incarnation) or checkers.difference_from_store(incarnation)
+        if unfinished is not None:
+            return f"{incarnation.name}: {unfinished}"
+    return None
+
+
+def _unfinished(incarnation: Incarnation) -> str | None:
+    scheduler = incarnation.process.assembly.scheduler
+    counts = {
+        "assumed": scheduler.cache.assumed_count,
+        "in flight": len(scheduler.queue.in_flight_uids()),
+        "active": len(scheduler.queue.pods_in_active_q()),
+        "waiting on Permit": len(incarnation.process.assembly.waiting_pods),
+    }
+    return next((f"{count} pods {what}" for what, count in counts.items() if count), None)
+
+
+async def what_can_be_placed(cluster: SimulatedCluster) -> str | None:
+    """A pod that a fresh scheduler would place, or make room for; None if there is none."""
+    nodes, pods = cluster.records()
+    async with SchedulerHarness() as fresh:
+        for node in nodes:
+            fresh.add_node(node)
+        for pod in pods:
+            if pod.spec.node_name:
+                fresh.add_pod(pod)
+        for pod in pods:
+            if not pod.spec.node_name:
+                fresh.add_pod(pod)
+        await fresh.settle()
+        placed = [f"{key} fits on {node}" for key, node in fresh.client.bindings.items()]
+        made_room = [f"{key} would be preempted" for key in fresh.client.deleted]
+    found = placed + made_room
+    return found[0] if found else None

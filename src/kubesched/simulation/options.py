@@ -1,0 +1,96 @@
+"""What a run consists of. Everything is drawn from the seed, unless the caller pins it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any
+
+MIXES = ("plain", "affinity", "spread", "ports", "priorities", "gates")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How often things go wrong, per call or per piece of a watch; zero for never."""
+
+    delay: float = 0.0
+    refuse: float = 0.0
+    """Answered with 409, 429, 500 or 503 without effect."""
+    lose_request: float = 0.0
+    """No effect, no answer."""
+    lose_answer: float = 0.0
+    """Took effect, but the answer is a 500, a broken connection or silence."""
+    cut_watch: float = 0.0
+    """The stream ends or breaks; what was on its way is dropped."""
+    expire_watch: float = 0.0
+    """410."""
+    stall_watch: float = 0.0
+    """Silence for many seconds, then the end."""
+    repeat_watch: float = 0.0
+    """Events delivered twice."""
+    delay_watch: float = 0.0
+    """Late on one watch and not on the others: order across watches changes."""
+
+
+NO_FAULTS = Rates()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """One run."""
+
+    nodes: int
+    pods: int
+    mixes: tuple[str, ...]
+    duration_s: float
+    """How long faults last."""
+    instances: int
+    """1, or 2 with leader election."""
+    rates: Rates
+    crash_every_s: float
+    """Mean time between crashes; 0 for never."""
+    partition_every_s: float
+    """Mean time between losses of the way to the lease; 0 for never."""
+    jump_every_s: float
+    """Mean time between jumps of wall clocks and freezes of the whole world; 0 for never."""
+    change_every_s: float
+    """Mean time between changes to nodes and deletions of pods; 0 for never."""
+    mischief: float
+    """How often a misbehaving plugin misbehaves; 0 leaves it out of the profile."""
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def draw(random: Random, *, faults: bool) -> Options:
+    """A small world, different for every seed. Each kind of trouble is absent from some runs: an error that one kind
+    hides must be able to show."""
+
+    def sometimes(probability: float, low: float, high: float) -> float:
+        drawn, value = random.random(), random.uniform(low, high)
+        return value if faults and drawn < probability else 0.0
+
+    mixes = tuple(sorted(random.sample(MIXES, random.randint(1, 4))))
+    return Options(
+        nodes=random.randint(2, 7),
+        pods=random.randint(6, 30),
+        mixes=mixes,
+        duration_s=random.uniform(20.0, 80.0),
+        instances=2 if sometimes(0.4, 1.0, 1.0) else 1,
+        rates=Rates(
+            delay=sometimes(0.7, 0.05, 0.5),
+            refuse=sometimes(0.6, 0.02, 0.25),
+            lose_request=sometimes(0.5, 0.01, 0.1),
+            lose_answer=sometimes(0.5, 0.01, 0.1),
+            cut_watch=sometimes(0.6, 0.01, 0.1),
+            expire_watch=sometimes(0.4, 0.01, 0.05),
+            stall_watch=sometimes(0.3, 0.005, 0.03),
+            repeat_watch=sometimes(0.4, 0.05, 0.3),
+            delay_watch=sometimes(0.6, 0.1, 0.6),
+        ),
+        crash_every_s=sometimes(0.5, 8.0, 40.0),
+        partition_every_s=sometimes(0.6, 10.0, 40.0),
+        jump_every_s=sometimes(0.4, 5.0, 30.0),
+        change_every_s=sometimes(0.8, 0.5, 6.0),
+        mischief=sometimes(0.4, 0.02, 0.3),
+    )

@@ -1,0 +1,248 @@
+"""The schedulers of a run: started, crashed, cut off from their lease, started again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from kubesched.client.transport import Request, Transport
+from kubesched.clock import Clock
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.load import load
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.memory_transport import MemoryTransport
+from kubesched.framework.registry import Registry
+from kubesched.informers.factory import InformerFactory
+from kubesched.scheduler.factory import Assembly
+from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.faults import CallFault, FaultyTransport, Network
+from kubesched.simulation.trace import Trace
+from kubesched.simulation.violation import Complaints
+from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
+
+MIN_RESTART_S, MAX_RESTART_S = 2.0, 6.0
+"""A crashed process comes back no sooner than what it sent has arrived."""
+
+
+class SchedulerProcess(Protocol):
+    """What the simulation needs of a scheduler process; the application brings it."""
+
+    @property
+    def assembly(self) -> Assembly: ...
+
+    @property
+    def informers(self) -> InformerFactory: ...
+
+    @property
+    def is_synced(self) -> bool: ...
+
+    @property
+    def is_scheduling(self) -> bool: ...
+
+    def may_write(self) -> bool: ...
+
+    async def run(self) -> None: ...
+
+
+class ProcessFactory(Protocol):
+    """Puts a production process together."""
+
+    def __call__(
+        self,
+        config: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+        registry: Registry,
+        *,
+        transport: Transport,
+        lock_transport: Transport,
+        clock: Clock,
+        random: Random,
+        host_name: str,
+        identity: str,
+    ) -> SchedulerProcess: ...
+
+
+class Incarnation:
+    """One process from its start to its end."""
+
+    def __init__(
+        self,
+        name: str,
+        process: SchedulerProcess,
+        transports: tuple[FaultyTransport, FaultyTransport],
+        clock: LoopClock,
+    ) -> None:
+        self.name = name
+        self.process = process
+        self.transport, self.lock_transport = transports
+        self.clock = clock
+        self.task: asyncio.Task[None] | None = None
+        self.has_scheduled = False
+        self.crash: CallFault | None = None
+        """How its next API call goes, which is its last."""
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.transport.is_dead
+
+    @property
+    def is_working(self) -> bool:
+        """Whether its queue and cache mean something: from the first list to the end of its scheduling."""
+        self.has_scheduled |= self.process.is_scheduling
+        return (
+            self.is_alive
+            and self.process.is_synced
+            and (self.process.is_scheduling or not self.has_scheduled)
+        )
+
+    def die(self) -> None:
+        self.transport.is_dead = self.lock_transport.is_dead = True
+
+
+class Processes:
+    """As many slots as there are replicas, each with a process most of the time."""
+
+    def __init__(
+        self,
+        make_process: ProcessFactory,
+        cluster: SimulatedCluster,
+        network: Network,
+        loop: VirtualLoop,
+        trace: Trace,
+        complaints: Complaints,
+        *,
+        seed: str,
+        config: bytes,
+        registry: Callable[[], Registry],
+    ) -> None:
+        self._make_process = make_process
+        self._cluster = cluster
+        self._network = network
+        self._loop = loop
+        self._trace = trace
+        self._complaints = complaints
+        self._seed = seed
+        self._config = load(config, "simulation", DEFAULT_GATES)
+        self._registry = registry
+        self._random = Random(f"{seed}/processes")
+        self._started = 0
+        self.slots: dict[int, Incarnation] = {}
+        self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
+        network.on_call = self._on_call
+
+    def alive(self) -> list[Incarnation]:
+        return [each for _slot, each in sorted(self.slots.items()) if each.is_alive]
+
+    async def keep_running(self, slot: int) -> None:
+        """Run one replica for ever, starting it again whenever it ends."""
+        while True:
+            incarnation = self.slots[slot] = self._start(slot)
+            assert incarnation.task is not None
+            while incarnation.is_alive and not incarnation.task.done():
+                await asyncio.wait({incarnation.task}, timeout=0.5)
+            self._note_end(incarnation)
+            incarnation.die()
+            await asyncio.sleep(self._random.uniform(MIN_RESTART_S, MAX_RESTART_S))
+
+    def _start(self, slot: int) -> Incarnation:
+        self._started += 1
+        name = f"s{slot}.{self._started}"
+        self._trace.add("start", name)
+        transports = (self._transport(name), self._transport(name))
+        clock = LoopClock(self._loop, wall_error_s=self._random.uniform(-2.0, 2.0))
+        process = self._make_process(
+            self._config,
+            DEFAULT_GATES,
+            self._registry(),
+            transport=transports[0],
+            lock_transport=transports[1],
+            clock=clock,
+            random=Random(f"{self._seed}/{name}"),
+            host_name=f"host{slot}",
+            identity=name,
+        )
+        incarnation = Incarnation(name, process, transports, clock)
+        incarnation.task = self._loop.create_task(process.run())
+        return incarnation
+
+    def _transport(self, name: str) -> FaultyTransport:
+        return FaultyTransport(MemoryTransport(self._cluster.server), self._network, name)
+
+    def _note_end(self, incarnation: Incarnation) -> None:
+        task = incarnation.task
+        if not incarnation.is_alive or task is None or not task.done():
+            return
+        if task.cancelled():
+            return
+        error = task.exception()
+        self._trace.add("end", f"{incarnation.name} {type(error).__name__ if error else ''}")
+        if error is not None:
+            self._complaints.add("no scheduler dies by itself", f"{incarnation.name}: {error!r}")
+
+    # Trouble.
+
+    def crash_one(self) -> None:
+        """Have some process die at its next API call, with or without the call taking effect."""
+        alive = self.alive()
+        if alive:
+            chosen = self._random.choice(alive)
+            chosen.crash = CallFault("broken", commits=self._random.random() < 0.5)
+
+    def _on_call(self, name: str, request: Request) -> CallFault | None:
+        chosen = self.on_call(name, request)
+        if chosen is not None:
+            return chosen
+        for incarnation in self.alive():
+            if incarnation.name == name and incarnation.crash is not None:
+                return self.crash_now(incarnation, incarnation.crash)
+        return None
+
+    def crash_now(self, incarnation: Incarnation, last_call: CallFault) -> CallFault:
+        self._trace.add("crash", f"{incarnation.name} in a call that {last_call}")
+        self._loop.call_soon(self._kill, incarnation)
+        return last_call
+
+    def _kill(self, incarnation: Incarnation) -> None:
+        incarnation.die()
+        if incarnation.task is not None:
+            incarnation.task.cancel()
+            incarnation.task.add_done_callback(_retrieve)
+
+    def partition_one(self, seconds: float) -> None:
+        """Cut some process off, from its lease alone or from everything, for a while."""
+        alive = self.alive()
+        if not alive:
+            return
+        chosen = self._random.choice(alive)
+        transports = [chosen.lock_transport]
+        if self._random.random() < 0.5:
+            transports.append(chosen.transport)
+        self._trace.add("cut", f"{chosen.name} {len(transports)} for {seconds:.3f} s")
+        for transport in transports:
+            transport.is_cut = True
+            self._loop.call_later(seconds, _mend, transport)
+
+    def jump_one(self) -> None:
+        """Set some machine's wall clock."""
+        alive = self.alive()
+        if alive:
+            chosen = self._random.choice(alive)
+            chosen.clock.wall_error_s += self._random.uniform(-120.0, 120.0)
+            self._trace.add("jump", f"{chosen.name} to {chosen.clock.wall_error_s:.3f} s")
+
+    def mend(self) -> None:
+        """No more trouble for those who live."""
+        for incarnation in self.alive():
+            incarnation.crash = None
+            incarnation.transport.is_cut = incarnation.lock_transport.is_cut = False
+
+
+def _mend(transport: FaultyTransport) -> None:
+    transport.is_cut = False
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # of a process that is dead: nobody hears it

@@ -1,0 +1,182 @@
+"""May this pod go to this node? Written plainly a second time, over JSON, to hold the scheduler's answers against.
+
+Knows what the workloads use: requests, number of pods, host ports, taints, cordons, node selectors, required pod
+affinity and anti-affinity with `matchLabels`, required topology spread over all nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kubesched.embedded.objects import JsonObject
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Nodes by name, and the pods on them."""
+
+    nodes: Mapping[str, JsonObject]
+    placed: tuple[tuple[JsonObject, str], ...]
+    """(pod, node name); the node need not exist any more."""
+
+    def pods_on(self, node_name: str) -> list[JsonObject]:
+        return [pod for pod, name in self.placed if name == node_name]
+
+
+def overcommitment(node: JsonObject, pods: Iterable[JsonObject]) -> str | None:
+    """What these pods together take too much of; None if they fit."""
+    pods = list(pods)
+    room = node["status"]["allocatable"]
+    if len(pods) > int(room["pods"]):
+        return f"{len(pods)} pods where {room['pods']} fit"
+    for resource in ("cpu", "memory"):
+        wanted = sum(_amount(_request(pod, resource)) for pod in pods)
+        if wanted > _amount(room[resource]):
+            return f"{resource} requests of {wanted} where {room[resource]} fit"
+    return None
+
+
+def _request(pod: JsonObject, resource: str) -> str:
+    requests = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
+    found: str = str(requests.get(resource, "0"))
+    return found
+
+
+def _amount(text: str) -> int:
+    """Thousandths of a core, or bytes: the spellings that the workloads use."""
+    for suffix, factor in (("m", 1), ("Mi", 2**20), ("Gi", 2**30)):
+        if text.endswith(suffix):
+            return int(text.removesuffix(suffix)) * factor
+    return int(text) * 1000
+
+
+def objection(pod: JsonObject, node_name: str, state: State) -> str | None:
+    """Why the pod must not be placed there now; None if it may."""
+    node = state.nodes.get(node_name)
+    if node is None:
+        return "there is no such node"
+    return (
+        overcommitment(node, [*state.pods_on(node_name), pod])
+        or _node_objection(pod, node)
+        or _port_objection(pod, state.pods_on(node_name))
+        or _affinity_objection(pod, node, state)
+        or _spread_objection(pod, node, state)
+    )
+
+
+def _node_objection(pod: JsonObject, node: JsonObject) -> str | None:
+    labels = _labels(node)
+    for key, value in (pod["spec"].get("nodeSelector") or {}).items():
+        if labels.get(key) != value:
+            return f"the node selector wants {key}={value}"
+    if not _tolerates_taints(pod, node):
+        return "a taint is not tolerated"
+    if node["spec"].get("unschedulable"):
+        return "the node is cordoned"
+    return None
+
+
+def _tolerates_taints(pod: JsonObject, node: JsonObject) -> bool:
+    tolerated = {each.get("key") for each in pod["spec"].get("tolerations") or ()}
+    return all(
+        taint["key"] in tolerated
+        for taint in node["spec"].get("taints") or ()
+        if taint["effect"] != "PreferNoSchedule"
+    )
+
+
+def _port_objection(pod: JsonObject, others: list[JsonObject]) -> str | None:
+    taken = {port for other in others for port in _ports(other)}
+    clash = sorted(port for port in _ports(pod) if port in taken)
+    return f"host port {clash[0]} is taken" if clash else None
+
+
+def _ports(pod: JsonObject) -> list[int]:
+    ports = pod["spec"]["containers"][0].get("ports") or ()
+    return [port["hostPort"] for port in ports if port.get("hostPort")]
+
+
+def _affinity_objection(pod: JsonObject, node: JsonObject, state: State) -> str | None:
+    for term in _terms(pod, "podAntiAffinity"):
+        if _matching_in_domain(term, node, state):
+            return f"anti-affinity of the pod over {term['topologyKey']}"
+    for other, name in state.placed:
+        there = state.nodes.get(name)
+        for term in _terms(other, "podAntiAffinity"):
+            key = term["topologyKey"]
+            if _selects(term, pod) and there is not None and _shares(key, there, node):
+                return f"anti-affinity of {other['metadata']['name']} over {key}"
+    terms = _terms(pod, "podAffinity")
+    if terms and not all(_matching_in_domain(term, node, state) for term in terms):
+        is_first = not any(
+            _selects(term, other)
+            for term in terms
+            for other, name in state.placed
+            if name in state.nodes and term["topologyKey"] in _labels(state.nodes[name])
+        )
+        if not (is_first and all(_selects(term, pod) for term in terms)):
+            return "affinity of the pod"
+    return None
+
+
+def _matching_in_domain(term: JsonObject, node: JsonObject, state: State) -> bool:
+    return any(
+        _selects(term, other) and _shares(term["topologyKey"], state.nodes[name], node)
+        for other, name in state.placed
+        if name in state.nodes
+    )
+
+
+def _spread_objection(pod: JsonObject, node: JsonObject, state: State) -> str | None:
+    for constraint in pod["spec"].get("topologySpreadConstraints") or ():
+        if constraint["whenUnsatisfiable"] != "DoNotSchedule":
+            continue
+        key = constraint["topologyKey"]
+        counts: Counter[str] = Counter()
+        for each in state.nodes.values():
+            if key in _labels(each) and _node_objection_of_selector(pod, each) is None:
+                counts[_labels(each)[key]] += 0
+        for other, name in state.placed:
+            there = state.nodes.get(name)
+            if there is None or other["metadata"].get("deletionTimestamp"):
+                continue
+            domain = _labels(there).get(key, "")
+            if domain in counts and _node_objection_of_selector(pod, there) is None:
+                counts[domain] += _selects(constraint, other)
+        domain = _labels(node).get(key, "")
+        least = min(counts.values(), default=0)
+        skew = counts[domain] + _selects(constraint, pod) - least
+        if skew > constraint["maxSkew"]:
+            return f"skew of {skew} over {key}"
+    return None
+
+
+def _node_objection_of_selector(pod: JsonObject, node: JsonObject) -> str | None:
+    labels = _labels(node)
+    wanted = pod["spec"].get("nodeSelector") or {}
+    return next((key for key, value in wanted.items() if labels.get(key) != value), None)
+
+
+def _terms(pod: JsonObject, kind: str) -> list[JsonObject]:
+    affinity = pod["spec"].get("affinity") or {}
+    terms: list[JsonObject] = (affinity.get(kind) or {}).get(_REQUIRED) or []
+    return terms
+
+
+def _selects(term: JsonObject, pod: JsonObject) -> bool:
+    labels = _labels(pod)
+    wanted = term["labelSelector"]["matchLabels"]
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def _shares(key: str, one: JsonObject, other: JsonObject) -> bool:
+    value = _labels(one).get(key)
+    return value is not None and value == _labels(other).get(key)
+
+
+def _labels(obj: JsonObject) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}

@@ -1,0 +1,112 @@
+"""Runs from seeds, and what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+from kubesched.simulation.options import Options, draw
+from kubesched.simulation.processes import ProcessFactory
+from kubesched.simulation.trace import Trace
+from kubesched.simulation.violation import Violation
+from kubesched.simulation.virtual_loop import SimulationStuck, VirtualLoop, run_virtual
+from kubesched.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one run."""
+
+    seed: int
+    options: Options
+    digest: str
+    """Of the whole trace: equal if and only if the runs were."""
+    events: int
+    checks: int
+    virtual_s: float
+    counts: dict[str, int]
+    """Events by kind."""
+    bound: int
+    pending: int
+    violation: Violation | None
+    last_lines: tuple[str, ...]
+
+    @property
+    def is_good(self) -> bool:
+        return self.violation is None
+
+
+def simulate(
+    seed: int,
+    make_process: ProcessFactory,
+    *,
+    faults: bool = True,
+    options: Options | None = None,
+    echo: Callable[[str], None] | None = None,
+    drive: Callable[[World], asyncio.Future[None] | None] | None = None,
+) -> Outcome:
+    """One run. `options` replaces what the seed would draw; `drive` is called with the world before it starts."""
+    options = options or draw(Random(f"{seed}/options"), faults=faults)
+
+    async def main(loop: VirtualLoop) -> Outcome:
+        trace = Trace(loop.time, echo)
+        world: World | None = None
+        violation: Violation | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                world = World(loop, group, seed, options, make_process, trace)
+                if drive is not None:
+                    drive(world)
+                await world.run()
+        except* Violation as broken:
+            violation = _first(broken)
+        assert world is not None, "a world that could not be built raises"
+        return _outcome(seed, world, loop, violation)
+
+    with quiet_logs():
+        return run_virtual(main)
+
+
+def _first(group: BaseExceptionGroup[Violation]) -> Violation:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, Violation)
+    return error
+
+
+def _outcome(seed: int, world: World, loop: VirtualLoop, violation: Violation | None) -> Outcome:
+    pods = world.cluster.active_pods()
+    bound = sum(1 for pod in pods if pod["spec"].get("nodeName"))
+    trace = world.trace
+    return Outcome(
+        seed=seed,
+        options=world.options,
+        digest=trace.digest(),
+        events=trace.count,
+        checks=world.checkers.checks,
+        virtual_s=loop.time(),
+        counts=dict(sorted(trace.kinds.items())),
+        bound=bound,
+        pending=len(pods) - bound,
+        violation=violation,
+        last_lines=tuple(trace.last_lines()),
+    )
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Under faults every other line would be a warning, and all of it is expected."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+__all__ = ["Outcome", "SimulationStuck", "simulate"]

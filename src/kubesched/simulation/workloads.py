@@ -1,0 +1,119 @@
+"""What runs in the simulated cluster: small nodes, so that pods compete, and pods in declared mixes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from kubesched.embedded.objects import JsonObject
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+ZONES = ("a", "b", "c")
+GATE = "example.com/wait"
+PRIORITIES = {"low": 10, "middle": 100, "high": 1000}
+TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule"}
+
+
+def node(name: str, random: Random) -> JsonObject:
+    """A node for a handful of pods."""
+    room = {"cpu": str(random.choice((2, 3, 4))), "memory": "4Gi", "pods": str(random.choice((4, 6, 110)))}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {
+                HOSTNAME: name,
+                ZONE: random.choice(ZONES),
+                "disk": random.choice(("ssd", "hdd")),
+            },
+        },
+        "spec": {},
+        "status": {
+            "allocatable": room,
+            "capacity": room,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _pod(name: str, random: Random) -> JsonObject:
+    requests = {
+        "cpu": f"{random.choice((100, 250, 500, 1000))}m",
+        "memory": f"{random.choice((64, 256, 512))}Mi",
+    }
+    container = {"name": "c", "image": "app", "resources": {"requests": requests}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": random.choice(("web", "db"))}},
+        "spec": {"containers": [container]},
+    }
+
+
+def _plain(pod: JsonObject, random: Random) -> None:
+    spec = pod["spec"]
+    if random.random() < 0.3:
+        spec["nodeSelector"] = {"disk": random.choice(("ssd", "hdd"))}
+    if random.random() < 0.2:
+        spec["tolerations"] = [{"key": TAINT["key"], "operator": "Exists"}]
+
+
+def _affinity(pod: JsonObject, random: Random) -> None:
+    app = random.choice(("web", "db"))
+    term = {
+        "topologyKey": random.choice((HOSTNAME, ZONE)),
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+    kind = random.choice(("podAffinity", "podAntiAffinity", "podAntiAffinity"))
+    pod["spec"]["affinity"] = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _spread(pod: JsonObject, random: Random) -> None:
+    pod["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": random.choice((1, 2)),
+            "topologyKey": random.choice((HOSTNAME, ZONE)),
+            "whenUnsatisfiable": random.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+            "labelSelector": {"matchLabels": {"app": pod["metadata"]["labels"]["app"]}},
+        }
+    ]
+
+
+def _ports(pod: JsonObject, random: Random) -> None:
+    port = random.choice((8080, 8081))
+    pod["spec"]["containers"][0]["ports"] = [
+        {"containerPort": port, "hostPort": port, "protocol": "TCP"}
+    ]
+
+
+def _priorities(pod: JsonObject, random: Random) -> None:
+    never = "-never" if random.random() < 0.1 else ""
+    pod["spec"]["priorityClassName"] = random.choice(tuple(PRIORITIES)) + never
+
+
+def _gates(pod: JsonObject, random: Random) -> None:
+    if random.random() < 0.7:
+        pod["spec"]["schedulingGates"] = [{"name": GATE}]
+
+
+MIXES: dict[str, Callable[[JsonObject, Random], None]] = {
+    "plain": _plain,
+    "affinity": _affinity,
+    "spread": _spread,
+    "ports": _ports,
+    "priorities": _priorities,
+    "gates": _gates,
+}
+
+def pod(name: str, mixes: Sequence[str], random: Random) -> JsonObject:
+    """A pod of one of the mixes, seldom of two."""
+    made = _pod(name, random)
+    for mix in random.sample(mixes, 2 if len(mixes) > 1 and random.random() < 0.25 else 1):
+        MIXES[mix](made, random)
+    return made
+
+
+def priority_classes() -> list[JsonObject]:
+    return [
+        {"metadata": {"name": name + suffix}, "value": value, "preemptionPolicy": policy}
+        for name, value in PRIORITIES.items()
+        for suffix, policy in (("", "PreemptLowerPriority"), ("-never", "Never"))
+    ]

@@ -1,0 +1,188 @@
+"""One run from its seed: build the world, let things go wrong, heal it, see that it recovers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from kubesched.framework.interfaces import Plugin
+from kubesched.framework.registry import Registry
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.simulation.checkers import Checkers
+from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.faults import Network
+from kubesched.simulation.liveness import wait_until_settled
+from kubesched.simulation.options import Options
+from kubesched.simulation.plugins import (
+    AUDITOR,
+    TROUBLEMAKER,
+    Mischief,
+    make_auditor,
+    make_troublemaker,
+)
+from kubesched.simulation.processes import ProcessFactory, Processes
+from kubesched.simulation.trace import Trace
+from kubesched.simulation.violation import Complaints
+from kubesched.simulation.virtual_loop import VirtualLoop
+
+_CONFIG = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: {leader_elect}
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{plugins}]
+"""
+
+START_S = 1.0
+"""How long the schedulers get before the first fault; the informers' first lists may be hit already."""
+
+
+class World:
+    """Everything of one run. Must be built inside the virtual loop."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        group: asyncio.TaskGroup,
+        seed: int,
+        options: Options,
+        make_process: ProcessFactory,
+        trace: Trace,
+    ) -> None:
+        self._loop = loop
+        self._group = group
+        self.options = options
+        self.trace = trace
+        self._random = Random(f"{seed}/world")
+        self.complaints = Complaints()
+        self.cluster = SimulatedCluster(loop, Random(f"{seed}/cluster"), trace)
+        self.network = Network(options.rates, Random(f"{seed}/network"), trace)
+        self.mischief = Mischief(
+            options.mischief,
+            Random(f"{seed}/mischief"),
+            lambda what: trace.add("mischief", what),
+        )
+        self.processes = Processes(
+            make_process,
+            self.cluster,
+            self.network,
+            loop,
+            trace,
+            self.complaints,
+            seed=str(seed),
+            config=self._config(),
+            registry=self._registry,
+        )
+        self.checkers = Checkers(
+            self.cluster,
+            self.processes,
+            self.complaints,
+            has_one_writer=options.instances == 1,
+        )
+        loop.before_time_passes = self.checkers.instant_is_over
+
+    def _config(self) -> bytes:
+        names = [AUDITOR, TROUBLEMAKER] if self.options.mischief else [AUDITOR]
+        plugins = ", ".join(f"{{name: {name}}}" for name in names)
+        elect = "true" if self.options.instances > 1 else "false"
+        return _CONFIG.format(leader_elect=elect, plugins=plugins).encode()
+
+    def _registry(self) -> Registry:
+        registry = in_tree_registry()
+        extra: dict[str, type[Plugin]] = {
+            AUDITOR: make_auditor(self.complaints.add),
+            TROUBLEMAKER: make_troublemaker(self.mischief),
+        }
+        for name, plugin in extra.items():
+            registry.register(name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
+        return registry
+
+    # The story.
+
+    async def run(self) -> None:
+        """Raises `Violation` when a promise is broken."""
+        keepers = self.start()
+        await asyncio.sleep(START_S)
+        await self._trouble()
+        self.heal()
+        await self.settle()
+        self.stop(keepers)
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """Nodes first, then schedulers; pods come later."""
+        for _ in range(self.options.nodes):
+            self.cluster.add_node()
+        return [
+            self._group.create_task(self.processes.keep_running(slot))
+            for slot in range(self.options.instances)
+        ]
+
+    async def _trouble(self) -> None:
+        """Pods come, everything else goes wrong, for as long as the options say."""
+        options = self.options
+        async with asyncio.TaskGroup() as group:
+            pods = group.create_task(self._create_pods())
+            troubles = [
+                group.create_task(self._every(mean_s, action))
+                for mean_s, action in (
+                    (options.change_every_s, self.cluster.change_something),
+                    (options.crash_every_s, self.processes.crash_one),
+                    (options.partition_every_s, self._partition),
+                    (options.jump_every_s, self._jump),
+                )
+                if mean_s > 0
+            ]
+            await asyncio.sleep(options.duration_s)
+            await pods
+            for task in troubles:
+                task.cancel()
+
+    async def _create_pods(self) -> None:
+        """In bursts, over the first part of the time."""
+        left = self.options.pods
+        while left > 0:
+            for _ in range(min(left, self._random.choice((1, 1, 2, 5)))):
+                self.cluster.add_pod(self.options.mixes)
+                left -= 1
+            mean_s = self.options.duration_s / (2 * self.options.pods)
+            await asyncio.sleep(self._random.expovariate(1 / mean_s))
+
+    async def _every(self, mean_s: float, action: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(self._random.expovariate(1 / mean_s))
+            action()
+
+    def _partition(self) -> None:
+        self.processes.partition_one(self._random.uniform(1.0, 25.0))
+
+    def _jump(self) -> None:
+        if self._random.random() < 0.7:
+            self.processes.jump_one()
+        else:
+            seconds = self._random.uniform(1.0, 25.0)
+            self.trace.add("freeze", f"{seconds:.3f} s")
+            self._loop.stall(seconds)
+
+    def heal(self) -> None:
+        """No more faults from here on."""
+        self.trace.add("heal", "faults stop")
+        self.network.heal()
+        self.mischief.rate = 0.0
+        self.processes.mend()
+        while any(pod["spec"].get("schedulingGates") for pod in self.cluster.pods()):
+            self.cluster.ungate_one()
+
+    async def settle(self) -> None:
+        await wait_until_settled(
+            self._loop, self.cluster, self.processes, self.checkers, self.trace
+        )
+
+    def stop(self, keepers: list[asyncio.Task[None]]) -> None:
+        self._loop.before_time_passes = lambda: None
+        for task in keepers:
+            task.cancel()
