@@ -9,12 +9,12 @@ import pytest
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.meta import LabelSelector, ObjectMeta
 from kubesched.api.policy_v1 import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
-from kubesched.api.meta import LabelSelector, ObjectMeta
 from kubesched.cache.cache import Cache
 from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES
@@ -38,6 +38,7 @@ from kubesched.testing.frameworks import default_framework
 from kubesched.testing.harness import DictListers
 
 DAY = "2026-01-01T{:02}:00:00Z"
+NOON = 1_767_268_800.0  # of that day
 
 
 class RecordingClient:
@@ -82,7 +83,7 @@ class PreemptionWorld:
     """Nodes, pods on them, pods nominated to them, and DefaultPreemption of the default profile."""
 
     def __init__(self, *, gates=DEFAULT_GATES, framework=None, plugin=None, seed=1, parallelism=16):
-        self.clock = ManualClock()
+        self.clock = ManualClock(NOON)
         self.table = NodeTable(4)
         self.cache = Cache(self.table)
         self.listers = DictListers()
@@ -189,7 +190,7 @@ class PreemptionWorld:
         pod = builder.build() if hasattr(builder, "build") else builder
         self.listers.of(Pod).put(pod)
         state, found = self.fail(pod)
-        answer = self.plugin.post_filter(state, pod, statuses or found)
+        answer = self.plugin.post_filter(state, pod, found if statuses is None else statuses)
         assert not inspect.isawaitable(answer)
         return readable(answer)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +59,9 @@ def random_world(world_type, rng: Random):
         for each in range(rng.randrange(6)):
             world.add(random_victim(rng, f"v{number}-{each}").on(f"n{number}"))
         if rng.random() < 0.3:
-            world.nominate(f"n{number}", f"rival{number}", cpu="500m", priority=rng.choice([0, 5, 9]))
+            world.nominate(
+                f"n{number}", f"rival{number}", cpu="500m", priority=rng.choice([0, 5, 9])
+            )
     for number in range(rng.randrange(3)):
         app = rng.choice(["web", "db"])
         disrupted = [f"v{rng.randrange(8)}-{rng.randrange(6)}"] if rng.random() < 0.3 else []
@@ -109,7 +110,9 @@ def outcome_of(run):
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_columns_and_single_nodes_agree(world_type, seed: int) -> None:
-    rng = Random(seed)  # drawn values would be small and alike; here variety matters more than shrinking
+    rng = Random(
+        seed
+    )  # drawn values would be small and alike; here variety matters more than shrinking
     world = random_world(world_type, rng)
     preemptor = world.preemptor(random_preemptor(rng))
     rows = np.array([world.table.row_of[name] for name in world.table.order.names()])

@@ -1,0 +1,171 @@
+"""What holds for every preemption, on random clusters: whom it may evict, that it helps, and that nobody goes in vain."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kubesched.framework.extenders import Victims
+from kubesched.framework.runtime.nominated import filter_node_with_nominated
+from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
+from kubesched.preemption import dry_run as dry_run_module
+from kubesched.preemption.candidates import candidates_of
+from kubesched.preemption.dry_run import dry_run, dry_run_one_by_one
+from kubesched.preemption.row_pods import RowPodsCache
+from kubesched.preemption.victims import USUAL_RULES, select_victims
+from kubesched.snapshot.views import WhatIfColumns
+from kubesched.testing import make_node, make_pod
+from kubesched.testing.builders import HOSTNAME, ZONE
+
+SEEDS = st.integers(0, 2**32)
+
+
+def random_cluster(world_type, rng: Random, *, social: bool):
+    """Full nodes; with `social`, pods that care about each other."""
+    world = world_type()
+    for number in range(rng.randint(1, 7)):
+        name = f"n{number}"
+        node = make_node(name).capacity(cpu="2", memory="8Gi", pods=rng.choice([4, 20]))
+        world.add_node(node.zone(rng.choice("ab")))
+        for each in range(rng.randrange(6)):
+            pod = make_pod(f"v{number}-{each}").on(name).priority(rng.choice([0, 1, 5, 20]))
+            pod.cpu(rng.choice(["250m", "500m", "1"])).labels(app=rng.choice(["web", "db"]))
+            pod.status(startTime=f"2026-01-01T{rng.randrange(5):02}:00:00Z")
+            if social and rng.random() < 0.3:
+                pod.pod_anti_affinity(rng.choice([HOSTNAME, ZONE]), app=rng.choice(["web", "p"]))
+            world.add(pod)
+        if rng.random() < 0.25:
+            world.nominate(name, f"rival{number}", "500m", rng.choice([0, 10, 30]))
+    for app in ("web", "db"):
+        if rng.random() < 0.5:
+            world.budget(app, rng.randrange(3), app=app)
+    pod = make_pod("p").cpu(rng.choice(["500m", "1", "2"])).priority(10).labels(app="p")
+    if rng.random() < 0.2:
+        pod.host_port(80)
+    if social:
+        kind = rng.choice(["affinity", "anti", "spread", "none"])
+        if kind == "affinity":
+            pod.pod_affinity(ZONE, app="web")
+        elif kind == "anti":
+            pod.pod_anti_affinity(rng.choice([HOSTNAME, ZONE]), app="web")
+        elif kind == "spread":
+            pod.spread(1, ZONE, selector={"matchLabels": {"app": "web"}})
+    return world, world.preemptor(pod.build())
+
+
+def rows_of(world):
+    return np.array([world.table.row_of[name] for name in world.table.order.names()])
+
+
+def run(world, preemptor, rng: Random):
+    rows = rows_of(world)
+    wanted = rng.choice([1, 2, len(rows)])
+    budgets = world.plugin.evaluator._budgets.list()
+    done = dry_run(preemptor, rows, wanted, budgets, RowPodsCache(world.table), USUAL_RULES)
+    return done, budgets
+
+
+class Without:
+    """A node without some pods, asked whether the preemptor fits."""
+
+    def __init__(self, world, preemptor, node_name: str, gone) -> None:
+        self._preemptor = preemptor
+        self._state = preemptor.state.clone()
+        row = world.table.row_of[node_name]
+        self._pods = {pod.name: pod for pod in world.table.pods[row].values()}
+        self._view = WhatIfColumns(world.table, np.array([row]), [[]], [[]])
+        for pod in gone:
+            self._view.take(0, self._pods[pod.metadata.name])
+            self._tell(run_remove_pod, pod)
+
+    def _tell(self, extension, pod) -> None:
+        preemptor = self._preemptor
+        info = self._pods[pod.metadata.name]
+        extension(preemptor.framework, self._state, preemptor.pod.pod, info, self._view)
+
+    def fits(self) -> bool:
+        preemptor = self._preemptor
+        return (
+            filter_node_with_nominated(preemptor.framework, self._state, preemptor.pod, self._view)
+            is None
+        )
+
+    def fits_with(self, pod) -> bool:
+        self._tell(run_add_pod, pod)
+        self._view.put(0, self._pods[pod.metadata.name])
+        return self.fits()
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+@pytest.mark.parametrize("social", [False, True], ids=["by columns", "node by node"])
+def test_victims_are_less_important_and_their_eviction_makes_room(
+    world_type, social: bool, seed: int
+) -> None:
+    rng = Random(seed)
+    world, preemptor = random_cluster(world_type, rng, social=social)
+    done, _ = run(world, preemptor, rng)
+    assume(done.shortlist is not None)
+    for candidate in candidates_of(done.shortlist):
+        victims = candidate.victims.pods
+        assert victims, "a candidate without victims"
+        assert all(victim.spec.priority < 10 for victim in victims)
+        assert Without(world, preemptor, candidate.node_name, victims).fits()
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_every_victim_is_needed(world_type, seed: int) -> None:
+    """With any one of them back there would be no room. (Room here only shrinks as pods are added.)"""
+    rng = Random(seed)
+    world, preemptor = random_cluster(world_type, rng, social=False)
+    done, _ = run(world, preemptor, rng)
+    assume(done.shortlist is not None)
+    for candidate in candidates_of(done.shortlist):
+        for victim in candidate.victims.pods:
+            node = Without(world, preemptor, candidate.node_name, candidate.victims.pods)
+            assert not node.fits_with(victim), f"{victim.metadata.name} went in vain"
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_a_budget_is_violated_only_when_no_node_spares_it(world_type, seed: int) -> None:
+    rng = Random(seed)
+    world, preemptor = random_cluster(world_type, rng, social=rng.random() < 0.3)
+    done, budgets = run(world, preemptor, rng)
+    assume(done.shortlist is not None)
+    best = world.plugin.evaluator._best(done.shortlist)
+    if best.victims.pdb_violations:
+        for row in rows_of(world).tolist():
+            other = select_victims(preemptor, row, budgets)
+            spares = isinstance(other, Victims) and other.pods and not other.pdb_violations
+            assert not spares, f"{world.table.names[row]} would have done without"
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
+def test_screening_changes_no_answer(world_type, seed: int) -> None:
+    """Ruling nodes out by columns first gives what trying every node gives."""
+    rng = Random(seed)
+    world, preemptor = random_cluster(world_type, rng, social=True)
+    rows = rows_of(world)
+    budgets = world.plugin.evaluator._budgets.list()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            dry_run_module, "_worth_trying", lambda _p, verdicts, _r: np.arange(len(verdicts.rows))
+        )
+        plain = dry_run_one_by_one(preemptor, rows, len(rows), budgets, USUAL_RULES)
+    screened = dry_run_one_by_one(preemptor, rows, len(rows), budgets, USUAL_RULES)
+    assert found_by(screened) == found_by(plain)
+
+
+def found_by(done):
+    candidates = candidates_of(done.shortlist) if done.shortlist is not None else []
+    return (
+        [(c.node_name, [p.metadata.name for p in c.victims.pods]) for c in candidates],
+        {name: (status.code, status.reasons) for name, status in done.statuses().explicit.items()},
+    )
