@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from kubesched.embedded.controllers.metadata import (
     annotations_of,
@@ -24,7 +25,8 @@ _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def phase_of(pod: JsonObject) -> str:
-    return str(status_of(pod).get("phase", ""))
+    status = pod.get("status")
+    return str(status.get("phase", "")) if status else ""
 
 
 def node_name_of(pod: JsonObject) -> str:
@@ -60,8 +62,11 @@ def ready_since(pod: JsonObject) -> float | None:
 
 
 def is_ready(pod: JsonObject) -> bool:
-    entry = condition(pod, "Ready")
-    return entry is not None and entry.get("status") == "True"
+    status = pod.get("status")
+    for entry in (status.get("conditions") or ()) if status else ():
+        if entry.get("type") == "Ready":
+            return bool(entry.get("status") == "True")
+    return False
 
 
 def available_in_s(pod: JsonObject, min_ready_s: int, now: float) -> float | None:
@@ -80,6 +85,46 @@ def next_availability_s(pods: Sequence[JsonObject], min_ready_s: int, now: float
     """Seconds until the next ready pod becomes available, if one is on its way."""
     waits = [wait for pod in pods if (wait := available_in_s(pod, min_ready_s, now))]
     return min(waits, default=None)
+
+
+@dataclass(slots=True)
+class PodCounts:
+    """A set's pods in numbers."""
+
+    active: int = 0
+    labeled: int = 0
+    """Active ones that have all labels of the template."""
+    ready: int = 0
+    available: int = 0
+    terminating: int = 0
+    next_available_s: float | None = None
+    """Seconds until another ready pod becomes available."""
+
+
+def count_pods(
+    pods: Iterable[JsonObject], template_labels: Mapping[str, str], min_ready_s: int, now: float
+) -> PodCounts:
+    """The numbers in one pass: sets of thousands of pods are counted several times a second."""
+    counts = PodCounts()
+    wanted_labels = template_labels.items()
+    for pod in pods:
+        if is_finished(pod):
+            continue
+        metadata = pod["metadata"]
+        if metadata.get("deletionTimestamp"):
+            counts.terminating += 1
+            continue
+        counts.active += 1
+        counts.labeled += wanted_labels <= (metadata.get("labels") or {}).items()
+        if not is_ready(pod):
+            continue
+        counts.ready += 1
+        wait_s = available_in_s(pod, min_ready_s, now) if min_ready_s else 0.0
+        if not wait_s:
+            counts.available += 1
+        elif counts.next_available_s is None or wait_s < counts.next_available_s:
+            counts.next_available_s = wait_s
+    return counts
 
 
 def deletion_order(

@@ -16,7 +16,6 @@ from kubesched.embedded.controllers.metadata import (
     find_condition,
     is_deleting,
     key_of,
-    labels_of,
     spec_of,
     status_of,
     with_condition,
@@ -32,18 +31,16 @@ from kubesched.embedded.controllers.ownership import (
 )
 from kubesched.embedded.controllers.pod_control import PodControl, pod_from_template
 from kubesched.embedded.controllers.pods import (
+    PodCounts,
+    count_pods,
     deletion_order,
     is_active,
-    is_available,
-    is_ready,
-    is_terminating,
-    next_availability_s,
 )
 from kubesched.embedded.controllers.status_writes import without_zeros, write_status
 from kubesched.embedded.objects import JsonObject
 from kubesched.errors import ApiError
 
-BURST_REPLICAS = 100
+BURST_REPLICAS = 50
 """Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
 
 
@@ -93,7 +90,7 @@ class ReplicaSetController(Controller[str]):
         super().__init__(context)
         self._sets = self.informers.informer(self.flavour.resource)
         self._sets.add_index(BY_NAMESPACE, index_by_namespace)
-        self._sets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
+        self._sets.add_handler(self._set_changed)
         self._siblings = Dependents(self.api, self._sets)
         pods = self.informers.informer("pods")
         pods.add_handler(self._pod_changed)
@@ -105,40 +102,45 @@ class ReplicaSetController(Controller[str]):
         if replica_set is None:
             return None
         pods = self._pods.claim(replica_set, self.flavour.selector(replica_set))
+        counts = self._count(replica_set, pods)
         failure: ApiError | None = None
-        unfinished = False
-        if not is_deleting(replica_set):
+        surplus = counts.active - int(spec_of(replica_set).get("replicas", 1))
+        if surplus and not is_deleting(replica_set):
             try:
-                unfinished = self._manage([pod for pod in pods if is_active(pod)], replica_set)
+                self._manage(surplus, pods, replica_set)
             except ApiError as error:
                 failure = error
-        # The writes above changed the pods; count what is there now.
-        pods = self._pods.of(replica_set)
+            else:
+                if abs(surplus) > BURST_REPLICAS:
+                    return 0.0  # in the middle of it: the last turn reports
+            counts = self._count(replica_set, self._pods.of(replica_set))
         current = self._sets.get(key)
         if current is not None:
             write_status(
-                self.api, self.flavour.resource, current, self._status(current, pods, failure)
+                self.api, self.flavour.resource, current, self._status(current, counts, failure)
             )
         if failure is not None:
             raise failure
-        if unfinished:
-            return 0.0
-        return next_availability_s(pods, self._min_ready_s(replica_set), self.clock.now())
+        return counts.next_available_s
 
-    def _manage(self, active: list[JsonObject], replica_set: JsonObject) -> bool:
-        """Create or delete the difference; returns whether some of it is left for the next turn."""
-        wanted = int(spec_of(replica_set).get("replicas", 1))
-        surplus = len(active) - wanted
+    def _manage(self, surplus: int, pods: list[JsonObject], replica_set: JsonObject) -> None:
+        """Create or delete the difference, or as much of it as one turn may take."""
         if surplus < 0:
-            # Stopping at the first failure keeps a refused template from being tried 500 times.
+            # Stopping at the first failure keeps a refused template from being tried again and again.
             for _ in range(min(-surplus, BURST_REPLICAS)):
                 template = spec_of(replica_set).get("template") or {}
                 self._pod_control.create(pod_from_template(template, replica_set), replica_set)
-        elif surplus > 0:
-            ordered = deletion_order(active, self._related_pods(replica_set), self.clock.now())
-            for pod in ordered[: min(surplus, BURST_REPLICAS)]:
-                self._pod_control.delete(pod, replica_set)
-        return abs(surplus) > BURST_REPLICAS
+            return
+        active = [pod for pod in pods if is_active(pod)]
+        ordered = deletion_order(active, self._related_pods(replica_set), self.clock.now())
+        for pod in ordered[: min(surplus, BURST_REPLICAS)]:
+            self._pod_control.delete(pod, replica_set)
+
+    def _count(self, replica_set: JsonObject, pods: list[JsonObject]) -> PodCounts:
+        template = spec_of(replica_set).get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        min_ready_s = int(spec_of(replica_set).get("minReadySeconds") or 0)
+        return count_pods(pods, labels, min_ready_s, self.clock.now())
 
     def _related_pods(self, replica_set: JsonObject) -> list[JsonObject]:
         """Pods of all ReplicaSets under the same Deployment: they make a node crowded together."""
@@ -147,27 +149,19 @@ class ReplicaSetController(Controller[str]):
         return [pod for each in siblings for pod in self._pods.of(each)]
 
     def _status(
-        self, replica_set: JsonObject, pods: list[JsonObject], failure: ApiError | None
+        self, replica_set: JsonObject, counts: PodCounts, failure: ApiError | None
     ) -> JsonObject:
-        now = self.clock.now()
-        active = [pod for pod in pods if is_active(pod)]
-        ready = [pod for pod in active if is_ready(pod)]
-        min_ready_s = self._min_ready_s(replica_set)
-        template = spec_of(replica_set).get("template") or {}
-        template_labels = (template.get("metadata") or {}).get("labels") or {}
         status = {
-            "replicas": len(active),
-            "fullyLabeledReplicas": sum(
-                template_labels.items() <= labels_of(pod).items() for pod in active
-            ),
-            "readyReplicas": len(ready),
-            "availableReplicas": sum(is_available(pod, min_ready_s, now) for pod in ready),
+            "replicas": counts.active,
+            "fullyLabeledReplicas": counts.labeled,
+            "readyReplicas": counts.ready,
+            "availableReplicas": counts.available,
             "observedGeneration": replica_set["metadata"].get("generation", 0),
-            "conditions": self._conditions(replica_set, len(active), failure, now),
+            "conditions": self._conditions(replica_set, counts.active, failure, self.clock.now()),
         }
         status = without_zeros(status, "replicas")
         if self.flavour.counts_terminating:
-            status["terminatingReplicas"] = sum(is_terminating(pod) for pod in pods)
+            status["terminatingReplicas"] = counts.terminating
         return status
 
     @staticmethod
@@ -186,9 +180,14 @@ class ReplicaSetController(Controller[str]):
             conditions, "ReplicaFailure", "True", now, reason=reason, message=str(failure)
         )
 
-    @staticmethod
-    def _min_ready_s(replica_set: JsonObject) -> int:
-        return int(spec_of(replica_set).get("minReadySeconds") or 0)
+    def _set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
+        # Our own status writes come back as changes; they ask for nothing.
+        if (
+            old is None
+            or spec_of(old) != spec_of(obj)
+            or _without_version(old) != _without_version(obj)
+        ):
+            self.queue.add(key_of(obj))
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         flavour = self.flavour
@@ -198,6 +197,10 @@ class ReplicaSetController(Controller[str]):
             flavour.kind, flavour.group, self._sets, pod, old, flavour.selector
         ):
             self.queue.add_after(key, pause_s)
+
+
+def _without_version(obj: JsonObject) -> JsonObject:
+    return {**obj["metadata"], "resourceVersion": None}
 
 
 class ReplicationControllerController(ReplicaSetController):
