@@ -145,5 +145,4 @@ def declared_features(node: Node) -> Features | None:
             break
         if FEATURE_NAMES[at] == name:
             found |= 1 << at
-            at += 1
     return found or None

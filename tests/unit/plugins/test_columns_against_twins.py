@@ -9,7 +9,7 @@ import copy
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from plugin_strategies import clusters, pending_pods, pod_of
 from scalar import node_rules as twin
@@ -44,9 +44,11 @@ from kubesched.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.plugins.taint_toleration import TaintToleration
 
+# Without shrinking: clusters drawn through a Random are small already and take minutes to become smaller.
 thorough = settings(
     max_examples=30,
     deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

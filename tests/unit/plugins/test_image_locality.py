@@ -128,6 +128,15 @@ def test_a_node_sees_image_counts_as_of_its_own_last_change():
     assert scores(plugin, pod, table) == {"n0": 79, "n1": 79}
 
 
+def test_a_node_looked_at_before_the_next_cycle_begins_is_looked_at_again_after():
+    table = cluster(make_node("n0").image("img:1", size_bytes=800 * MIB), make_node("n1"))
+    plugin, pod = make(ImageLocality, table), wanting("img:1")
+    table.set_node(make_node("n1").image("img:1", size_bytes=1).build())
+    assert scores(plugin, pod, table)["n1"] == 38  # the count as the last cycle saw it
+    table.refresh()
+    assert scores(plugin, pod, table)["n1"] == 79
+
+
 def test_the_first_node_to_report_an_image_decides_its_size():
     table = cluster(
         make_node("n0").image("img:1", size_bytes=500 * MIB),
