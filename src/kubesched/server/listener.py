@@ -270,6 +270,10 @@ class Listener:
             else:
                 self._cut(each)
 
+    async def wait_until_empty(self) -> None:
+        """Return when the last client has gone."""
+        await self._is_empty.wait()
+
     async def close(self, timeout_s: float) -> None:
         """Stop listening and let answers under way finish, within a bound."""
         self._socket.close()
@@ -279,6 +283,6 @@ class Listener:
                 self._cut(each)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._is_empty.wait()
+                await self.wait_until_empty()
         for each in list(self._connections.values()):
             self._cut(each)
