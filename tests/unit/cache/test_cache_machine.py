@@ -167,6 +167,34 @@ class CacheMachine(RuleBasedStateMachine):
             del self.model[pod.metadata.uid]
 
     @rule(
+        data=st.data(),
+        newer=pods(),
+        action=st.sampled_from(["confirm", "forget", "update", "remove"]),
+    )
+    def change_a_known_pod(self, data, newer, action):
+        """Operations on a pod in the state that allows them, which random pods seldom hit."""
+        wanted = "assumed" if action in ("confirm", "forget") else "added"
+        candidates = sorted(uid for uid, (state, _) in self.model.items() if state == wanted)
+        if not candidates:
+            return
+        uid = data.draw(st.sampled_from(candidates))
+        current = self.cache.get_pod(uid).pod
+        meta = structs.replace(newer.metadata, uid=uid, name=current.metadata.name)
+        spec = structs.replace(newer.spec, node_name=current.spec.node_name)
+        newer = structs.replace(newer, metadata=meta, spec=spec)
+        if action == "confirm":
+            self.cache.add_pod(newer)
+            self.model[uid] = ("added", current.spec.node_name)
+        elif action == "forget":
+            self.cache.forget_pod(current)
+            del self.model[uid]
+        elif action == "update":
+            self.cache.update_pod(current, newer)
+        else:
+            self.cache.remove_pod(current)
+            del self.model[uid]
+
+    @rule(
         app=st.sampled_from(APPS),
         namespace=st.sampled_from(NAMESPACES),
         key=st.sampled_from([HOSTNAME, ZONE]),
