@@ -86,7 +86,9 @@ class Executor:
             error = await self._preempt_all(candidate, others, preemptor)
             if error is None:
                 self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
-                error = await self._preempt_all(candidate, [last], preemptor)
+                # A victim stopped in memory gives up its place as soon as the loop gets a turn, and that is what wakes
+                # the preemptor. Nothing is awaited from there to the end, so it is not kept back by then.
+                error = await self._try_to_preempt(candidate, last, preemptor)
             failed = error is not None or not cleared
         finally:
             self._preempting.discard(uid)
@@ -134,26 +136,36 @@ class Executor:
         """Preempt pods, several at a time; the first failure calls the others off and is returned."""
         slots = asyncio.Semaphore(max(self._handle.parallelism, 1))
 
-        async def one(victim: Pod) -> None:
+        async def one(victim: Pod) -> KubeschedError | None:
             async with slots:
-                await self._preempt(candidate, victim, preemptor)
+                return await self._try_to_preempt(candidate, victim, preemptor)
 
         tasks = [asyncio.ensure_future(one(victim)) for victim in victims]
         try:
             for finished in asyncio.as_completed(tasks):
-                await finished
-        except KubeschedError as error:
-            log.error(
-                "Error when preempting pods for a pod",
-                error,
-                pod=preemptor,
-                node=candidate.node_name,
-            )
-            return error
+                error = await finished
+                if error is not None:
+                    return error
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        return None
+
+    async def _try_to_preempt(
+        self, candidate: Candidate, victim: Pod, preemptor: Pod
+    ) -> KubeschedError | None:
+        try:
+            await self._preempt(candidate, victim, preemptor)
+        except KubeschedError as error:
+            log.error(
+                "Error when preempting a pod",
+                error,
+                preemptor=preemptor,
+                victim=victim,
+                node=candidate.node_name,
+            )
+            return error
         return None
 
     async def _preempt(self, candidate: Candidate, victim: Pod, preemptor: Pod) -> None:

@@ -39,15 +39,16 @@ class BackgroundTasks:
 
     async def run(self) -> None:
         """Own the work until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                self._start()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            self._start()
+            try:
                 await asyncio.Event().wait()
-        finally:
-            self._group = None
-            while self._waiting:
-                self._waiting.popleft()[0].close()
+            finally:
+                # Before the group calls off what runs: nothing new must begin in its place.
+                self._group = None
+                while self._waiting:
+                    self._waiting.popleft()[0].close()
 
     async def drain(self, timeout_s: float) -> None:
         """Let what is under way finish, within a bound."""
