@@ -153,5 +153,3 @@ def check_own_invariants(incarnation: Incarnation) -> None:
 
 def _key(pod: JsonObject) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from random import Random
 
@@ -49,7 +50,8 @@ class SimulatedCluster:
         nominated = status.get("nominatedNodeName") or ""
         self._trace.add(
             "commit",
-            f"{change.revision} {change.type} {resource} {metadata['name']} {said}"
+            f"{change.revision} {change.type} {resource} {metadata['name']}"
+            f" {zlib.crc32(change.entry.body):08x} {said}"
             f"{' nominated ' + nominated if nominated else ''}",
         )
         if resource == "pods":
@@ -65,7 +67,10 @@ class SimulatedCluster:
             return
         if metadata.get("deletionTimestamp"):
             self._loop.call_later(
-                self._random.uniform(0.05, 2.0), self._finish_deletion, metadata["name"], metadata["uid"]
+                self._random.uniform(0.05, 2.0),
+                self._finish_deletion,
+                metadata["name"],
+                metadata["uid"],
             )
         was_bound = change.old is not None and change.old.obj["spec"].get("nodeName")
         if pod["spec"].get("nodeName") and not was_bound and self._random.random() < 0.1:
@@ -110,7 +115,9 @@ class SimulatedCluster:
 
     def active_pods(self) -> list[JsonObject]:
         """Pods that a scheduler sees: not finished."""
-        return [pod for pod in self.pods() if (pod.get("status") or {}).get("phase") not in FINISHED]
+        return [
+            pod for pod in self.pods() if (pod.get("status") or {}).get("phase") not in FINISHED
+        ]
 
     def records(self) -> tuple[list[Node], list[Pod]]:
         """Nodes and active pods as the scheduler's own types."""

@@ -121,9 +121,7 @@ class Network:
             return CallFault(how, commits=True, code=draw.choice((500, 503)))
         return FINE
 
-    def deliver(
-        self, work: Coroutine[Any, Any, Response | None]
-    ) -> asyncio.Task[Response | None]:
+    def deliver(self, work: Coroutine[Any, Any, Response | None]) -> asyncio.Task[Response | None]:
         """Have a request arrive, whatever becomes of those who sent it."""
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
@@ -156,9 +154,7 @@ class FaultyTransport:
         path = request.target.partition("?")[0]
         told = "" if fault is FINE else f" {fault.how}{fault.code or ''}"
         checksum = zlib.crc32(request.body)
-        network.trace.add(
-            "call", f"{self.process} {request.method} {path} {checksum:08x}{told}"
-        )
+        network.trace.add("call", f"{self.process} {request.method} {path} {checksum:08x}{told}")
         if self.is_dead or self.is_cut or fault.how == "unreachable":
             await asyncio.sleep(network.latency_s())
             raise ConnectFailed("connection refused")

@@ -63,8 +63,10 @@ class Options:
 
 
 def draw(random: Random, *, faults: bool) -> Options:
-    """A small world, different for every seed. Each kind of trouble is absent from some runs: an error that one kind
-    hides must be able to show."""
+    """A small world, different for every seed.
+
+    Each kind of trouble is absent from some runs: an error that one kind hides must be able to show.
+    """
 
     def sometimes(probability: float, low: float, high: float) -> float:
         drawn, value = random.random(), random.uniform(low, high)

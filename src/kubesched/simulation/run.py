@@ -47,39 +47,40 @@ def simulate(
     faults: bool = True,
     options: Options | None = None,
     echo: Callable[[str], None] | None = None,
-    drive: Callable[[World], asyncio.Future[None] | None] | None = None,
+    prepare: Callable[[World], None] | None = None,
 ) -> Outcome:
-    """One run. `options` replaces what the seed would draw; `drive` is called with the world before it starts."""
+    """One run. `options` replaces what the seed would draw; `prepare` is called with the world before it starts."""
     options = options or draw(Random(f"{seed}/options"), faults=faults)
+    worlds: list[World] = []
 
-    async def main(loop: VirtualLoop) -> Outcome:
+    async def main(loop: VirtualLoop) -> None:
         trace = Trace(loop.time, echo)
-        world: World | None = None
-        violation: Violation | None = None
+        async with asyncio.TaskGroup() as group:
+            world = World(loop, group, seed, options, make_process, trace)
+            worlds.append(world)
+            if prepare is not None:
+                prepare(world)
+            await world.run()
+
+    violation: Violation | None = None
+    with _quiet_logs():
         try:
-            async with asyncio.TaskGroup() as group:
-                world = World(loop, group, seed, options, make_process, trace)
-                if drive is not None:
-                    drive(world)
-                await world.run()
-        except* Violation as broken:
-            violation = _first(broken)
-        assert world is not None, "a world that could not be built raises"
-        return _outcome(seed, world, loop, violation)
-
-    with quiet_logs():
-        return run_virtual(main)
+            run_virtual(main)
+        except* (Violation, SimulationStuck) as group:
+            violation = _first(group)
+    return _outcome(seed, worlds[0], violation)
 
 
-def _first(group: BaseExceptionGroup[Violation]) -> Violation:
+def _first(group: BaseExceptionGroup[Violation | SimulationStuck]) -> Violation:
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    assert isinstance(error, Violation)
-    return error
+    if isinstance(error, Violation):
+        return error
+    return Violation("the world goes on", str(error))
 
 
-def _outcome(seed: int, world: World, loop: VirtualLoop, violation: Violation | None) -> Outcome:
+def _outcome(seed: int, world: World, violation: Violation | None) -> Outcome:
     pods = world.cluster.active_pods()
     bound = sum(1 for pod in pods if pod["spec"].get("nodeName"))
     trace = world.trace
@@ -89,7 +90,7 @@ def _outcome(seed: int, world: World, loop: VirtualLoop, violation: Violation | 
         digest=trace.digest(),
         events=trace.count,
         checks=world.checkers.checks,
-        virtual_s=loop.time(),
+        virtual_s=world.virtual_s,
         counts=dict(sorted(trace.kinds.items())),
         bound=bound,
         pending=len(pods) - bound,
@@ -99,7 +100,7 @@ def _outcome(seed: int, world: World, loop: VirtualLoop, violation: Violation | 
 
 
 @contextmanager
-def quiet_logs() -> Iterator[None]:
+def _quiet_logs() -> Iterator[None]:
     """Under faults every other line would be a warning, and all of it is expected."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -107,6 +108,3 @@ def quiet_logs() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-__all__ = ["Outcome", "SimulationStuck", "simulate"]

@@ -8,10 +8,9 @@ garbage collector is off, because when it runs it decides when abandoned generat
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import gc
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from kubesched.errors import KubeschedError
 
@@ -73,7 +72,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._task_count = 0
         self.before_time_passes: Callable[[], None] = lambda: None
         """Called whenever nothing is left to do at this instant. What it raises ends the run."""
-        self.set_task_factory(self._new_task)
+        # typeshed's factory is generic in a way that no method can be.
+        self.set_task_factory(cast("Any", self._new_task))
 
     def time(self) -> float:
         return self._elapsed_s
@@ -92,10 +92,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self,
         loop: asyncio.AbstractEventLoop,
         coro: Coroutine[Any, Any, Any],
-        context: contextvars.Context | None = None,
+        **settings: Any,  # noqa: ANN401  # asyncio's own keywords
     ) -> NumberedTask:
         self._task_count += 1
-        return NumberedTask(self._task_count, coro, loop=loop, context=context)
+        return NumberedTask(self._task_count, coro, loop=loop, **settings)
 
     # What a loop with an outside would do there.
 
@@ -105,7 +105,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """There is no other thread that would have to wake this one."""
 
-    def run_in_executor(self, *arguments: object) -> NoReturn:  # type: ignore[override]  # never returns
+    def run_in_executor(self, *arguments: object) -> NoReturn:
         raise SimulationStuck(f"there are no threads here: {arguments}")
 
     async def getaddrinfo(self, *arguments: object, **settings: object) -> NoReturn:

@@ -17,7 +17,11 @@ TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule
 
 def node(name: str, random: Random) -> JsonObject:
     """A node for a handful of pods."""
-    room = {"cpu": str(random.choice((2, 3, 4))), "memory": "4Gi", "pods": str(random.choice((4, 6, 110)))}
+    room = {
+        "cpu": str(random.choice((2, 3, 4))),
+        "memory": "4Gi",
+        "pods": str(random.choice((4, 6, 110))),
+    }
     return {
         "metadata": {
             "name": name,
@@ -43,7 +47,11 @@ def _pod(name: str, random: Random) -> JsonObject:
     }
     container = {"name": "c", "image": "app", "resources": {"requests": requests}}
     return {
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": random.choice(("web", "db"))}},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"app": random.choice(("web", "db"))},
+        },
         "spec": {"containers": [container]},
     }
 
@@ -71,7 +79,9 @@ def _spread(pod: JsonObject, random: Random) -> None:
         {
             "maxSkew": random.choice((1, 2)),
             "topologyKey": random.choice((HOSTNAME, ZONE)),
-            "whenUnsatisfiable": random.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+            "whenUnsatisfiable": random.choice(
+                ("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")
+            ),
             "labelSelector": {"matchLabels": {"app": pod["metadata"]["labels"]["app"]}},
         }
     ]
@@ -102,6 +112,7 @@ MIXES: dict[str, Callable[[JsonObject, Random], None]] = {
     "priorities": _priorities,
     "gates": _gates,
 }
+
 
 def pod(name: str, mixes: Sequence[str], random: Random) -> JsonObject:
     """A pod of one of the mixes, seldom of two."""

@@ -21,7 +21,7 @@ from kubesched.simulation.plugins import (
     make_auditor,
     make_troublemaker,
 )
-from kubesched.simulation.processes import ProcessFactory, Processes
+from kubesched.simulation.processes import Processes, ProcessFactory
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Complaints
 from kubesched.simulation.virtual_loop import VirtualLoop
@@ -101,6 +101,10 @@ class World:
         for name, plugin in extra.items():
             registry.register(name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
         return registry
+
+    @property
+    def virtual_s(self) -> float:
+        return self._loop.time()
 
     # The story.
 
