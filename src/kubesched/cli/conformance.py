@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kubesched.cli import terminal
+from kubesched.cli import conformance_run, terminal
 from kubesched.cli.parsing import Subparsers, add_output
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="disagreements to show (default: 10)",
     )
     add_output(golden, "table", "json")
+    conformance_run.add_parser(kinds)
 
 
 def _positive(text: str) -> int:
@@ -59,6 +60,8 @@ def _positive(text: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
+    if args.kind == "run":
+        return conformance_run.main(args)
     from kubesched.conformance.golden import evaluate
 
     with _progress() as progress:

@@ -1,0 +1,241 @@
+"""`kubesched conformance run`: the same sequences to kube-scheduler and to this scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kubesched.cli import terminal
+from kubesched.cli.parsing import add_output
+
+if TYPE_CHECKING:
+    from kubesched.cli.parsing import Subparsers
+    from kubesched.conformance.run import Difference, Played, RunReport, RunSettings
+    from kubesched.conformance.sequences import Sequence
+
+_DESCRIPTION = """\
+Generate clusters and pods, play each sequence to kube-scheduler and to this scheduler, each on a
+fresh control plane of its own, and compare every decision: the node chosen, ties included, the
+unschedulable message, nominated node and victims, and where all pods are in the end.
+
+Needs etcd, kube-apiserver and kube-scheduler in one folder. The same seed gives the same sequences.
+A sequence with a difference is shrunk to a small one and written out as manifests with a script
+that replays it with kubectl.
+
+Exit code 0 means agreement in every decision, 1 a difference, or that something could not be run.
+"""
+
+
+def add_parser(kinds: Subparsers) -> None:
+    parser = kinds.add_parser(
+        "run", help="compare with a kube-scheduler, decision by decision", description=_DESCRIPTION
+    )
+    parser.add_argument(
+        "--sequences", type=_positive, default=10, metavar="N", help="sequences (default: 10)"
+    )
+    parser.add_argument(
+        "--pods", type=_positive, default=150, metavar="M", help="pods in each (default: 150)"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed (default: 1)")
+    parser.add_argument(
+        "--features",
+        default="",
+        metavar="A,B,...",
+        help="what pods and clusters make use of (default: everything)",
+    )
+    parser.add_argument(
+        "--assets", default="", metavar="DIR", help="the programs (default: $KUBEBUILDER_ASSETS)"
+    )
+    parser.add_argument(
+        "--record", metavar="FILE", help="append kube-scheduler's decisions to this recording"
+    )
+    parser.add_argument(
+        "--cases",
+        default="conformance-cases",
+        metavar="DIR",
+        help="where to write shrunk differences (default: conformance-cases)",
+    )
+    parser.add_argument("--no-shrink", action="store_true", help="report differences as they are")
+    add_output(parser, "table", "json")
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return number
+
+
+def main(args: argparse.Namespace) -> int:
+    from kubesched.app.event_loop import run as run_loop
+    from kubesched.conformance.control_plane import find_assets
+    from kubesched.conformance.run import RunSettings
+
+    features = _features(args.features)
+    assets = find_assets(args.assets)
+    with tempfile.TemporaryDirectory(prefix="kubesched-conformance-") as folder:
+        settings = RunSettings(assets, Path(folder), args.sequences, args.pods, args.seed, features)
+        report = run_loop(_run(settings, args))
+    if args.output == "json":
+        print(json.dumps(_as_json(report, settings), indent=2))
+    else:
+        _print_report(report)
+    return 0 if report.is_complete else 1
+
+
+def _features(text: str) -> tuple[str, ...]:
+    from kubesched.conformance.generate_sequence import FEATURES
+    from kubesched.errors import KubeschedError
+
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in FEATURES]
+    if unknown:
+        raise KubeschedError(
+            f"unknown feature {', '.join(unknown)}; there are {', '.join(FEATURES)}"
+        )
+    return tuple(wanted) or FEATURES
+
+
+async def _run(settings: RunSettings, args: argparse.Namespace) -> RunReport:
+    from kubesched.conformance.run import run, stages
+
+    differed: list[Played] = []
+    async with stages(settings.assets, settings.folder) as on_stage:
+        with _progress(settings.sequences) as progress, _recorder(args.record) as record:
+            report = await run(
+                settings, on_stage, progress=progress, record=record, differed=differed
+            )
+        if not args.no_shrink:
+            from kubesched.conformance.shrink import shrink_difference, write_case
+
+            for played in differed:
+                smallest = await shrink_difference(on_stage, played)
+                name = f"seed-{str(played.scenario.seed).replace('/', '-')}"
+                write_case(Path(args.cases) / name, smallest.scenario, smallest.difference)
+                print(f"case written to {Path(args.cases) / name}", file=sys.stderr)
+    return report
+
+
+@contextmanager
+def _recorder(path: str | None) -> Iterator[Callable[[Sequence], None]]:
+    if path is None:
+        yield lambda _sequence: None
+        return
+    import msgspec
+
+    with Path(path).open("ab") as file:
+
+        def write(sequence: Sequence) -> None:
+            file.write(msgspec.json.encode(sequence) + b"\n")
+            file.flush()
+
+        yield write
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
+    """A line that follows the run: in place on a terminal, one per ten sequences otherwise."""
+
+    def line(report: RunReport) -> str:
+        return (
+            f"{report.sequences} of {total} sequences, {report.decisions.agreed} of "
+            f"{report.decisions.compared} decisions in agreement"
+        )
+
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status("starting two control planes ...") as status:
+            yield lambda report: status.update(line(report))
+        return
+
+    def tell(report: RunReport) -> None:
+        if report.sequences % 10 == 0:
+            print(line(report), file=sys.stderr)
+
+    yield tell
+
+
+def _print_report(report: RunReport) -> None:
+    tally = report.decisions
+    terminal.heading(
+        f"{report.sequences_in_agreement} of {report.sequences} sequences agree, "
+        f"{tally.agreed} of {tally.compared} decisions"
+    )
+    print(
+        f"{report.placed} pods placed, {report.unschedulable} unschedulable, "
+        f"{report.preempting} after preemption; {report.refused} steps refused by both API servers"
+    )
+    rows = [
+        (name, str(each.compared), str(each.agreed), _share(each.agreed, each.compared))
+        for name, each in report.by_feature.items()
+        if each.compared
+    ]
+    terminal.table(("FEATURE", "COMPARED", "AGREED", "SHARE"), rows)
+    for difference in report.differences:
+        _print_difference(difference)
+    for each in report.unsteady:
+        print(f"\nunsteady: sequence {each.seed}: {each.who} decided otherwise when asked again")
+        _print_difference(each.difference)
+
+
+def _print_difference(difference: Difference) -> None:
+    print(f"\nsequence {difference.seed}, step {difference.at}: {difference.what}")
+    for finding in difference.findings:
+        if not finding.agrees:
+            print(f"  {finding.aspect.value}")
+            print(f"    kube-scheduler  {_shown(finding.expected)}")
+            print(f"    kubesched       {_shown(finding.got)}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "(none)"
+    return str(value) if value else "(nothing)"
+
+
+def _share(agreed: int, compared: int) -> str:
+    # Rounding must not turn an almost into an all.
+    return "100 %" if agreed == compared else f"{min(100 * agreed / compared, 99.99):.2f} %"
+
+
+def _as_json(report: RunReport, settings: RunSettings) -> dict[str, Any]:
+    return {
+        "seed": settings.seed,
+        "podsPerSequence": settings.pods,
+        "sequences": report.sequences,
+        "sequencesInAgreement": report.sequences_in_agreement,
+        "decisions": report.decisions.compared,
+        "decisionsInAgreement": report.decisions.agreed,
+        "placed": report.placed,
+        "unschedulable": report.unschedulable,
+        "preempting": report.preempting,
+        "stepsRefused": report.refused,
+        "features": [
+            {"feature": name, "compared": each.compared, "agreed": each.agreed}
+            for name, each in report.by_feature.items()
+        ],
+        "differences": [_difference_as_json(each) for each in report.differences],
+        "unsteady": [
+            {"who": each.who, **_difference_as_json(each.difference)} for each in report.unsteady
+        ],
+    }
+
+
+def _difference_as_json(difference: Difference) -> dict[str, Any]:
+    return {
+        "sequence": difference.seed,
+        "step": difference.at,
+        "what": difference.what,
+        "findings": [
+            {"aspect": each.aspect.value, "kubeScheduler": each.expected, "kubesched": each.got}
+            for each in difference.findings
+            if not each.agrees
+        ],
+    }

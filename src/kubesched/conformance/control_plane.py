@@ -1,0 +1,284 @@
+"""A control plane for one scheduler: etcd and kube-apiserver on loopback ports, in a folder that goes with it.
+
+The programs come from a folder as setup-envtest lays it out (`$KUBEBUILDER_ASSETS`). There are no controllers and no
+kubelets: whoever uses the control plane plays them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import yaml
+
+from kubesched.client.client_config import load_config
+from kubesched.client.pool import HttpTransport
+from kubesched.client.rest import RestClient, user_agent
+from kubesched.embedded import pki
+from kubesched.errors import ApiError, KubeschedError, TransportError
+
+ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.1
+
+
+class ControlPlaneError(KubeschedError):
+    """A program is missing, does not start, or ended early; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """Where the programs are."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_scheduler: Path
+
+
+def find_assets(folder: str = "") -> Assets:
+    """The programs in `folder`, or in `$KUBEBUILDER_ASSETS`.
+
+    Raises:
+        ControlPlaneError: no folder is given, or one of the programs is not in it.
+    """
+    given = folder or os.environ.get(ASSETS_VARIABLE, "")
+    if not given:
+        raise ControlPlaneError(
+            f"comparing with kube-scheduler needs etcd, kube-apiserver and kube-scheduler: name their folder with "
+            f"--assets or ${ASSETS_VARIABLE}; without them, 'kubesched conformance golden' compares with recordings"
+        )
+    root = Path(given).expanduser()
+    names = ("etcd", "kube-apiserver", "kube-scheduler")
+    missing = [name for name in names if not os.access(root / name, os.X_OK)]
+    if missing:
+        raise ControlPlaneError(f"{root} does not hold {', '.join(missing)}")
+    return Assets(*(root / name for name in names))
+
+
+class Process:
+    """A running program whose output goes to a file."""
+
+    def __init__(self, name: str, running: asyncio.subprocess.Process, log: Path) -> None:
+        self.name = name
+        self._running = running
+        self._log = log
+
+    @classmethod
+    async def start(cls, name: str, command: Sequence[str | Path], log: Path) -> Process:
+        with log.open("ab") as output:
+            running = await asyncio.create_subprocess_exec(
+                *map(str, command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        return cls(name, running, log)
+
+    def check(self) -> None:
+        """Raises `ControlPlaneError` if it does not run any more."""
+        if self._running.returncode is not None:
+            raise ControlPlaneError(
+                f"{self.name} ended with {self._running.returncode}: {self.last_words()}"
+            )
+
+    def last_words(self, lines: int = 8) -> str:
+        with contextlib.suppress(OSError):
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    async def stop(self) -> None:
+        """Ask it to end, and see to it that it does."""
+        if self._running.returncode is not None:
+            return
+        self._running.terminate()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._running.wait()
+        except TimeoutError:
+            self._running.kill()
+            await self._running.wait()
+
+
+@dataclass(slots=True)
+class ControlPlane:
+    """A running API server, and how to reach it."""
+
+    folder: Path
+    url: str
+    client: RestClient
+    scheduler_kubeconfig: Path
+    admin_kubeconfig: Path
+
+
+@contextlib.asynccontextmanager
+async def control_plane(assets: Assets, folder: Path) -> AsyncIterator[ControlPlane]:
+    """A fresh one in an empty folder; it ends with the block."""
+    etcd_port, peer_port, port = _free_ports(3)
+    made = pki.make(time.time())
+    token = secrets.token_hex(16)
+    files = _write_credentials(folder, made, token, port)
+    async with contextlib.AsyncExitStack() as stack:
+        etcd = await Process.start(
+            "etcd", _etcd(assets, folder, etcd_port, peer_port), folder / "etcd.log"
+        )
+        stack.push_async_callback(etcd.stop)
+        server = await Process.start(
+            "kube-apiserver",
+            _api_server(assets, folder, port, etcd_port),
+            folder / "kube-apiserver.log",
+        )
+        stack.push_async_callback(server.stop)
+        transport = HttpTransport(load_config(str(files["admin"])).connection)
+        stack.push_async_callback(transport.aclose)
+        client = RestClient(
+            transport, user_agent=user_agent("conformance"), random=Random(), deadline_s=30.0
+        )
+        await _until_ready(client, (etcd, server))
+        url = f"https://127.0.0.1:{port}"
+        yield ControlPlane(folder, url, client, files["scheduler"], files["admin"])
+
+
+async def _until_ready(client: RestClient, processes: Sequence[Process]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            await client.get_raw("/readyz")
+            await client.get_raw("/api/v1/namespaces/default")
+        except (ApiError, TransportError) as error:
+            for process in processes:
+                process.check()
+            if time.monotonic() > deadline:
+                last_words = "\n".join(process.last_words() for process in processes)
+                raise ControlPlaneError(
+                    f"no API server after {START_TIMEOUT_S:.0f} s: {error}\n{last_words}"
+                ) from error
+            await asyncio.sleep(_POLL_S)
+        else:
+            return
+
+
+def _etcd(assets: Assets, folder: Path, port: int, peer_port: int) -> list[str | Path]:
+    mine, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    return [
+        assets.etcd,
+        "--name=conformance",
+        f"--data-dir={folder / 'etcd'}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+        f"--listen-client-urls={mine}",
+        f"--advertise-client-urls={mine}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=conformance={peer}",
+    ]
+
+
+def _api_server(assets: Assets, folder: Path, port: int, etcd_port: int) -> list[str | Path]:
+    key = folder / "server.key"
+    return [
+        assets.kube_apiserver,
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        "--service-cluster-ip-range=10.0.0.0/16",
+        f"--cert-dir={folder}",
+        f"--tls-cert-file={folder / 'server.crt'}",
+        f"--tls-private-key-file={key}",
+        f"--client-ca-file={folder / 'ca.crt'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={folder / 'server.crt'}",
+        f"--service-account-signing-key-file={key}",
+        # Nobody here makes service accounts, or takes the taint of a new node away.
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        "--allow-privileged=true",
+    ]
+
+
+def _write_credentials(
+    folder: Path, made: pki.Certificates, token: str, port: int
+) -> dict[str, Path]:
+    contents = {
+        "ca.crt": made.ca_certificate,
+        "server.crt": made.server_certificate,
+        "server.key": made.server_key,
+        "admin.crt": made.client_certificate,
+        "admin.key": made.client_key,
+        "tokens.csv": f"{token},system:kube-scheduler,scheduler\n".encode(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        pki.write_private(folder / name, content)
+    users = {
+        "admin": {
+            "client-certificate": str(folder / "admin.crt"),
+            "client-key": str(folder / "admin.key"),
+        },
+        "scheduler": {"token": token},
+    }
+    written = {}
+    for name, user in users.items():
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": "conformance",
+                    "cluster": {
+                        "server": f"https://127.0.0.1:{port}",
+                        "certificate-authority": str(folder / "ca.crt"),
+                    },
+                }
+            ],
+            "users": [{"name": name, "user": user}],
+            "contexts": [{"name": name, "context": {"cluster": "conformance", "user": name}}],
+            "current-context": name,
+        }
+        written[name] = folder / f"{name}.kubeconfig"
+        pki.write_private(written[name], yaml.safe_dump(config).encode())
+    return written
+
+
+def scheduler_command(assets: Assets | None, plane: ControlPlane) -> list[str | Path]:
+    """kube-scheduler, or this program's scheduler without `assets`, as both are compared."""
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        # Under these two kube-scheduler decides the same in every run.
+        "parallelism": 1,
+        "percentageOfNodesToScore": 100,
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {
+            "kubeconfig": str(plane.scheduler_kubeconfig),
+            "qps": 1000,
+            "burst": 1000,
+        },
+    }
+    path = plane.folder / "scheduler-config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    program: list[str | Path] = (
+        [sys.executable, "-m", "kubesched", "run"] if assets is None else [assets.kube_scheduler]
+    )
+    return [*program, f"--config={path}", "--secure-port=0"]
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,343 @@
+"""Plays sequences on a control plane, to whichever scheduler is attached there, and writes down what it decides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubesched.api.core_v1 import Namespace, Pod
+from kubesched.api.kinds import Kind, find_kind
+from kubesched.api.meta import DeleteOptions
+from kubesched.client.patch import merge_patch, strategic_merge_patch
+from kubesched.client.rest import RestClient
+from kubesched.conformance.control_plane import ControlPlane, ControlPlaneError, Process
+from kubesched.conformance.sequences import Decision, Json, Step, running
+from kubesched.conformance.sequences import Sequence as Scenario
+from kubesched.errors import AlreadyExists, ApiError, NotFound
+
+DECISION_TIMEOUT_S = 60.0
+BINDING_TIMEOUT_S = 20.0
+"""How long a pod may wait for its victims."""
+
+SETTLE_S = 0.12
+"""Kinds are watched apart from each other: how long the scheduler may take to hear of a change of another kind."""
+
+_AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
+_PROBE: Json = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "probe", "namespace": "default"},
+    "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]},
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a sequence."""
+
+    decisions: dict[int, Decision] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    """Steps that the API server did not take."""
+    admitted: dict[int, Json] = field(default_factory=dict)
+    """Created objects as the API server made them."""
+    final: dict[str, str] = field(default_factory=dict)
+    """Pod -> node, when all was done."""
+
+
+async def play(plane: ControlPlane, command: Sequence[str | Path], scenario: Scenario) -> Outcome:
+    """Start the scheduler, play the sequence, stop the scheduler, and clean up.
+
+    Raises:
+        ControlPlaneError: the scheduler ended, or did not decide in time.
+    """
+    scheduler = await Process.start("scheduler", command, plane.folder / "scheduler.log")
+    try:
+        async with _watched_pods(plane.client) as pods:
+            stage = _Stage(plane.client, pods, scheduler)
+            await stage.until_scheduling()
+            try:
+                for each in scenario.objects:
+                    await stage.create(each)
+                for at, step in enumerate(scenario.steps):
+                    await stage.perform(at, step)
+                stage.outcome.final = pods.placements()
+            finally:
+                await stage.clean()
+    finally:
+        await scheduler.stop()
+    return stage.outcome
+
+
+class _Pods:
+    """The pods of the cluster, and all that has happened to each."""
+
+    def __init__(self) -> None:
+        self.current: dict[str, Pod] = {}
+        self.versions: dict[str, list[Pod]] = {}
+        self.deleted: list[str] = []
+        self.failure: BaseException | None = None
+        self._changed = asyncio.Event()
+
+    def take(self, kind: str, pod: Pod) -> None:
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if kind == "DELETED":
+            self.current.pop(key, None)
+            self.versions.pop(key, None)
+            self.deleted.append(key)
+        elif kind in ("ADDED", "MODIFIED"):
+            self.current[key] = pod
+            self.versions.setdefault(key, []).append(pod)
+        self._changed.set()
+
+    def fail(self, error: BaseException) -> None:
+        self.failure = error
+        self._changed.set()
+
+    async def change(self, timeout_s: float) -> None:
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        if self.failure is not None:
+            raise ControlPlaneError(f"the watch of pods broke: {self.failure}") from self.failure
+
+    def placements(self) -> dict[str, str]:
+        return {key: pod.spec.node_name for key, pod in sorted(self.current.items())}
+
+
+@contextlib.asynccontextmanager
+async def _watched_pods(client: RestClient) -> AsyncIterator[_Pods]:
+    pods = _Pods()
+    listed = await client.list(Pod)
+    for pod in listed.items:
+        pods.take("ADDED", pod)
+
+    async def follow() -> None:
+        try:
+            version = listed.metadata.resource_version
+            async with client.watch(Pod, resource_version=version, timeout_s=3600) as watch:
+                async for event in watch:
+                    pods.take(event.type, event.object)
+            raise ControlPlaneError("the server ended it")
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # whoever waits for pods is told
+            pods.fail(error)
+
+    task = asyncio.create_task(follow())
+    try:
+        yield pods
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+class _Stage:
+    """One sequence on one control plane."""
+
+    def __init__(self, client: RestClient, pods: _Pods, scheduler: Process) -> None:
+        self._client = client
+        self._pods = pods
+        self._scheduler = scheduler
+        self._made: dict[tuple[str, str, str, str], None] = {}
+        self._started = 0
+        self._unheard = True
+        """Whether something other than a pod has changed since the last decision."""
+        self.outcome = Outcome()
+
+    async def until_scheduling(self) -> None:
+        """The scheduler is at work once it has complained about a cluster without nodes."""
+        await self._post(_PROBE)
+        step = Step("create", _PROBE)
+        await self._first_answer(step)
+        await self._delete(step)
+
+    async def create(self, document: Json) -> Json:
+        made = await self._post(document)
+        metadata = document["metadata"]
+        key = (document["apiVersion"], document["kind"], metadata.get("namespace", ""))
+        self._made[*key, metadata["name"]] = None
+        return made
+
+    async def _post(self, document: Json) -> Json:
+        kind = _kind(document)
+        path = kind.collection_path(document["metadata"].get("namespace", ""))
+        try:
+            answer = await self._client.post_raw(path, msgspec.json.encode(document))
+        except AlreadyExists:
+            if kind.record is not Namespace:
+                raise
+            name, labels = document["metadata"]["name"], document["metadata"].get("labels") or {}
+            change = {"metadata": {"labels": {"env": None, "team": None, **labels}}}
+            await self._client.patch(kind, name, "", merge_patch(change))
+            return document
+        made: Json = msgspec.json.decode(answer)
+        if "status" in document and document["kind"] in _WRITES_STATUS_APART:
+            change = {"status": document["status"]}
+            namespace = document["metadata"].get("namespace", "")
+            await self._client.patch(
+                kind,
+                document["metadata"]["name"],
+                namespace,
+                merge_patch(change),
+                subresource="status",
+            )
+        return made
+
+    async def perform(self, at: int, step: Step) -> None:
+        self._scheduler.check()
+        if step.asks_for_decision and self._unheard:
+            await asyncio.sleep(SETTLE_S)
+            self._unheard = False
+        gone_before = len(self._pods.deleted)
+        try:
+            if step.action == "create":
+                self.outcome.admitted[at] = _bare(await self.create(step.object))
+            elif step.action == "patch":
+                await self._patch(step)
+            else:
+                await self._delete(step)
+        except NotFound:
+            # The same on both sides, unless something else differs already: a victim, or never placed.
+            self.outcome.refused[at] = "not found"
+            return
+        except ApiError as error:
+            self.outcome.refused[at] = str(error)
+            return
+        if step.asks_for_decision:
+            self.outcome.decisions[at] = await self._decision(step, gone_before)
+        elif step.kind != "Pod":
+            self._unheard = True
+        elif step.action == "create":
+            await self._until(lambda: step.key in self._pods.current, f"pod {step.key} to appear")
+
+    async def _patch(self, step: Step) -> None:
+        await self._client.patch(
+            _kind(step.object),
+            step.name,
+            step.namespace,
+            # Gates have no merge key worth speaking of; everything else is maps and whole lists.
+            merge_patch(step.patch),
+            subresource=step.subresource,
+        )
+
+    async def _delete(self, step: Step) -> None:
+        await self._client.delete(_kind(step.object), step.name, step.namespace, _AT_ONCE)
+        self._made.pop((str(step.object["apiVersion"]), step.kind, step.namespace, step.name), None)
+        if step.kind == "Pod":
+            await self._until(lambda: step.key not in self._pods.current, f"pod {step.key} to go")
+
+    # -- decisions -------------------------------------------------------------------------------------------------
+
+    async def _decision(self, step: Step, gone_before: int) -> Decision:
+        message, nominated = await self._first_answer(step)
+        if nominated:
+            await self._bound(step)
+        pod = self._pods.current.get(step.key)
+        node = pod.spec.node_name if pod is not None else ""
+        if node:
+            self._started += 1
+            await self._client.patch(
+                Pod,
+                step.name,
+                step.namespace,
+                strategic_merge_patch(running(self._started)),
+                subresource="status",
+            )
+        else:
+            await self._delete(step)
+        victims = [key for key in self._pods.deleted[gone_before:] if key != step.key]
+        return Decision(node, message, nominated, tuple(sorted(victims)))
+
+    async def _first_answer(self, step: Step) -> tuple[str, str]:
+        """Message and nominated node; both empty if the pod is placed."""
+        answer: tuple[str, str] | None = None
+
+        def answered() -> bool:
+            nonlocal answer
+            for pod in self._pods.versions.get(step.key, ()):
+                if (answer := _answer(pod)) is not None:
+                    return True
+            return False
+
+        await self._until(answered, f"a decision about pod {step.key}")
+        assert answer is not None, "the loop above ended with one"
+        return answer
+
+    async def _bound(self, step: Step) -> None:
+        """Wait for the victims' place to be taken; the pod may stay without one."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + BINDING_TIMEOUT_S
+        while loop.time() < deadline:
+            pod = self._pods.current.get(step.key)
+            if pod is None or pod.spec.node_name:
+                return
+            await self._pods.change(min(1.0, max(0.0, deadline - loop.time())))
+
+    async def _until(self, condition: Any, what: str) -> None:  # noqa: ANN401  # a callable
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DECISION_TIMEOUT_S
+        while not condition():
+            self._scheduler.check()
+            if loop.time() > deadline:
+                raise ControlPlaneError(
+                    f"waited {DECISION_TIMEOUT_S:.0f} s for {what}\n{self._scheduler.last_words()}"
+                )
+            await self._pods.change(1.0)
+
+    async def clean(self) -> None:
+        """Leave the cluster as it was found."""
+        for pod in (await self._client.list(Pod)).items:
+            with contextlib.suppress(NotFound):
+                await self._client.delete(Pod, pod.metadata.name, pod.metadata.namespace, _AT_ONCE)
+        for api_version, kind, namespace, name in reversed(self._made):
+            if kind in ("Pod", "Namespace"):
+                continue
+            found = find_kind(api_version, kind)
+            assert found is not None, "it was made"
+            with contextlib.suppress(NotFound):
+                if kind in _PROTECTED:
+                    change = merge_patch({"metadata": {"finalizers": None}})
+                    await self._client.patch(found, name, namespace, change)
+                await self._client.delete(found, name, namespace, _AT_ONCE)
+        await self._until(lambda: not self._pods.current, "all pods to go")
+
+
+_WRITES_STATUS_APART = ("PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume")
+_PROTECTED = ("PersistentVolumeClaim", "PersistentVolume")
+"""Have a finalizer that nobody here would take away."""
+
+
+def _answer(pod: Pod) -> tuple[str, str] | None:
+    if pod.spec.node_name:
+        return "", ""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.reason not in ("", "SchedulingGated"):
+            return condition.message, pod.status.nominated_node_name
+    return None
+
+
+def _bare(document: Json) -> Json:
+    """An object without what only this API server knows of it."""
+    metadata = {
+        name: value
+        for name, value in document["metadata"].items()
+        if name in ("name", "namespace", "labels", "annotations", "ownerReferences")
+    }
+    rest = {name: value for name, value in document.items() if name != "metadata"}
+    if document["kind"] == "Pod":
+        rest.pop("status", None)
+    return {"metadata": metadata, **rest}
+
+
+def _kind(document: Json) -> Kind[Any]:
+    kind = find_kind(document["apiVersion"], document["kind"])
+    if kind is None:
+        raise ControlPlaneError(f"unknown kind {document['apiVersion']} {document['kind']}")
+    return kind

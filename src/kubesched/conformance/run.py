@@ -1,0 +1,234 @@
+"""Generated sequences, played to kube-scheduler and to this scheduler, each on a control plane of its own.
+
+A sequence in which the two differ is played again. Only what kube-scheduler decides twice in the same way counts
+against us; if one of the two changes its mind, the sequence is *unsteady* and reported as that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from kubesched.conformance.comparison import Agreement, Aspect, Finding, Tally, compare_decisions
+from kubesched.conformance.control_plane import (
+    Assets,
+    ControlPlane,
+    ControlPlaneError,
+    control_plane,
+    scheduler_command,
+)
+from kubesched.conformance.generate_sequence import FEATURES, sequence
+from kubesched.conformance.play import Outcome, play
+from kubesched.conformance.sequences import Decision, Sequence
+
+ATTEMPTS = 3
+"""How often a sequence is played when the control plane or a scheduler gives up under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What to compare."""
+
+    assets: Assets
+    folder: Path
+    """For the control planes."""
+    sequences: int = 10
+    pods: int = 150
+    seed: int = 1
+    features: tuple[str, ...] = FEATURES
+
+    def scenarios(self) -> Iterator[Sequence]:
+        for number in range(self.sequences):
+            yield sequence(f"{self.seed}/{number}", self.pods, self.features)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first decision of a sequence in which the two schedulers differ."""
+
+    seed: str
+    at: int
+    what: str
+    """The pod, or what else is compared."""
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsteady:
+    """A sequence that went differently when it was played again."""
+
+    seed: str
+    who: str
+    difference: Difference
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What came of a run."""
+
+    sequences: int = 0
+    sequences_in_agreement: int = 0
+    decisions: Tally = field(default_factory=Tally)
+    agreement: Agreement = field(default_factory=Agreement)
+    by_feature: dict[str, Tally] = field(
+        default_factory=lambda: {name: Tally() for name in FEATURES}
+    )
+    placed: int = 0
+    unschedulable: int = 0
+    preempting: int = 0
+    refused: int = 0
+    """Steps that both API servers refused: pods that an earlier step took away, for the most part."""
+    differences: list[Difference] = field(default_factory=list)
+    unsteady: list[Unsteady] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        own = [each for each in self.unsteady if each.who != "kube-scheduler"]
+        return self.sequences > 0 and not self.differences and not own
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Both outcomes of a sequence, and where they part."""
+
+    scenario: Sequence
+    theirs: Outcome
+    ours: Outcome
+    difference: Difference | None
+
+
+class Stages:
+    """The two control planes with their schedulers."""
+
+    def __init__(self, assets: Assets, theirs: ControlPlane, ours: ControlPlane) -> None:
+        self._theirs, self._ours = theirs, ours
+        self._their_command = scheduler_command(assets, theirs)
+        self._our_command = scheduler_command(None, ours)
+
+    async def play(self, scenario: Sequence) -> Played:
+        """Both play it at the same time; the schedulers are fresh ones."""
+        for attempt in range(ATTEMPTS):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    theirs = group.create_task(play(self._theirs, self._their_command, scenario))
+                    ours = group.create_task(play(self._ours, self._our_command, scenario))
+                break
+            except* ControlPlaneError as errors:
+                if attempt == ATTEMPTS - 1:
+                    raise errors.exceptions[0] from None
+        difference = first_difference(scenario, theirs.result(), ours.result())
+        return Played(scenario, theirs.result(), ours.result(), difference)
+
+
+@contextlib.asynccontextmanager
+async def stages(assets: Assets, folder: Path) -> AsyncIterator[Stages]:
+    """Two fresh control planes."""
+    async with (
+        control_plane(assets, folder / "kube-scheduler") as theirs,
+        control_plane(assets, folder / "kubesched") as ours,
+    ):
+        yield Stages(assets, theirs, ours)
+
+
+async def run(
+    settings: RunSettings,
+    on_stage: Stages,
+    *,
+    progress: Callable[[RunReport], None] = lambda _report: None,
+    record: Callable[[Sequence], None] = lambda _sequence: None,
+    differed: list[Played] | None = None,
+) -> RunReport:
+    """Play all sequences; those in which we differ are appended to `differed`."""
+    report = RunReport()
+    for scenario in settings.scenarios():
+        played = await on_stage.play(scenario)
+        if played.difference is not None:
+            played = await _again(on_stage, played, report)
+        _count(played, report)
+        record(recorded(played))
+        if played.difference is not None:
+            report.differences.append(played.difference)
+            if differed is not None:
+                differed.append(played)
+        progress(report)
+    return report
+
+
+async def _again(on_stage: Stages, first: Played, report: RunReport) -> Played:
+    second = await on_stage.play(first.scenario)
+    assert first.difference is not None, "only what differs is played again"
+    changed = [
+        name
+        for name, before, after in (
+            ("kube-scheduler", first.theirs, second.theirs),
+            ("kubesched", first.ours, second.ours),
+        )
+        if before.decisions != after.decisions
+    ]
+    if changed:
+        seed = str(first.scenario.seed)
+        report.unsteady.append(Unsteady(seed, " and ".join(changed), first.difference))
+    return second
+
+
+def first_difference(scenario: Sequence, theirs: Outcome, ours: Outcome) -> Difference | None:
+    """Where two outcomes part; what follows has other causes."""
+    seed = str(scenario.seed)
+    for at, step in enumerate(scenario.steps):
+        refusals = theirs.refused.get(at), ours.refused.get(at)
+        if refusals[0] != refusals[1]:
+            return Difference(seed, at, step.key, (Finding(Aspect.ERROR, *refusals),))
+        if at in theirs.decisions:
+            found = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
+            if not all(finding.agrees for finding in found):
+                return Difference(seed, at, f"pod {step.key}", found)
+    if theirs.final != ours.final:
+        pods = sorted(set(theirs.final.items()) ^ set(ours.final.items()))
+        finding = Finding(Aspect.NODE, theirs.final.get(pods[0][0]), ours.final.get(pods[0][0]))
+        return Difference(seed, len(scenario.steps), f"final state of pod {pods[0][0]}", (finding,))
+    return None
+
+
+def _count(played: Played, report: RunReport) -> None:
+    report.sequences += 1
+    report.sequences_in_agreement += played.difference is None
+    report.refused += len(played.theirs.refused)
+    end = len(played.scenario.steps) if played.difference is None else played.difference.at
+    changed = False
+    for at, step in enumerate(played.scenario.steps[: end + 1]):
+        changed |= not (step.kind == "Pod" and step.action == "create")
+        decision = played.theirs.decisions.get(at)
+        if decision is None:
+            continue
+        findings = list(compare_decisions(decision, played.ours.decisions[at]))
+        agrees = all(finding.agrees for finding in findings)
+        for finding in findings:
+            report.agreement.count(finding)
+        features = (*step.features, "changes") if changed else step.features
+        for tally in (report.decisions, *(report.by_feature[name] for name in features)):
+            tally.compared += 1
+            tally.agreed += agrees
+        _count_kind(decision, report)
+
+
+def _count_kind(decision: Decision, report: RunReport) -> None:
+    report.placed += bool(decision.node)
+    report.unschedulable += not decision.node
+    report.preempting += bool(decision.victims)
+
+
+def recorded(played: Played) -> Sequence:
+    """The sequence with kube-scheduler's decisions, and objects as its API server admitted them."""
+    steps = []
+    for at, step in enumerate(played.scenario.steps):
+        expect = played.theirs.decisions.get(at)
+        if at in played.theirs.refused:
+            expect = Decision(refused=played.theirs.refused[at])
+        admitted = played.theirs.admitted.get(at, step.object)
+        steps.append(msgspec.structs.replace(step, object=admitted, expect=expect))
+    return msgspec.structs.replace(played.scenario, steps=steps)
