@@ -1,0 +1,204 @@
+"""Generated sequences: reproducible, covering every feature, limited to those asked for; differences are found, counted,
+shrunk and written out. The schedulers themselves are stood in for here; `kubesched conformance run` brings real ones."""
+
+import json
+import subprocess
+from collections import Counter
+
+import msgspec
+import pytest
+import yaml
+
+from kubesched.cli.main import main
+from kubesched.conformance.comparison import Aspect
+from kubesched.conformance.control_plane import ASSETS_VARIABLE
+from kubesched.conformance.generate_sequence import FEATURES, sequence
+from kubesched.conformance.play import Outcome
+from kubesched.conformance.replay import replay
+from kubesched.conformance.run import Played, RunSettings, first_difference, recorded, run
+from kubesched.conformance.sequences import Decision, Sequence, Step
+from kubesched.conformance.shrink import shrink, write_case
+
+
+def outcome(scenario, change=None):
+    """What we decide, with one decision changed."""
+    decisions = {at: Decision(node="n000") for at, _ in scenario.decisions()}
+    return Outcome(decisions | (change or {}))
+
+
+def test_the_same_seed_gives_the_same_sequence():
+    assert sequence("1/2", 40) == sequence("1/2", 40)
+    assert sequence("1/2", 40) != sequence("1/3", 40)
+
+
+def test_sequences_exercise_every_feature():
+    seen = Counter(
+        name for seed in range(4) for step in sequence(seed, 150).steps for name in step.features
+    )
+    assert set(seen) | {"changes"} == set(FEATURES)
+    kinds = Counter((s.action, s.kind) for seed in range(4) for s in sequence(seed, 150).steps)
+    assert {("patch", "Node"), ("delete", "Node"), ("patch", "Pod"), ("delete", "Pod")} <= set(
+        kinds
+    )
+
+
+@pytest.mark.parametrize("wanted", [f for f in FEATURES if f not in ("resources", "changes")])
+def test_only_the_wanted_feature_is_generated(wanted):
+    steps = sequence(1, 80, (wanted, "resources")).steps
+    found = {name for step in steps for name in step.features}
+    assert wanted in found
+    assert found <= {wanted, "resources"}
+    assert all(step.action == "create" for step in steps if wanted != "gates")
+
+
+def test_pods_are_asked_for_one_node_by_name_at_most():
+    for step in sequence("names", 400).steps:
+        affinity = step.object.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+        terms = required["nodeSelectorTerms"] if required else []
+        assert len(terms) < 2 or not any("matchFields" in term for term in terms)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_generated_sequence_can_be_replayed_in_memory(seed):
+    # Nobody stands between a step and its target here: leave out those that a victim may be the target of.
+    made = sequence(f"replay {seed}", 60, tuple(f for f in FEATURES if f != "changes"))
+    decisions = replay(made)
+    assert set(decisions) == {at for at, _ in made.decisions()}
+    assert any(decision.node for decision in decisions.values())
+    assert replay(made) == decisions
+
+
+def test_the_first_difference_is_told_and_nothing_after_it():
+    scenario = sequence(1, 10)
+    at = [at for at, _ in scenario.decisions()][3:]
+    ours = outcome(scenario, {at[0]: Decision(node="n001"), at[1]: Decision(node="n002")})
+    difference = first_difference(scenario, outcome(scenario), ours)
+    assert difference.at == at[0]
+    told = [f for f in difference.findings if not f.agrees]
+    assert [(f.aspect, f.expected, f.got) for f in told] == [(Aspect.NODE, "n000", "n001")]
+
+
+def test_where_pods_are_in_the_end_is_compared_too():
+    scenario = sequence(1, 5)
+    theirs, ours = outcome(scenario), outcome(scenario)
+    theirs.final, ours.final = {"default/a": "n1"}, {"default/a": "n2"}
+    assert first_difference(scenario, theirs, ours).what == "final state of pod default/a"
+
+
+class Stages:
+    """Plays every sequence as it is told."""
+
+    def __init__(self, *our_changes):
+        self._our_changes = list(our_changes)
+
+    async def play(self, scenario):
+        last = [at for at, _ in scenario.decisions()][-1]
+        node = self._our_changes.pop(0) if self._our_changes else ""
+        ours = outcome(scenario, {last: Decision(node=node)} if node else None)
+        theirs = outcome(scenario)
+        return Played(scenario, theirs, ours, first_difference(scenario, theirs, ours))
+
+
+def settings(tmp_path, sequences=3):
+    return RunSettings(assets=None, folder=tmp_path, sequences=sequences, pods=10, seed=5)
+
+
+async def test_agreement_is_counted_by_feature(tmp_path):
+    report = await run(settings(tmp_path), Stages())
+    assert report.is_complete
+    assert report.sequences == report.sequences_in_agreement == 3
+    assert report.decisions.compared == report.decisions.agreed > 20
+    assert 0 < report.by_feature["resources"].compared <= report.decisions.compared
+
+
+async def test_a_difference_that_stays_counts_against_us(tmp_path):
+    differed = []
+    report = await run(settings(tmp_path), Stages("n001", "n001"), differed=differed)
+    assert not report.is_complete
+    assert [each.seed for each in report.differences] == ["5/0"]
+    assert [played.scenario.seed for played in differed] == ["5/0"]
+    assert report.unsteady == []
+    assert report.decisions.compared - report.decisions.agreed == 1
+
+
+async def test_a_difference_that_goes_away_is_reported_as_unsteady(tmp_path):
+    report = await run(settings(tmp_path), Stages("n001"))
+    assert report.differences == []
+    assert [(each.seed, each.who) for each in report.unsteady] == [("5/0", "kubesched")]
+    assert not report.is_complete
+
+
+def test_a_run_can_be_recorded_and_replayed(tmp_path):
+    scenario = sequence("record", 25, ("resources", "priorities", "taints"))
+    theirs = Outcome(replay(scenario), {}, {0: scenario.steps[0].object})
+    written = recorded(Played(scenario, theirs, theirs, None))
+    path = tmp_path / "run.jsonl"
+
+    path.write_bytes(msgspec.json.encode(written) + b"\n")
+    assert main(["conformance", "golden", str(path)]) == 0
+
+
+async def test_shrinking_keeps_what_the_difference_needs():
+    scenario = sequence("shrink", 40)
+    needed = scenario.steps[7].key
+    end = [at for at, _ in scenario.decisions()][-1]
+
+    async def differs(candidate: Sequence) -> bool:
+        keys = [step.key for step in candidate.steps]
+        return needed in keys and scenario.steps[end].key == keys[-1]
+
+    smallest = await shrink(scenario, end, differs, plays=300)
+    assert {step.key for step in smallest.steps} == {needed, scenario.steps[end].key}
+    assert smallest.objects == []
+    assert not set(smallest.steps[-1].object["spec"]) & {"affinity", "tolerations"}
+
+
+async def test_shrinking_ends_when_too_much_was_tried():
+    tried = 0
+
+    async def differs(_candidate: Sequence) -> bool:
+        nonlocal tried
+        tried += 1
+        return tried == 1
+
+    scenario = sequence("shrink", 40)
+    await shrink(scenario, len(scenario.steps) - 1, differs, plays=12)
+    assert tried == 12
+
+
+def test_a_case_is_written_as_manifests_with_a_script(tmp_path):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    change = {"metadata": {"labels": {"x": "it's"}}}
+    scenario = Sequence([Step("create", node), Step("patch", node, change), Step("create", pod)])
+    theirs = Outcome({2: Decision(node="n1")})
+    ours = Outcome({2: Decision(unschedulable="no\nnode")})
+    write_case(tmp_path, scenario, first_difference(scenario, theirs, ours))
+    assert yaml.safe_load((tmp_path / "03-pod-default-a.yaml").read_text()) == pod
+    script = (tmp_path / "replay.sh").read_text()
+    assert "#     kubesched       no node" in script
+    assert script.index("create -f 01-node-n1.yaml") < script.index(
+        "create -f 03-pod-default-a.yaml"
+    )
+    subprocess.run(["sh", "-n", tmp_path / "replay.sh"], check=True)
+    assert json.loads((tmp_path / "sequence.json").read_text())["steps"][1]["patch"] == change
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param([], "--assets or $KUBEBUILDER_ASSETS", id="no folder"),
+        pytest.param(["--assets", "."], "does not hold etcd, kube-apiserver", id="nothing in it"),
+        pytest.param(["--features", "magic"], "unknown feature magic", id="an unknown feature"),
+    ],
+)
+def test_a_run_that_cannot_be_says_why(monkeypatch, capsys, arguments, message):
+    monkeypatch.delenv(ASSETS_VARIABLE, raising=False)
+    assert main(["conformance", "run", *arguments]) == 1
+    assert message in capsys.readouterr().err
