@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
+from kubesched.embedded.objects import JsonObject
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
 from kubesched.plugins.registry import in_tree_registry
@@ -42,6 +44,15 @@ START_S = 1.0
 """How long the schedulers get before the first fault; the informers' first lists may be hit already."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A fixed story instead of a drawn one: (seconds to wait, resource, object to create), one after the other."""
+
+    name: str
+    steps: tuple[tuple[float, str, JsonObject], ...]
+    duration_s: float = 20.0
+
+
 class World:
     """Everything of one run. Must be built inside the virtual loop."""
 
@@ -58,6 +69,7 @@ class World:
         self._group = group
         self.options = options
         self.trace = trace
+        self.scenario: Scenario | None = None
         self._random = Random(f"{seed}/world")
         self.complaints = Complaints()
         self.cluster = SimulatedCluster(loop, Random(f"{seed}/cluster"), trace)
@@ -130,7 +142,7 @@ class World:
         """Pods come, everything else goes wrong, for as long as the options say."""
         options = self.options
         async with asyncio.TaskGroup() as group:
-            pods = group.create_task(self._create_pods())
+            pods = group.create_task(self._create())
             troubles = [
                 group.create_task(self._every(mean_s, action))
                 for mean_s, action in (
@@ -145,6 +157,14 @@ class World:
             await pods
             for task in troubles:
                 task.cancel()
+
+    async def _create(self) -> None:
+        if self.scenario is None:
+            await self._create_pods()
+            return
+        for wait_s, resource, obj in self.scenario.steps:
+            await asyncio.sleep(wait_s)
+            self.cluster.api.create(resource, obj)
 
     async def _create_pods(self) -> None:
         """In bursts, over the first part of the time."""

@@ -1,0 +1,52 @@
+"""Whatever goes wrong on the way to the API server, safety holds all the while and everything is placed afterwards.
+
+A failing seed is replayed with `kubesched simulate --faults --seed N --trace`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kubesched.app.simulated import SimulatedProcess
+from kubesched.simulation import report
+from kubesched.simulation.run import simulate
+from kubesched.simulation.scenarios import SCENARIOS
+from kubesched.simulation.sweep import WAYS, sweep
+
+SEEDS_PER_TEST = 20
+FAULTY = range(1, 201, SEEDS_PER_TEST)
+CALM = range(1, 41, SEEDS_PER_TEST)
+
+
+def _fails(seed: int, *, faults: bool) -> str:
+    outcome = simulate(seed, SimulatedProcess, faults=faults)
+    if outcome.is_good:
+        return ""
+    return report.failure(outcome, command=f"kubesched simulate --faults --seed {seed} --trace")
+
+
+@pytest.mark.parametrize("first", FAULTY, ids=lambda n: f"seeds {n} to {n + SEEDS_PER_TEST - 1}")
+def test_every_promise_holds_under_faults(first: int) -> None:
+    failures = [_fails(seed, faults=True) for seed in range(first, first + SEEDS_PER_TEST)]
+    assert not any(failures), "\n".join(filter(None, failures))
+
+
+@pytest.mark.parametrize("first", CALM, ids=lambda n: f"seeds {n} to {n + SEEDS_PER_TEST - 1}")
+def test_every_promise_holds_when_nothing_goes_wrong(first: int) -> None:
+    failures = [_fails(seed, faults=False) for seed in range(first, first + SEEDS_PER_TEST)]
+    assert not any(failures), "\n".join(filter(None, failures))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_any_single_call_may_fail(scenario: str, way: str) -> None:
+    runs = list(sweep(SCENARIOS[scenario], way, SimulatedProcess))
+    broken = [
+        f"call {run.call} ({run.what}): {run.outcome.violation}"
+        for run in runs
+        if not run.outcome.is_good
+    ]
+    assert not broken
+    spoilt = {run.what for run in runs if run.was_hit}
+    assert any(what.endswith("/binding") for what in spoilt), "a sweep that never spoils a binding"
+    assert scenario != "preemption" or any(what.startswith("DELETE") for what in spoilt)

@@ -1,0 +1,39 @@
+"""The same seed gives the same run: within a process, across processes, whatever strings hash to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from kubesched.app.simulated import SimulatedProcess
+from kubesched.simulation.run import simulate
+
+FIRST, RUNS = 11, 8
+
+
+def _digests(hash_seed: str) -> list[str]:
+    command = [
+        *(sys.executable, "-c", "from kubesched.cli.main import main; raise SystemExit(main())"),
+        *("simulate", "--faults", "--seed", str(FIRST), "--runs", str(RUNS), "-o", "json"),
+    ]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return [json.loads(line)["digest"] for line in done.stdout.splitlines()]
+
+
+def test_processes_with_different_string_hashes_run_alike() -> None:
+    first, second = _digests("1"), _digests("4242")
+    assert len(first) == RUNS
+    assert first == second
+
+
+def test_a_run_does_not_depend_on_the_runs_before_it() -> None:
+    alone = simulate(FIRST, SimulatedProcess).digest
+    simulate(FIRST + 1, SimulatedProcess)
+    assert simulate(FIRST, SimulatedProcess).digest == alone
+
+
+def test_different_seeds_run_differently() -> None:
+    assert simulate(1, SimulatedProcess).digest != simulate(2, SimulatedProcess).digest
