@@ -34,11 +34,14 @@ def bind(
         )
         raise conflict(pods, name, why)
     if metadata.get("deletionTimestamp") is not None:
-        raise conflict(pods, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+        raise conflict(pods, name, why, "binding")
     if spec.get("nodeName"):
-        raise conflict(pods, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+        why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        raise conflict(pods, name, why, "binding")
     if spec.get("schedulingGates"):
-        raise conflict(pods, name, f"pod {name} has non-empty .spec.schedulingGates")
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+        raise conflict(pods, name, why, "binding")
     if registry.store.get("nodes", "", node_name) is None:
         raise not_found(registry.catalog.get("nodes"), node_name)
     if dry_run:

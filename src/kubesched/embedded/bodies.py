@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, cast, get_args
 
+from kubesched.api.field_errors import not_supported
 from kubesched.embedded.conversion import event_from_events_v1, event_to_events_v1
 from kubesched.embedded.exchange import ApiRequest, Query, decode_body
+from kubesched.embedded.failures import invalid_options
 from kubesched.embedded.objects import Json, JsonObject, encode
 from kubesched.embedded.resources import ResourceInfo
 from kubesched.embedded.schema.decoding import (
@@ -21,12 +23,10 @@ FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
 
 def field_validation(query: Query) -> FieldValidation:
     """What to do about fields the kind does not have; they are kept either way unless refused."""
-    mode = query.get("fieldValidation", "Warn")
+    mode = query.get("fieldValidation") or "Warn"
     if mode not in get_args(FieldValidation):
-        choices = ", ".join(f'"{each}"' for each in get_args(FieldValidation))
-        raise BadRequest(
-            f'fieldValidation: Unsupported value: "{mode}": supported values: {choices}'
-        )
+        choices = ("", "Ignore", "Strict", "Warn")
+        raise invalid_options("CreateOptions", not_supported("fieldValidation", mode, choices))
     return cast("FieldValidation", mode)
 
 
@@ -34,7 +34,11 @@ def decode_object(
     request: ApiRequest, resource: ResourceInfo, query: Query
 ) -> tuple[JsonObject, list[str]]:
     """The object in the body, in its stored form, and warnings for the client."""
-    obj = check_kind(decode_body(request), resource)
+    try:
+        decoded = decode_body(request)
+    except BadRequest as error:
+        raise BadRequest(f"{_unrecognized(resource)}: {error.message}") from None
+    obj = check_kind(decoded, resource)
     warnings = check_fields(
         resource, obj, request.body, field_validation(query), is_json=request.is_json
     )
@@ -44,20 +48,18 @@ def decode_object(
 def check_kind(obj: Json, resource: ResourceInfo) -> JsonObject:
     """Refuse what is not an object of the resource's kind; fill in kind and version when they are missing."""
     if not isinstance(obj, dict):
-        raise BadRequest(f"the body of the request must be a {resource.kind} object")
+        raise BadRequest(f"{_unrecognized(resource)}: the body is not an object")
     kind = obj.setdefault("kind", resource.kind)
     api_version = obj.setdefault("apiVersion", resource.api_version)
-    if kind != resource.kind:
-        version = encode(api_version).decode()
-        raise BadRequest(f"{kind} in version {version} cannot be handled as a {resource.kind}")
-    if api_version != resource.api_version:
+    if kind != resource.kind or api_version != resource.api_version:
+        stated = encode(api_version).decode()
         raise BadRequest(
-            f"the API version in the data ({api_version}) does not match the expected API version"
-            f" ({resource.api_version})"
+            f"{kind} in version {stated} cannot be handled as a {resource.kind}:"
+            f" it must be of kind {resource.kind} and version {resource.api_version}"
         )
     if not isinstance(obj.get("metadata", {}), dict):
         raise BadRequest(
-            _unreadable(resource, "json: cannot unmarshal metadata: it must be an object")
+            unreadable(resource, "json: cannot unmarshal metadata: it must be an object")
         )
     return obj
 
@@ -82,7 +84,7 @@ def check_fields(
         f'unknown field "{path}"' for path in unknown_fields(resource.group, resource.kind, obj)
     ]
     if problems and mode == "Strict":
-        raise BadRequest(_unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
+        raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
     return problems
 
 
@@ -91,7 +93,7 @@ def check_types(resource: ResourceInfo, body: bytes) -> None:
     try:
         check_shape(resource.group, resource.kind, body)
     except ShapeError as error:
-        raise BadRequest(_unreadable(resource, str(error))) from None
+        raise BadRequest(unreadable(resource, str(error))) from None
 
 
 def to_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
@@ -102,8 +104,11 @@ def from_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
     return event_to_events_v1(obj) if resource.key == "events.events.k8s.io" else obj
 
 
-def _unreadable(resource: ResourceInfo, detail: str) -> str:
-    version = resource.api_version
-    return (
-        f'{resource.kind} in version "{version}" cannot be handled as a {resource.kind}: {detail}'
-    )
+def _unrecognized(resource: ResourceInfo) -> str:
+    return f"the object provided is unrecognized (must be of type {resource.kind})"
+
+
+def unreadable(resource: ResourceInfo, detail: str) -> str:
+    """The message for a body that cannot be read as its kind."""
+    kind, version = resource.kind, resource.version
+    return f'{kind} in version "{version}" cannot be handled as a {kind}: {detail}'

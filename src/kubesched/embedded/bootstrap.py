@@ -64,6 +64,13 @@ def publish(registry: Registry, ca_certificate: str, port: int) -> None:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-        "data": {"client-ca-file": ca_certificate},
+        "data": {
+            "client-ca-file": ca_certificate,
+            "requestheader-client-ca-file": ca_certificate,
+            "requestheader-allowed-names": '["front-proxy-client"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        },
     }
     _ensure(registry, "configmaps", "kube-system", authentication)

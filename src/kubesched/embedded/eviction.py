@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kubesched.embedded.deletion import DeleteOptions
 from kubesched.embedded.label_selectors import selector_matches
 from kubesched.embedded.objects import JsonObject, timestamp
-from kubesched.embedded.registry import DeleteOptions, Registry
+from kubesched.embedded.registry import Registry
 from kubesched.errors import ServerError, TooManyRequests
 
 # A controller that has not accounted for this many disruptions is not keeping up; more would be guesses.

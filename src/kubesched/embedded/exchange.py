@@ -147,7 +147,7 @@ def decode_body(request: ApiRequest) -> Json:
         return _decode_protobuf(request.body)
     raise UnsupportedMediaType(
         "the body of the request was in an unknown format - accepted media types include:"
-        f" {_READABLE}"
+        f" {_READABLE}, {PROTOBUF}"
     )
 
 
@@ -161,7 +161,9 @@ def decode_raw_json(body: bytes) -> Json:
     if len(body) > MAX_BODY_BYTES:
         raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
     if not body:
-        raise BadRequest("unexpected end of JSON input: the body is empty")
+        raise BadRequest(
+            "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"
+        )
     try:
         return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

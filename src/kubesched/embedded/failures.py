@@ -39,9 +39,18 @@ def already_exists(resource: ResourceInfo, name: str) -> AlreadyExists:
     )
 
 
-def conflict(resource: ResourceInfo, name: str, why: str) -> Conflict:
-    message = f'Operation cannot be fulfilled on {resource.key} "{name}": {why}'
-    return Conflict(message, details=details_of(resource, name))
+def conflict(resource: ResourceInfo, name: str, why: str, subresource: str = "") -> Conflict:
+    suffix = f"/{subresource}" if subresource else ""
+    message = f'Operation cannot be fulfilled on {resource.key}{suffix} "{name}": {why}'
+    return Conflict(
+        message, details={**details_of(resource, name), "kind": resource.plural + suffix}
+    )
+
+
+def kind_conflict(resource: ResourceInfo, name: str, why: str) -> Conflict:
+    """A failed precondition of a deletion, which upstream reports under the kind and not under the resource."""
+    message = f'Operation cannot be fulfilled on {resource.kind} "{name}": {why}'
+    return Conflict(message, details={**details_of(resource, name), "kind": resource.kind})
 
 
 def stale(resource: ResourceInfo, name: str) -> Conflict:
@@ -68,6 +77,13 @@ def invalid(resource: ResourceInfo, name: str, problems: Sequence[FieldError]) -
         for each in problems
     ]
     return Invalid(f'{kind} "{name}" is invalid: {aggregate(problems)}', details=details)
+
+
+def invalid_options(kind: str, problem: FieldError) -> Invalid:
+    """A refusal of the request's options rather than of its object."""
+    cause = {"reason": problem.kind.reason, "message": problem.body(), "field": problem.path}
+    details = {"group": "meta.k8s.io", "kind": kind, "causes": [cause]}
+    return Invalid(f'{kind}.meta.k8s.io "" is invalid: {problem}', details=details)
 
 
 def bad_request(message: str) -> BadRequest:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.api.names import dns_1035_label_problems
 from kubesched.embedded import custom_resources
 from kubesched.embedded.admission import others as admission
-from kubesched.embedded.admission.pods import admit_pod
+from kubesched.embedded.admission.pods import admit_pod, admit_pod_update
 from kubesched.embedded.defaults import others as defaults
 from kubesched.embedded.defaults import workloads as workload_defaults
 from kubesched.embedded.defaults.pods import default_pod
@@ -15,7 +14,11 @@ from kubesched.embedded.metadata import label_problems, path_segment_problems
 from kubesched.embedded.strategy import Strategy
 from kubesched.embedded.validation import others, pods, storage, workloads
 
-_WORKLOAD = Strategy(tracks_generation=True, validate_update=workloads.validate_selector_update)
+_WORKLOAD = Strategy(
+    tracks_generation=True,
+    admit=admission.admit_workload,
+    validate_update=workloads.validate_selector_update,
+)
 _RETURNED = Strategy(returns_deleted_object=True)
 
 KINDS: dict[str, Strategy] = {
@@ -26,6 +29,7 @@ KINDS: dict[str, Strategy] = {
     "cronjobs.batch": Strategy(
         tracks_generation=True,
         default=workload_defaults.default_cron_job,
+        admit=admission.admit_workload,
         validate=workloads.validate_cron_job,
     ),
     "csidrivers.storage.k8s.io": Strategy(default=defaults.default_csi_driver),
@@ -98,6 +102,7 @@ KINDS: dict[str, Strategy] = {
         returns_deleted_object=True,
         default=default_pod,
         admit=admit_pod,
+        prepare_update=admit_pod_update,
         validate=pods.validate_pod,
         validate_update=pods.validate_pod_update,
     ),
@@ -118,6 +123,7 @@ KINDS: dict[str, Strategy] = {
     "replicationcontrollers": Strategy(
         tracks_generation=True,
         default_propagation="Orphan",
+        admit=admission.admit_workload,
         default=workload_defaults.default_replication_controller,
         validate=workloads.validate_replication_controller,
     ),
@@ -138,7 +144,7 @@ KINDS: dict[str, Strategy] = {
         admit=admission.admit_service,
         prepare_update=admission.keep_service_addresses,
         validate=others.validate_service,
-        name_rule=dns_1035_label_problems,
+        name_rule=label_problems,
     ),
     "statefulsets.apps": replace(
         _WORKLOAD,

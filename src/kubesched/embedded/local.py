@@ -17,10 +17,11 @@ from kubesched.clock import Clock
 from kubesched.embedded import binding, eviction
 from kubesched.embedded.bodies import check_types, to_stored
 from kubesched.embedded.control_plane import build_registry
+from kubesched.embedded.deletion import DeleteOptions
 from kubesched.embedded.exchange import decode_json
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.patching import PatchKind, patch_object
-from kubesched.embedded.registry import DeleteOptions, Registry, WriteOptions
+from kubesched.embedded.registry import Registry, WriteOptions
 from kubesched.embedded.resources import ResourceInfo
 from kubesched.embedded.selectors import combine, compile_field_selector, compile_label_selector
 from kubesched.embedded.store import Change, ChangeType, Store

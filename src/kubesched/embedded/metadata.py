@@ -17,6 +17,7 @@ from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.resources import ResourceInfo
 
 _PLAIN_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 ANNOTATIONS_LIMIT_BYTES = 256 * 1024
 
 NameRule: TypeAlias = Callable[[str], tuple[str, ...]]
@@ -50,6 +51,8 @@ def validate_metadata(
     finalizers = metadata.get("finalizers")
     if finalizers:
         problems += _validate_finalizers(finalizers)
+        if not resource.custom and resource.group != "apiextensions.k8s.io":
+            problems += _unqualified_finalizers(finalizers)
     return problems
 
 
@@ -75,9 +78,10 @@ def _validate_owners(owners: list[JsonObject]) -> list[FieldError]:
     path = "metadata.ownerReferences"
     problems = []
     controllers = []
-    for index, owner in enumerate(owners):
+    for owner in owners:
         problems += [
-            invalid(f"{path}[{index}].{field}", "", "must not be empty")
+            # Upstream: the path has no index.
+            invalid(f"{path}.{field}", "", "must not be empty")
             for field in ("apiVersion", "kind", "name", "uid")
             if not owner.get(field)
         ]
@@ -100,6 +104,16 @@ def _validate_finalizers(finalizers: list[Any]) -> list[FieldError]:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         problems.append(invalid(path, finalizers, detail))
     return problems
+
+
+def _unqualified_finalizers(finalizers: list[str]) -> list[FieldError]:
+    """Built-in kinds take finalizers with a domain only, and the few that existed before that rule."""
+    neither = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid(f"metadata.finalizers[{index}]", each, neither)
+        for index, each in enumerate(finalizers)
+        if "/" not in each and each not in _STANDARD_FINALIZERS
+    ]
 
 
 def validate_metadata_update(new: JsonObject, old: JsonObject) -> list[FieldError]:

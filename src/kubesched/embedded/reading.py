@@ -9,7 +9,10 @@ from itertools import islice
 
 import msgspec
 
+from kubesched.api import field_errors
+from kubesched.api.field_errors import forbidden, not_supported
 from kubesched.embedded.exchange import Accepted, ApiResponse, Query
+from kubesched.embedded.failures import invalid_options
 from kubesched.embedded.objects import JsonObject, decode, encode
 from kubesched.embedded.registry import Registry
 from kubesched.embedded.representation import encode_list, encoder_for
@@ -153,9 +156,9 @@ def selection(target: Target, query: Query) -> Predicate | None:
 
 def parse_resource_version(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise BadRequest(
-            f"resourceVersion: Invalid value: {encode(text).decode()}: must be a non-negative integer"
-        )
+        detail = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        problem = field_errors.invalid("resourceVersion", text, detail)
+        raise BadRequest(f"invalid resource version: {problem}")
     return int(text)
 
 
@@ -164,19 +167,18 @@ def _list_revision(registry: Registry, query: Query) -> int:
     current = registry.store.revision
     match = query.get("resourceVersionMatch")
     text = query.get("resourceVersion")
+    path = "resourceVersionMatch"
     if match not in ("", "Exact", "NotOlderThan"):
-        raise BadRequest(
-            f'resourceVersionMatch: Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
+        raise invalid_options(
+            "ListOptions", not_supported(path, match, ("Exact", "NotOlderThan", ""))
         )
     if match and not text:
-        raise BadRequest(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        )
+        detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise invalid_options("ListOptions", forbidden(path, detail))
+    if match == "Exact" and text == "0":
+        detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise invalid_options("ListOptions", forbidden(path, detail))
     wanted = parse_resource_version(text) if text else 0
-    if match == "Exact" and wanted == 0:
-        raise BadRequest(
-            'resourceVersionMatch: Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
-        )
     if wanted > current:
         raise too_large_version(wanted, current)
     # Upstream: an unqualified resourceVersion together with a limit means exactly that revision.
@@ -220,7 +222,9 @@ def decode_continue(token: str) -> tuple[int, tuple[str, str]]:
         TypeError,
         ValueError,
     ):
-        raise BadRequest(f"continue key is not valid: {encode(token).decode()}") from None
+        raise BadRequest(
+            f"invalid continue token: continue key is not valid: {encode(token).decode()}"
+        ) from None
     if version != _CONTINUE_VERSION or type(revision) is not int or revision <= 0:
         raise BadRequest("continue key is not valid: incorrect encoded version or resourceVersion")
     return revision, (str(namespace), str(name))

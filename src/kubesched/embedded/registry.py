@@ -12,8 +12,18 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kubesched.api import field_errors
 from kubesched.api.field_errors import FieldError, required
+from kubesched.api.quantity import QuantityError
 from kubesched.clock import Clock
+from kubesched.embedded.bodies import unreadable
+from kubesched.embedded.deletion import (
+    NO_DELETE_OPTIONS,
+    DeleteOptions,
+    after_delete,
+    check_preconditions,
+    is_ready_to_go,
+)
 from kubesched.embedded.failures import (
     already_exists,
     bad_request,
@@ -30,14 +40,11 @@ from kubesched.embedded.ownership.paths import Layout, kind_layout
 from kubesched.embedded.resources import ResourceCatalog, ResourceInfo
 from kubesched.embedded.schema.table import type_of_kind
 from kubesched.embedded.store import Entry, Store
-from kubesched.embedded.strategy import GENERIC, GENERIC_CUSTOM, Propagation, Strategy
+from kubesched.embedded.strategy import GENERIC, GENERIC_CUSTOM, Defaulter, Strategy
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a random suffix never spells a word
 _GENERATE_ATTEMPTS = 8
 _MAX_GENERATED_BASE = 58
-
-FOREGROUND_FINALIZER = "foregroundDeletion"
-ORPHAN_FINALIZER = "orphan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +56,7 @@ class WriteOptions:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOptions:
-    """What a client may say about a deletion."""
-
-    grace_period_s: int | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-    propagation: Propagation | None = None
-    dry_run: bool = False
-
-
 NO_OPTIONS = WriteOptions()
-NO_DELETE_OPTIONS = DeleteOptions()
 
 
 class Registry:
@@ -150,8 +145,7 @@ class Registry:
             metadata["generation"] = 1
         if "status" in resource.subresources and not strategy.keeps_status_on_create:
             obj.pop("status", None)
-        if strategy.default is not None:
-            strategy.default(obj)
+        self._default(resource, strategy.default, obj)
         self._require_live_namespace(resource, metadata)
         if managers is None:
             managers = self._creator(resource, obj, options)
@@ -222,6 +216,11 @@ class Registry:
         old = self.get(resource, namespace, name)
         version = metadata.get("resourceVersion")
         if version and version != str(old.revision):
+            if not version.isdigit():
+                problem = field_errors.invalid(
+                    "metadata.resourceVersion", version, "must be a decimal number"
+                )
+                raise invalid(resource, name, [problem])
             raise stale(resource, name)
         uid = metadata.get("uid")
         if uid and uid != old.obj["metadata"]["uid"]:
@@ -244,8 +243,7 @@ class Registry:
         sent = obj["metadata"].pop("managedFields", None)
         self._carry_over_metadata(old.obj["metadata"], obj["metadata"])
         if subresource == "status":
-            if strategy.default_status is not None:
-                strategy.default_status(obj)
+            self._default(resource, strategy.default_status, obj)
             obj = self._status_replacement(strategy, old.obj, obj)
             causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
             causes += validate_metadata(resource, obj, strategy.name_rule)
@@ -303,8 +301,7 @@ class Registry:
                 obj["status"] = old["status"]
             else:
                 obj.pop("status", None)
-        if strategy.default is not None:
-            strategy.default(obj)
+        self._default(resource, strategy.default, obj)
         if strategy.prepare_update is not None:
             strategy.prepare_update(self, obj, old)
         if strategy.tracks_generation and _desired_state(obj) != _desired_state(old):
@@ -327,7 +324,7 @@ class Registry:
         """Write the new version, or remove the object when its last finalizer has gone."""
         if obj == old.obj and managers == old.managers:
             return old
-        if _is_ready_to_go(obj["metadata"]) and not _has_spec_finalizers(obj):
+        if is_ready_to_go(obj):
             if options.dry_run:
                 return old
             return self.store.remove(
@@ -357,76 +354,21 @@ class Registry:
     ) -> tuple[Entry, bool]:
         """Delete, or mark for deletion; says whether the object is gone."""
         old = self.get(resource, namespace, name)
-        metadata = old.obj["metadata"]
-        self._check_preconditions(resource, old, options)
-        finalizers = _finalizers_after_delete(
-            metadata, options.propagation or self._propagation(resource, metadata)
+        check_preconditions(resource, old, options)
+        obj, is_gone = after_delete(
+            resource,
+            old.obj,
+            options,
+            self.strategy(resource).default_propagation,
+            self.clock.now(),
         )
-        grace = self._grace_period(resource, old.obj, options.grace_period_s)
-        is_pending = metadata.get("deletionTimestamp") is not None
-        if is_pending:
-            grace = min(grace, metadata.get("deletionGracePeriodSeconds", 0))
-        if grace == 0 and not finalizers and not _has_spec_finalizers(old.obj):
+        if is_gone:
             if options.dry_run:
                 return old, True
-            return self.store.remove(resource.storage_key, namespace, name), True
-        marked = dict(metadata)
-        if finalizers:
-            marked["finalizers"] = finalizers
-        else:
-            marked.pop("finalizers", None)
-        if not is_pending or grace != metadata.get("deletionGracePeriodSeconds"):
-            marked["deletionTimestamp"] = timestamp(self.clock.now() + grace)
-            marked["deletionGracePeriodSeconds"] = grace
-            if marked.get("generation"):
-                marked["generation"] += 1
-        if marked == metadata:
+            return self.store.remove(resource.storage_key, namespace, name, obj), True
+        if obj == old.obj:
             return old, False
-        obj = {**old.obj, "metadata": marked}
-        if resource.storage_key == "namespaces":
-            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
         return self._put(resource, obj, old.managers, WriteOptions(dry_run=options.dry_run)), False
-
-    def _propagation(self, resource: ResourceInfo, metadata: JsonObject) -> Propagation:
-        finalizers = metadata.get("finalizers") or ()
-        if ORPHAN_FINALIZER in finalizers:
-            return "Orphan"
-        if FOREGROUND_FINALIZER in finalizers:
-            return "Foreground"
-        return self.strategy(resource).default_propagation
-
-    def _check_preconditions(
-        self, resource: ResourceInfo, old: Entry, options: DeleteOptions
-    ) -> None:
-        metadata = old.obj["metadata"]
-        if options.uid is not None and options.uid != metadata["uid"]:
-            why = (
-                f"the UID in the precondition ({options.uid}) does not match the UID in record"
-                f" ({metadata['uid']}). The object might have been deleted and then recreated"
-            )
-            raise conflict(resource, metadata["name"], why)
-        if options.resource_version is not None and options.resource_version != str(old.revision):
-            why = (
-                f"the ResourceVersion in the precondition ({options.resource_version}) does not match the"
-                f" ResourceVersion in record ({old.revision}). The object might have been modified"
-            )
-            raise conflict(resource, metadata["name"], why)
-
-    def _grace_period(self, resource: ResourceInfo, obj: JsonObject, asked_s: int | None) -> int:
-        """Only pods on a node that have not ended get time to stop."""
-        if resource.storage_key != "pods":
-            return 0
-        spec = obj.get("spec") or {}
-        grace: int = (
-            asked_s if asked_s is not None else spec.get("terminationGracePeriodSeconds", 30)
-        )
-        if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in (
-            "Succeeded",
-            "Failed",
-        ):
-            return 0
-        # Upstream: a negative grace period counts as one second.
-        return grace if grace >= 0 else 1
 
     # -- ownership of fields ------------------------------------------------------------------------------------------
 
@@ -483,6 +425,16 @@ class Registry:
     def _suffix(self) -> str:
         return "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
 
+    @staticmethod
+    def _default(resource: ResourceInfo, defaulter: Defaulter | None, obj: JsonObject) -> None:
+        """Fill in defaults; a quantity that cannot be read refuses the object, as decoding it would."""
+        if defaulter is None:
+            return
+        try:
+            defaulter(obj)
+        except QuantityError as error:
+            raise bad_request(unreadable(resource, str(error))) from None
+
     def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
         causes = validate_metadata(resource, obj, strategy.name_rule)
         if strategy.validate is not None:
@@ -504,28 +456,3 @@ class Registry:
 
 def _desired_state(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
-
-
-def _is_ready_to_go(metadata: JsonObject) -> bool:
-    return (
-        metadata.get("deletionTimestamp") is not None
-        and not metadata.get("finalizers")
-        and not metadata.get("deletionGracePeriodSeconds")
-    )
-
-
-def _has_spec_finalizers(obj: JsonObject) -> bool:
-    return obj.get("kind") == "Namespace" and bool((obj.get("spec") or {}).get("finalizers"))
-
-
-def _finalizers_after_delete(metadata: JsonObject, propagation: Propagation) -> list[str]:
-    kept = [
-        each
-        for each in metadata.get("finalizers") or ()
-        if each not in (ORPHAN_FINALIZER, FOREGROUND_FINALIZER)
-    ]
-    if propagation == "Orphan":
-        kept.append(ORPHAN_FINALIZER)
-    elif propagation == "Foreground":
-        kept.append(FOREGROUND_FINALIZER)
-    return kept

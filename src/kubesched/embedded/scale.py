@@ -10,6 +10,10 @@ from kubesched.embedded.resources import ResourceInfo
 from kubesched.embedded.store import Entry
 from kubesched.errors import BadRequest
 
+_SCALE = ResourceInfo(
+    group="autoscaling", version="v1", kind="Scale", plural="scales", singular="scale"
+)
+
 
 def scale_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
     """A workload seen as a Scale."""
@@ -45,11 +49,10 @@ def update(
         raise stale(resource, name)
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if type(replicas) is not int or replicas < 0:
-        raise invalid(
-            resource,
-            name,
-            [field_errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")],
+        problem = field_errors.invalid(
+            "spec.replicas", replicas, "must be greater than or equal to 0"
         )
+        raise invalid(_SCALE, name, [problem])
     obj = copy_json(old.obj)
     obj["spec"]["replicas"] = replicas
     return registry.replace(resource, old, obj, options, subresource="scale")

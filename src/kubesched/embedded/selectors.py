@@ -26,7 +26,7 @@ def compile_label_selector(text: str) -> Predicate | None:
     try:
         matches = label_selectors.parse(text).matches
     except SelectorError as error:
-        raise BadRequest(f"unable to parse requirement: {error}") from None
+        raise BadRequest(str(error)) from None
     return lambda obj: matches(obj["metadata"].get("labels"))
 
 

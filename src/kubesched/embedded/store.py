@@ -272,14 +272,20 @@ class Store:
         )
         return entry
 
-    def remove(self, resource: str, namespace: str, name: str) -> Entry:
-        """Delete an object that exists; the entry returned carries the revision of the deletion."""
+    def remove(
+        self, resource: str, namespace: str, name: str, last: JsonObject | None = None
+    ) -> Entry:
+        """Delete an object that exists; the entry returned carries the revision of the deletion.
+
+        `last` is the state to remember it by, if it is not the one in the store.
+        """
         collection = self.collection(resource)
         old = collection.get(namespace, name)
         assert old is not None, f"{resource} {namespace}/{name} is not in the store"
         self.revision += 1
-        metadata = {**old.obj["metadata"], "resourceVersion": str(self.revision)}
-        entry = Entry({**old.obj, "metadata": metadata}, self.revision, old.managers)
+        obj = last if last is not None else old.obj
+        metadata = {**obj["metadata"], "resourceVersion": str(self.revision)}
+        entry = Entry({**obj, "metadata": metadata}, self.revision, old.managers)
         self._commit(collection, namespace, name, Change("DELETED", entry, old))
         return entry
 

@@ -11,9 +11,10 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
+from kubesched.api.field_errors import forbidden
 from kubesched.clock import Clock
 from kubesched.embedded.exchange import Accepted, Query
-from kubesched.embedded.failures import status_of
+from kubesched.embedded.failures import invalid_options, status_of
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.reading import parse_resource_version, selection, too_large_version
 from kubesched.embedded.registry import Registry
@@ -23,7 +24,7 @@ from kubesched.embedded.routes import Target
 from kubesched.embedded.store import Entry
 from kubesched.embedded.tables import table_of
 from kubesched.embedded.watch import Watch
-from kubesched.errors import ApiError, Gone, Invalid
+from kubesched.errors import ApiError, Gone
 
 BOOKMARK_INTERVAL_S = 60.0
 MIN_WATCH_S = 1800.0  # a watch without a timeout ends by itself after once to twice this time, as upstream's do
@@ -50,18 +51,14 @@ def parse_watch_request(registry: Registry, query: Query, rng: random.Random) ->
     initial = query.get("sendInitialEvents")
     if query.has("sendInitialEvents"):
         if match != "NotOlderThan":
-            raise Invalid(
-                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            )
+            detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise invalid_options("ListOptions", forbidden("resourceVersionMatch", detail))
         if initial == "true" and not bookmarks:
-            raise Invalid(
-                "allowWatchBookmarks: Forbidden: sendInitialEvents requires allowWatchBookmarks"
-            )
+            detail = "sendInitialEvents requires setting allowWatchBookmarks to true"
+            raise invalid_options("ListOptions", forbidden("allowWatchBookmarks", detail))
     elif match:
-        raise Invalid(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents"
-            " is provided"
-        )
+        detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        raise invalid_options("ListOptions", forbidden("resourceVersionMatch", detail))
     wanted = parse_resource_version(version) if version else 0
     current = registry.store.revision
     if wanted > current:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import cast, get_args
 
+from kubesched.api import field_errors
+from kubesched.api.field_errors import not_supported, required, too_long
 from kubesched.embedded import scale
 from kubesched.embedded.bodies import decode_object, field_validation
+from kubesched.embedded.deletion import DeleteOptions
 from kubesched.embedded.exchange import (
     Accepted,
     ApiRequest,
@@ -15,11 +18,11 @@ from kubesched.embedded.exchange import (
     decode_raw_json,
     decode_yaml,
 )
-from kubesched.embedded.failures import details_of, success_status
+from kubesched.embedded.failures import details_of, invalid_options, success_status
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.patching import PatchKind, apply_object, patch_object
 from kubesched.embedded.reading import Page, entry_response, list_page
-from kubesched.embedded.registry import DeleteOptions, Registry, WriteOptions
+from kubesched.embedded.registry import Registry, WriteOptions
 from kubesched.embedded.representation import encode_list, encoder_for
 from kubesched.embedded.routes import Target
 from kubesched.embedded.strategy import Propagation
@@ -38,11 +41,16 @@ _MAX_MANAGER_LENGTH = 128
 def write_options(request: ApiRequest, query: Query) -> WriteOptions:
     dry_run = query.get("dryRun")
     if dry_run not in ("", "All"):
-        raise BadRequest(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+        raise invalid_options("CreateOptions", not_supported("dryRun", [dry_run], ("All",)))
     manager = query.get("fieldManager")
-    if len(manager) > _MAX_MANAGER_LENGTH or not manager.isprintable():
-        raise BadRequest(
-            f"fieldManager: Invalid value: must be printable and at most {_MAX_MANAGER_LENGTH} bytes"
+    if len(manager) > _MAX_MANAGER_LENGTH:
+        raise invalid_options("CreateOptions", too_long("fieldManager", _MAX_MANAGER_LENGTH))
+    if not manager.isprintable():
+        raise invalid_options(
+            "CreateOptions",
+            field_errors.invalid(
+                "fieldManager", manager, "should only contain printable characters"
+            ),
         )
     return WriteOptions(manager=manager or _manager_from_agent(request), dry_run=dry_run == "All")
 
@@ -104,7 +112,10 @@ def patch(
         )
     options = write_options(request, query)
     # Nulls mean removal here, so the body is decoded as it stands.
-    body = decode_raw_json(request.body)
+    try:
+        body = decode_raw_json(request.body)
+    except BadRequest as error:
+        raise BadRequest(f"error decoding patch: {error.message}") from None
     entry, warnings = patch_object(
         registry,
         target.resource,
@@ -125,7 +136,9 @@ def _apply(
     registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
     if not query.get("fieldManager"):
-        raise BadRequest("fieldManager: Required value: is required for apply patch")
+        raise invalid_options(
+            "PatchOptions", required("fieldManager", "is required for apply patch")
+        )
     if target.subresource not in ("", "status"):
         raise UnsupportedMediaType("apply is supported for objects and their status only")
     entry, is_new, warnings = apply_object(
@@ -199,9 +212,7 @@ def parse_delete_options(body: JsonObject, query: Query) -> DeleteOptions:
         raise BadRequest("gracePeriodSeconds must be an integer")
     dry_run = body.get("dryRun") or ([query.get("dryRun")] if query.get("dryRun") else [])
     if dry_run not in ([], ["All"]):
-        raise BadRequest(
-            f'dryRun: Unsupported value: {encode(dry_run).decode()}: supported values: "All"'
-        )
+        raise invalid_options("DeleteOptions", not_supported("dryRun", dry_run, ("All",)))
     preconditions = body.get("preconditions") or {}
     return DeleteOptions(
         grace_period_s=grace,
@@ -222,8 +233,6 @@ def _propagation(body: JsonObject, query: Query) -> Propagation | None:
     if not policy:
         return None
     if policy not in get_args(Propagation):
-        raise BadRequest(
-            f"propagationPolicy: Unsupported value: {encode(policy).decode()}: supported values:"
-            ' "Background", "Foreground", "Orphan"'
-        )
+        choices = ("Foreground", "Background", "Orphan", "nil")
+        raise invalid_options("DeleteOptions", not_supported("propagationPolicy", policy, choices))
     return cast("Propagation", policy)

@@ -38,19 +38,19 @@ async def test_deleting_most_kinds_is_answered_with_a_status(http):
         pytest.param("GET", "/nonsense", None, {}, 404, "NotFound", "could not find", id="no such path"),
         pytest.param("POST", "/api/v1/pods", {}, {}, 400, "BadRequest", "an empty namespace", id="creating in no namespace"),
         pytest.param("POST", MAPS, b"{not json", {}, 400, "BadRequest", "json parse error", id="malformed JSON"),
-        pytest.param("POST", MAPS, b"[1]", {}, 400, "BadRequest", "must be a ConfigMap object", id="a list for an object"),
-        pytest.param("POST", MAPS, b"", {}, 400, "BadRequest", "the body is empty", id="no body"),
+        pytest.param("POST", MAPS, b"[1]", {}, 400, "BadRequest", "(must be of type ConfigMap): the body is not an object", id="a list for an object"),
+        pytest.param("POST", MAPS, b"", {}, 400, "BadRequest", "unexpected end of JSON input (<empty>)", id="no body"),
         pytest.param("POST", MAPS, b"a: [", {"content_type": "application/yaml"}, 400, "BadRequest", "yaml: ", id="malformed YAML"),
         pytest.param("POST", MAPS, b"a: 1\na: 2", {"content_type": "application/yaml"}, 400, "BadRequest", 'key "a" already set', id="a YAML key twice"),
         pytest.param("POST", MAPS, b"<x/>", {"content_type": "text/xml"}, 415, "UnsupportedMediaType", "unknown format", id="another media type"),
         pytest.param("GET", f"{PODS}", None, {"accept": "text/html"}, 406, "NotAcceptable", "media types are accepted", id="an answer we cannot give"),
         pytest.param("POST", MAPS, b'{"x":"' + b"x" * (3 << 20) + b'"}', {}, 413, "RequestEntityTooLarge", "limit is 3145728", id="an oversized body"),
         pytest.param("POST", MAPS, {"kind": "Pod"}, {}, 400, "BadRequest", "cannot be handled as a ConfigMap", id="another kind"),
-        pytest.param("POST", MAPS, {"apiVersion": "v9"}, {}, 400, "BadRequest", "does not match the expected API version", id="another version"),
+        pytest.param("POST", MAPS, {"apiVersion": "v9"}, {}, 400, "BadRequest", "must be of kind ConfigMap and version v1", id="another version"),
         pytest.param("POST", MAPS, {"metadata": {"name": "c", "namespace": "other"}}, {}, 400, "BadRequest", "does not match the namespace", id="another namespace"),
         pytest.param("POST", MAPS, {"metadata": {"name": "c", "resourceVersion": "5"}}, {}, 400, "BadRequest", "resourceVersion should not be set", id="creating at a version"),
         pytest.param("POST", MAPS, {"metadata": "x"}, {}, 400, "BadRequest", "metadata", id="metadata that is no object"),
-        pytest.param("POST", MAPS, {"metadata": {"name": "c"}, "data": {"x": 1}}, {}, 400, "BadRequest", "cannot unmarshal number into field data", id="a number for a text"),
+        pytest.param("POST", MAPS, {"metadata": {"name": "c"}, "data": {"x": 1}}, {}, 400, "BadRequest", "cannot unmarshal number into Go struct field ConfigMap.data of type string", id="a number for a text"),
         pytest.param("GET", f"{PODS}?labelSelector=a%20in%20(", None, {}, 400, "BadRequest", "unable to parse requirement", id="a broken label selector"),
         pytest.param("GET", f"{PODS}?fieldSelector=spec.image%3Dx", None, {}, 400, "BadRequest", "field label not supported: spec.image", id="a field nobody indexes"),
         pytest.param("GET", f"{PODS}?fieldSelector=x", None, {}, 400, "BadRequest", "invalid selector", id="a broken field selector"),
@@ -58,15 +58,15 @@ async def test_deleting_most_kinds_is_answered_with_a_status(http):
         pytest.param("GET", f"{PODS}?resourceVersion=99999999", None, {}, 504, "Timeout", "Too large resource version", id="a version from the future"),
         pytest.param("GET", f"{PODS}?limit=x", None, {}, 400, "BadRequest", "ParseInt", id="a limit that is no number"),
         pytest.param("GET", f"{PODS}?continue=zzz", None, {}, 400, "BadRequest", "continue key is not valid", id="a made-up continuation"),
-        pytest.param("GET", f"{PODS}?resourceVersionMatch=Exact", None, {}, 400, "BadRequest", "forbidden unless resourceVersion", id="exactly no version"),
+        pytest.param("GET", f"{PODS}?resourceVersionMatch=Exact", None, {}, 422, "Invalid", "forbidden unless resourceVersion", id="exactly no version"),
         pytest.param("GET", f"{PODS}?watch=1&resourceVersionMatch=NotOlderThan", None, {}, 422, "Invalid", "sendInitialEvents", id="a watch that matches nothing"),
         pytest.param("PATCH", f"{PODS}/p", {}, {}, 415, "UnsupportedMediaType", "strategic-merge-patch", id="a patch of no kind"),
         pytest.param("PUT", PODS, {}, {}, 405, "MethodNotAllowed", "does not allow this method", id="replacing a collection"),
         pytest.param("POST", f"{PODS}/p", {}, {}, 405, "MethodNotAllowed", "does not allow this method", id="posting to an object"),
         pytest.param("GET", f"{PODS}/p/binding", None, {}, 405, "MethodNotAllowed", "does not allow", id="reading a command"),
         pytest.param("GET", f"{PODS}/p/unknown", None, {}, 404, "NotFound", "could not find", id="no such subresource"),
-        pytest.param("POST", f"{MAPS}?dryRun=Some", config_map("c"), {}, 400, "BadRequest", "dryRun: Unsupported value", id="half a dry run"),
-        pytest.param("POST", f"{MAPS}?fieldValidation=Loose", config_map("c"), {}, 400, "BadRequest", "fieldValidation: Unsupported value", id="an unknown strictness"),
+        pytest.param("POST", f"{MAPS}?dryRun=Some", config_map("c"), {}, 422, "Invalid", "dryRun: Unsupported value", id="half a dry run"),
+        pytest.param("POST", f"{MAPS}?fieldValidation=Loose", config_map("c"), {}, 422, "Invalid", "fieldValidation: Unsupported value", id="an unknown strictness"),
     ],
 )  # fmt: skip
 async def test_a_request_that_cannot_be_served_is_told_why(
@@ -226,7 +226,7 @@ async def test_delete_options_come_in_the_body(http, api, make_pod):
     )
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
     status, answer = await http.call("DELETE", f"{PODS}/p", {"propagationPolicy": "Sideways"})
-    assert (status, "Unsupported value" in answer["message"]) == (400, True)
+    assert (status, "Unsupported value" in answer["message"]) == (422, True)
 
 
 async def test_dry_runs_answer_as_if_and_do_nothing(http):

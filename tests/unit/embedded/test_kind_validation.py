@@ -82,7 +82,7 @@ def volume(**spec: object) -> dict:
         pytest.param(
             "jobs.batch",
             body({"template": {"spec": TEMPLATE["spec"]}}),
-            'spec.template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"',
+            'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
             id="a job that never ends",
         ),
         pytest.param(
@@ -142,7 +142,7 @@ def volume(**spec: object) -> dict:
         pytest.param(
             "nodes",
             {"metadata": {"name": "x"}, "spec": {"taints": [{"key": "k"}]}},
-            r"spec.taints\[0\].effect: Required value",
+            r"taints\[0\].effect: Required value",
             id="a taint without an effect",
         ),
         pytest.param(
@@ -277,7 +277,7 @@ def test_an_object_that_breaks_a_rule_is_refused(api, resource, obj, words):
             "storageclasses.storage.k8s.io",
             {"metadata": {"name": "x"}, "provisioner": "p"},
             {"provisioner": "q"},
-            "updates to provisioner are forbidden",
+            "provisioner: Invalid value: .*: field is immutable",
             id="the provisioner of a class",
         ),
         pytest.param(
@@ -302,7 +302,8 @@ def test_what_is_fixed_stays(api, resource, obj, patch, words):
 
 def test_a_value_of_the_wrong_type_is_named_by_its_path(api):
     with pytest.raises(
-        BadRequest, match=r"cannot unmarshal string into field spec.replicas of type int"
+        BadRequest,
+        match=r"cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
     ):
         api.create("deployments.apps", body({"replicas": "three"}))
 

@@ -54,7 +54,7 @@ def encode_scalar(number: int, name: str, value) -> bytes:
         return block(number, value.encode())
     if name == "bytes":
         return block(number, base64.b64decode(value))
-    if name in ("integer", "boolean"):
+    if name in ("int32", "int64", "boolean"):
         return varint(number << 3) + varint(int(value))
     if name == "number":
         return varint(number << 3 | 1) + struct.pack("<d", value)
@@ -121,7 +121,8 @@ def objects(ref: TypeRef, depth: int) -> st.SearchStrategy:
     return {
         "string": st.text("xyz", min_size=1, max_size=3),
         "bytes": st.binary(min_size=1, max_size=4).map(lambda raw: base64.b64encode(raw).decode()),
-        "integer": st.integers(1, 2**40),
+        "int32": st.integers(1, 2**31 - 1),
+        "int64": st.integers(1, 2**40),
         "boolean": st.just(True),
         "number": st.floats(0.5, 8),
         "Quantity": st.sampled_from(["1", "500m", "2Gi"]),

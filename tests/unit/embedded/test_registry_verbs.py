@@ -304,7 +304,7 @@ def test_scaling_changes_the_replicas_and_nothing_else(api):
 
 def test_a_patch_cannot_rename(api):
     api.create("configmaps", config_map())
-    with pytest.raises(BadRequest, match="cannot be changed by a patch"):
+    with pytest.raises(BadRequest, match="does not match the name on the URL"):
         api.patch("configmaps", "default", "c", {"metadata": {"name": "d"}})
 
 

@@ -16,13 +16,17 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def admit_pod(registry: Registry, pod: JsonObject) -> None:
-    spec = pod["spec"] if "spec" in pod else pod.setdefault("spec", {})
+    spec = pod["spec"]
     _service_account(spec)
-    spec.setdefault("enableServiceLinks", True)
     _priority(registry, pod, spec)
     _default_tolerations(spec)
     _selectors_from_own_labels(pod, spec)
     pod["status"] = initial_status(spec, timestamp(registry.clock.now()))
+
+
+def admit_pod_update(registry: Registry, pod: JsonObject, old: JsonObject) -> None:
+    """An update that drops the default tolerations gets them back before anybody complains."""
+    _default_tolerations(pod["spec"])
 
 
 def _service_account(spec: JsonObject) -> None:

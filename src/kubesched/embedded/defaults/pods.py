@@ -13,13 +13,13 @@ _TOKEN_LIFETIME_S = 3600
 
 
 def default_pod(pod: JsonObject) -> None:
-    spec = pod.get("spec")
-    if spec is not None:
-        default_pod_spec(spec)
-        # Upstream: a pod's own missing requests come from its limits; in a template they stay as written.
-        for container in _all_containers(spec):
-            _requests_from_limits(container)
-        _pod_level_requests(spec)
+    spec = pod.setdefault("spec", {})
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    # Upstream: a pod's own missing requests come from its limits; in a template they stay as written.
+    for container in _all_containers(spec):
+        _requests_from_limits(container)
+    _pod_level_requests(spec)
 
 
 def default_pod_template(template: JsonObject) -> None:
@@ -28,7 +28,8 @@ def default_pod_template(template: JsonObject) -> None:
 
 def default_pod_spec(spec: JsonObject) -> None:
     spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
+    if spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE_S) < 0:
+        spec["terminationGracePeriodSeconds"] = 1  # Upstream: a negative period means one second
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     if not spec.get("schedulerName"):

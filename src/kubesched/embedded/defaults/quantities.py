@@ -6,18 +6,14 @@ from functools import lru_cache
 
 from kubesched.api import quantity
 from kubesched.embedded.objects import Json, JsonObject
-from kubesched.errors import BadRequest
 
 _MILLI = -3
 
 
 @lru_cache(maxsize=16384)
 def rounded(raw: Json) -> str:
-    """The quantity rounded up to thousandths; an unreadable one refuses the whole request, as decoding it would."""
-    try:
-        return str(quantity.parse(raw).round_up(_MILLI))
-    except quantity.QuantityError as error:
-        raise BadRequest(f"unable to decode the quantity {raw!r}: {error}") from None
+    """The quantity rounded up to thousandths; `QuantityError` if it cannot be read."""
+    return str(quantity.parse(raw).round_up(_MILLI))
 
 
 def round_list(amounts: JsonObject | None) -> None:

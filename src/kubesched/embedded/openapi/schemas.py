@@ -43,7 +43,8 @@ _WELL_KNOWN_SCHEMAS: dict[str, JsonObject] = {
 _PLAIN: dict[str, JsonObject] = {
     "string": {"type": "string"},
     "bytes": {"type": "string", "format": "byte"},
-    "integer": {"type": "integer", "format": "int64"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
     "boolean": {"type": "boolean"},
     "number": {"type": "number", "format": "double"},
     "any": {"type": "object"},

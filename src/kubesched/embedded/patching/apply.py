@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubesched.embedded.bodies import FieldValidation, check_fields, check_kind, to_stored
-from kubesched.embedded.failures import details_of, not_found
+from kubesched.embedded.failures import not_found
 from kubesched.embedded.objects import Json, JsonObject, decode, encode, timestamp
 from kubesched.embedded.ownership.compare import compare
 from kubesched.embedded.ownership.managers import Manager, encode_fields, ownable
@@ -39,6 +39,10 @@ def apply_object(
     validation: FieldValidation = "Warn",
 ) -> tuple[Entry, bool, list[str]]:
     """Apply a configuration; returns the result, whether it is new, and warnings for the client."""
+    if not isinstance(config, dict) or not config.get("kind") or not config.get("apiVersion"):
+        raise BadRequest(
+            "invalid object type: an applied object must state its apiVersion and kind"
+        )
     checked = check_kind(config, resource)
     warnings = check_fields(resource, checked, encode(checked), validation)
     config = _own_config(resource, namespace, name, to_stored(resource, checked), subresource)
@@ -65,9 +69,7 @@ def apply_object(
     managers = old.managers or (_before_first_apply(resource, layout, old),)
     merged = merge(layout, old.obj, config)
     others = [each for each in managers if not each.is_same_as(mine)]
-    others = _settle_conflicts(
-        resource, name, layout, old.obj, merged, claimed, others, force=force
-    )
+    others = _settle_conflicts(layout, old.obj, merged, claimed, others, force=force)
     last = next((each for each in managers if each.is_same_as(mine)), None)
     if last is not None:
         removed = prefixes(last.paths()) - prefixes(claimed)
@@ -142,8 +144,6 @@ def _before_first_apply(resource: ResourceInfo, layout: Layout, old: Entry) -> M
 
 
 def _settle_conflicts(
-    resource: ResourceInfo,
-    name: str,
     layout: Layout,
     live: JsonObject,
     merged: JsonObject,
@@ -158,7 +158,7 @@ def _settle_conflicts(
         return others
     conflicts = [(each, lost) for each in others if (lost := each.paths() & contested)]
     if conflicts and not force:
-        raise _conflict(resource, name, conflicts)
+        raise _conflict(conflicts)
     result = []
     for each in others:
         paths = each.paths()
@@ -170,9 +170,7 @@ def _settle_conflicts(
     return result
 
 
-def _conflict(
-    resource: ResourceInfo, name: str, conflicts: list[tuple[Manager, frozenset[Path]]]
-) -> Conflict:
+def _conflict(conflicts: list[tuple[Manager, frozenset[Path]]]) -> Conflict:
     causes = []
     texts = []
     for manager, paths in conflicts:
@@ -192,4 +190,4 @@ def _conflict(
             texts.append(f"conflicts with {who}:\n" + "\n".join(f"- {field}" for field in fields))
     count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
     message = f"Apply failed with {count}: " + "\n".join(texts)
-    return Conflict(message, details=details_of(resource, name, causes=causes))
+    return Conflict(message, details={"causes": causes})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from kubesched.api import field_errors
 from kubesched.embedded import scale
 from kubesched.embedded.bodies import (
     FieldValidation,
@@ -16,7 +17,7 @@ from kubesched.embedded.bodies import (
     to_stored,
 )
 from kubesched.embedded.exchange import strip_nulls
-from kubesched.embedded.failures import conflict, stale
+from kubesched.embedded.failures import invalid, stale
 from kubesched.embedded.objects import Json, JsonObject, decode, encode
 from kubesched.embedded.patching.json_patch import apply_json_patch
 from kubesched.embedded.patching.merge_patch import apply_merge_patch
@@ -26,6 +27,7 @@ from kubesched.embedded.representation import encoder_for
 from kubesched.embedded.resources import ResourceInfo
 from kubesched.embedded.schema.table import type_of_kind
 from kubesched.embedded.store import Entry
+from kubesched.embedded.validation.common import IS_IMMUTABLE
 from kubesched.errors import BadRequest, UnsupportedMediaType
 
 PatchKind: TypeAlias = Literal["merge", "strategic", "json"]
@@ -55,7 +57,7 @@ def patch_object(
     body = encode(patched)
     if b"null" in body:
         patched = strip_nulls(patched)
-    warnings = check_fields(resource, check_kind(patched, resource), body, validation)
+    warnings = _check_result(resource, name, patched, body, validation)
     _check_identity(resource, old, patched["metadata"])
     return registry.replace(
         resource, old, to_stored(resource, patched), options, subresource=subresource
@@ -72,17 +74,34 @@ def _document(resource: ResourceInfo, old: Entry, patch: Json) -> JsonObject:
     return seen
 
 
+def _check_result(
+    resource: ResourceInfo, name: str, patched: JsonObject, body: bytes, validation: FieldValidation
+) -> list[str]:
+    """A patch that makes an object unreadable is invalid, not malformed."""
+    try:
+        return check_fields(resource, check_kind(patched, resource), body, validation)
+    except BadRequest as error:
+        problem = field_errors.invalid("patch", body.decode(), error.message)
+        raise invalid(resource, name, [problem]) from None
+
+
 def _check_identity(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
     """A patch may state which version it was made for, but not turn an object into another."""
     known = old.obj["metadata"]
     name = known["name"]
-    if metadata.get("name") != name or metadata.get("namespace", "") != known.get("namespace", ""):
-        raise BadRequest("the name and namespace of an object cannot be changed by a patch")
+    stated = metadata.get("name")
+    if stated != name:
+        raise BadRequest(
+            f"the name of the object ({stated}) does not match the name on the URL ({name})"
+        )
+    if metadata.get("namespace", "") != known.get("namespace", ""):
+        raise BadRequest("the namespace of the object does not match the namespace on the request")
     if metadata.get("resourceVersion", "") not in ("", str(old.revision)):
         raise stale(resource, name)
     if metadata.get("uid", "") not in ("", known["uid"]):
-        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {known['uid']}"
-        raise conflict(resource, name, why)
+        raise invalid(
+            resource, name, [field_errors.invalid("metadata.uid", metadata["uid"], IS_IMMUTABLE)]
+        )
 
 
 def apply_patch(resource: ResourceInfo, document: JsonObject, patch: Json, kind: PatchKind) -> Json:

@@ -6,9 +6,10 @@ is decoded with it only to learn whether it fits; the values themselves are kept
 
 from __future__ import annotations
 
+import datetime
 import re
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,29 +17,25 @@ from kubesched.embedded.objects import Json, JsonObject
 from kubesched.embedded.schema.table import Field, ObjectType, TypeRef, type_of_kind, types
 
 _TYPE_META = (("apiVersion", "string"), ("kind", "string"))
+_MOMENT = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 _SCALAR_TYPES: dict[str, Any] = {
     "bytes": str | None,
     "string": str | None,
-    "integer": int | None,
+    "int32": Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None,
+    "int64": Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None,
     "boolean": bool | None,
     "number": float | None,
     "any": Any,
     "Quantity": str | int | float | None,
-    "Time": str | None,
-    "MicroTime": str | None,
+    "Time": _MOMENT | None,
+    "MicroTime": _MOMENT | None,
     "IntOrString": int | str | None,
 }
-_ERROR = re.compile(
-    r"Expected `(?P<expected>.+?)`, got `(?P<found>.+?)` - at `\$\.?(?P<path>.*?)`$"
-)
-_GO_NAMES = {
-    "str": "string",
-    "int": "number",
-    "float": "number",
-    "bool": "bool",
-    "array": "array",
-    "object": "object",
-}
+_ERROR = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
+_MISMATCH = re.compile(r"Expected `.*`, got `(?P<found>.+)`")
+_INDEX = re.compile(r"\[[^\]]*\]")
+_GO_VALUES = {"str": "string", "int": "number", "float": "number", "bool": "bool"}
+_GO_TYPES = {"boolean": "bool", "number": "float64", "bytes": "[]uint8"}
 
 
 class ShapeError(Exception):
@@ -62,7 +59,7 @@ def check_shape(group: str, kind: str, body: bytes) -> None:
     try:
         decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise ShapeError(_describe(str(error))) from None
+        raise ShapeError(_describe(type_of_kind(group, kind), str(error))) from None
 
 
 def fits_strictly(group: str, kind: str, body: bytes) -> bool:
@@ -132,13 +129,53 @@ def _python_type(ref: TypeRef, strict: bool) -> Json:
     return (container[item] if ref.shape == "list" else container[str, item]) | None
 
 
-def _describe(text: str) -> str:
+def _describe(kind: ObjectType | None, text: str) -> str:
+    """A decoder's complaint in the words of Go's decoder."""
     match = _ERROR.match(text)
-    if match is None:
-        return f"json: {text}"
-    expected = re.sub(r"\bstr\b", "string", match["expected"].removesuffix(" | null"))
-    found = _GO_NAMES.get(match["found"], match["found"])
-    return f"json: cannot unmarshal {found} into field {match['path'] or '.'} of type {expected}"
+    assert match is not None
+    full_path = match["path"] or ""
+    what, path = match["what"], _INDEX.sub("", full_path)
+    mismatch = _MISMATCH.match(what)
+    if mismatch is None:
+        return f"json: {what} at {path}" if path else f"json: {what}"
+    found = _GO_VALUES.get(mismatch["found"], mismatch["found"])
+    if kind is None or not path:
+        return f"json: cannot unmarshal {found} into field {path or '.'}"
+    holder, type_name = _locate(kind, path.split("."), inside_container=full_path.endswith("]"))
+    return (
+        f"json: cannot unmarshal {found} into Go struct field {holder}.{path} of type {type_name}"
+    )
+
+
+def _locate(kind: ObjectType, steps: list[str], *, inside_container: bool) -> tuple[str, str]:
+    """The struct that holds the last step of a path, and the type expected there, by their Go names."""
+    holder = kind
+    ref = TypeRef("object", kind.name)
+    for step in steps:
+        while ref.item is not None:
+            ref = ref.item
+        if ref.shape != "object":
+            break
+        holder = types()[ref.name]
+        field = holder.fields.get(step)
+        if field is None:
+            return holder.name.partition(".")[2], "string"
+        ref = field.type
+    if inside_container and ref.item is not None:
+        ref = ref.item
+    return holder.name.partition(".")[2], _go_type(ref)
+
+
+def _go_type(ref: TypeRef) -> str:
+    if ref.shape == "list":
+        assert ref.item is not None
+        return f"[]{_go_type(ref.item)}"
+    if ref.shape == "map":
+        assert ref.item is not None
+        return f"map[string]{_go_type(ref.item)}"
+    if ref.shape == "object":
+        return f"v1.{ref.name.partition('.')[2]}"
+    return _GO_TYPES.get(ref.name, ref.name)
 
 
 def _collect_unknown(

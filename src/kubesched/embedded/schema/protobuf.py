@@ -186,7 +186,7 @@ def _value(ref: TypeRef, value: bytes | int | float, depth: int) -> Json:
         return base64.b64encode(_bytes(value)).decode()
     if name == "boolean":
         return bool(value)
-    if name in ("integer", "number"):
+    if name in ("int32", "int64", "number"):
         return value
     return _WELL_KNOWN[name](_bytes(value))
 

@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 SCALARS = (
     "bytes",
     "string",
-    "integer",
+    "int32",
+    "int64",
     "boolean",
     "number",
     "any",

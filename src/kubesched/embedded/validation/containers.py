@@ -20,7 +20,7 @@ from kubesched.embedded.validation.resources import container_resources
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
-_PORT_NAME = re.compile(r"(?=.{1,15}$)(?!.*--)(?=.*[a-z])[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_ENV_SOURCES = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 
 
@@ -120,9 +120,7 @@ def _ports(ports: Sequence[JsonObject], path: str) -> list[FieldError]:
         here = f"{path}[{index}]"
         name = port.get("name")
         if name:
-            if not _PORT_NAME.fullmatch(name):
-                detail = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-), at most 15 of them, at least one a letter"
-                problems.append(invalid(f"{here}.name", name, detail))
+            problems += [invalid(f"{here}.name", name, text) for text in port_name_problems(name)]
             if name in names:
                 problems.append(duplicate(f"{here}.name", name))
             names.add(name)
@@ -136,6 +134,22 @@ def _ports(ports: Sequence[JsonObject], path: str) -> list[FieldError]:
     return problems
 
 
+def port_name_problems(name: str) -> list[str]:
+    """What is wrong with the name of a port."""
+    if len(name) > 15:
+        return ["must be no more than 15 characters"]
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        return ["must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"]
+    problems = []
+    if not re.search(r"[a-z]", name):
+        problems.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        problems.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        problems.append("must not begin or end with a hyphen")
+    return problems
+
+
 def _environment(variable: JsonObject, path: str) -> list[FieldError]:
     name = variable.get("name", "")
     problems: list[FieldError] = []
@@ -146,14 +160,14 @@ def _environment(variable: JsonObject, path: str) -> list[FieldError]:
         problems.append(invalid(f"{path}.name", name, detail))
     source = variable.get("valueFrom")
     if source is not None:
-        if variable.get("value"):
-            problems.append(
-                invalid(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
-            )
-        if len(source) != 1:
-            detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-            if source:
-                detail = "may not have more than one field specified at a time"
+        detail = ""
+        if not source:
+            detail = _ENV_SOURCES
+        elif variable.get("value"):
+            detail = "may not be specified when `value` is not empty"
+        elif len(source) > 1:
+            detail = "may not have more than one field specified at a time"
+        if detail:
             problems.append(invalid(f"{path}.valueFrom", "", detail))
     return problems
 
@@ -178,6 +192,13 @@ def _mounts(mounts: Sequence[JsonObject], path: str, volume_names: set[str]) -> 
 
 def _probe(probe: JsonObject, path: str, *, must_succeed_once: bool) -> list[FieldError]:
     problems: list[FieldError] = []
+    handlers = [each for each in ("exec", "httpGet", "tcpSocket", "grpc") if each in probe]
+    if not handlers:
+        problems.append(required(path, "must specify a handler type"))
+    problems += [
+        forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
+        for extra in handlers[1:]
+    ]
     for field in (
         "initialDelaySeconds",
         "timeoutSeconds",
@@ -186,13 +207,6 @@ def _probe(probe: JsonObject, path: str, *, must_succeed_once: bool) -> list[Fie
         "failureThreshold",
     ):
         problems += not_negative(probe.get(field, 0), f"{path}.{field}")
-    handlers = [each for each in ("exec", "httpGet", "tcpSocket", "grpc") if each in probe]
-    if not handlers:
-        problems.append(required(path, "must specify a handler type"))
-    problems += [
-        forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
-        for extra in handlers[1:]
-    ]
     if must_succeed_once and probe.get("successThreshold", 1) != 1:
         problems.append(invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
     return problems

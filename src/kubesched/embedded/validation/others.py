@@ -22,17 +22,22 @@ SYSTEM_PRIORITY_CLASSES = {
     "system-node-critical": 2_000_001_000,
 }
 
+_DATA_KEY_HELP = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',"
+    "  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _DATA_LIMIT_BYTES = 1024 * 1024
 
 
 def validate_node(obj: JsonObject) -> list[FieldError]:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    problems = taints(spec.get("taints") or (), "spec.taints")
+    # Upstream: the path says metadata, though taints are in the spec; capacities are named with a dot.
+    problems = taints(spec.get("taints") or (), "metadata.taints")
     for field in ("capacity", "allocatable"):
         for name, amount in (status.get(field) or {}).items():
             if quantity.nanos(amount) < 0:
-                problems.append(invalid(f"status.{field}[{name}]", amount, IS_NEGATIVE))
+                problems.append(invalid(f"status.{field}.{name}", amount, IS_NEGATIVE))
     return problems
 
 
@@ -48,6 +53,9 @@ def validate_service(obj: JsonObject) -> list[FieldError]:
     for index, port in enumerate(ports):
         here = f"spec.ports[{index}]"
         problems += port_number(port.get("port", 0), f"{here}.port")
+        target = port.get("targetPort")
+        if isinstance(target, int):
+            problems += port_number(target, f"{here}.targetPort")
         problems += one_of(port["protocol"], ("SCTP", "TCP", "UDP"), f"{here}.protocol")
         if len(ports) > 1 and not port.get("name"):
             problems.append(required(f"{here}.name"))
@@ -59,7 +67,10 @@ def validate_priority_class(obj: JsonObject) -> list[FieldError]:
     problems: list[FieldError] = []
     if name.startswith("system-"):
         if SYSTEM_PRIORITY_CLASSES.get(name) != value:
-            detail = "priority class names with 'system-' prefix are reserved for system use only"
+            detail = (
+                "priority class names with 'system-' prefix are reserved for system use only."
+                f" error: {name} is not a known system priority class"
+            )
             problems.append(forbidden("metadata.name", detail))
     elif value > HIGHEST_USER_PRIORITY:
         detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
@@ -85,10 +96,7 @@ def validate_config_data(obj: JsonObject) -> list[FieldError]:
         for key, value in (obj.get(field) or {}).items():
             size += len(value)
             if not _DATA_KEY.fullmatch(key) or key in (".", ".."):
-                detail = (
-                    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-                )
-                problems.append(invalid(f"{field}[{key}]", key, detail))
+                problems.append(invalid(f"{field}[{key}]", key, _DATA_KEY_HELP))
     if size > _DATA_LIMIT_BYTES:
         problems.append(too_long("", _DATA_LIMIT_BYTES))
     return problems

@@ -6,7 +6,7 @@ from kubesched.api.field_errors import FieldError, forbidden, invalid, required
 from kubesched.embedded.metadata import label_problems, subdomain_problems
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.validation import scheduling
-from kubesched.embedded.validation.common import not_negative, one_of
+from kubesched.embedded.validation.common import one_of
 from kubesched.embedded.validation.containers import containers, volumes
 from kubesched.embedded.validation.resources import container_resources
 
@@ -82,9 +82,7 @@ def _host_ports(spec: JsonObject, path: str) -> list[FieldError]:
 
 
 def _numbers(spec: JsonObject, path: str) -> list[FieldError]:
-    problems = not_negative(
-        spec["terminationGracePeriodSeconds"], f"{path}.terminationGracePeriodSeconds"
-    )
+    problems: list[FieldError] = []
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         detail = f"must be between 1 and {_MAX_INT32}, inclusive"

@@ -20,9 +20,9 @@ def container_resources(resources: JsonObject, path: str) -> list[FieldError]:
     requests = resources.get("requests") or {}
     problems: list[FieldError] = []
     for name, amount in limits.items():
-        problems += _amount(name, amount, f"{path}.limits[{name}]", f"{path}.limits")
+        problems += _amount(name, amount, f"{path}.limits[{name}]")
     for name, amount in requests.items():
-        problems += _amount(name, amount, f"{path}.requests[{name}]", f"{path}.requests")
+        problems += _amount(name, amount, f"{path}.requests[{name}]")
         limit = limits.get(name)
         if limit is not None:
             problems += _within_limit(name, amount, limit, f"{path}.requests")
@@ -33,8 +33,8 @@ def container_resources(resources: JsonObject, path: str) -> list[FieldError]:
     return problems
 
 
-def _amount(name: str, amount: Json, path: str, parent: str) -> list[FieldError]:
-    problems = [invalid(parent, name, text) for text in _name_problems(name)]
+def _amount(name: str, amount: Json, path: str) -> list[FieldError]:
+    problems = [invalid(path, name, text) for text in _name_problems(name)]
     nanos = quantity.nanos(amount)
     if nanos < 0:
         problems.append(invalid(path, amount, IS_NEGATIVE))
@@ -66,7 +66,7 @@ def _name_problems(name: str) -> tuple[str, ...]:
         return ()
     problems = label_key_problems(name)
     if not problems and "/" not in name:
-        return (_NOT_STANDARD,)
+        return ("must be a standard resource type or fully qualified", _NOT_STANDARD)
     return problems
 
 

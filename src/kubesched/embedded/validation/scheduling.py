@@ -70,7 +70,9 @@ def taints(items: Sequence[JsonObject], path: str) -> list[FieldError]:
         else:
             problems += one_of(effect, _EFFECTS, f"{here}.effect")
         if (key, effect) in seen:
-            problems.append(duplicate(here, taint))
+            problem = duplicate(here, taint)
+            detail = "taints must be unique by key and effect pair"
+            problems.append(FieldError(problem.kind, here, taint, detail))
         seen.add((key, effect))
     return problems
 
@@ -181,9 +183,9 @@ def _pod_affinity_term(term: JsonObject, path: str) -> list[FieldError]:
     key = term.get("topologyKey", "")
     if not key:
         problems.append(required(f"{path}.topologyKey", "can not be empty"))
-    else:
-        problems += [invalid(f"{path}.topologyKey", key, text) for text in label_key_problems(key)]
-    return problems
+    return problems + [
+        invalid(f"{path}.topologyKey", key, text) for text in label_key_problems(key)
+    ]
 
 
 def _match_label_keys(term: JsonObject, path: str) -> list[FieldError]:
@@ -207,13 +209,13 @@ def _match_label_keys(term: JsonObject, path: str) -> list[FieldError]:
 
 def topology_spread(items: Sequence[JsonObject], path: str) -> list[FieldError]:
     problems: list[FieldError] = []
-    seen: set[tuple[str, str]] = set()
+    pairs = [(each.get("topologyKey", ""), each.get("whenUnsatisfiable", "")) for each in items]
     for index, constraint in enumerate(items):
         here = f"{path}[{index}]"
         skew = constraint.get("maxSkew", 0)
         if skew <= 0:
             problems.append(invalid(f"{here}.maxSkew", skew, "must be greater than zero"))
-        key, action = constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
+        key, action = pairs[index]
         if not key:
             problems.append(required(f"{here}.topologyKey", "can not be empty"))
         else:
@@ -221,11 +223,9 @@ def topology_spread(items: Sequence[JsonObject], path: str) -> list[FieldError]:
                 invalid(f"{here}.topologyKey", key, text) for text in label_key_problems(key)
             ]
         problems += one_of(action, ("DoNotSchedule", "ScheduleAnyway"), f"{here}.whenUnsatisfiable")
-        if (key, action) in seen:
-            problems.append(
-                duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
-            )
-        seen.add((key, action))
+        if (key, action) in pairs[index + 1 :]:
+            where = f"{here}.{{topologyKey, whenUnsatisfiable}}"
+            problems.append(duplicate(where, f"{{{key}, {action}}}"))
         problems += _min_domains(constraint, action, here)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             policy = constraint.get(name)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from kubesched.api import quantity
 from kubesched.api.field_errors import FieldError, forbidden, required
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.validation.common import label_selector, one_of, positive_quantity
+from kubesched.embedded.validation.common import (
+    label_selector,
+    one_of,
+    positive_quantity,
+    unchanged,
+)
 from kubesched.embedded.validation.scheduling import node_selector
 
 _ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
@@ -25,9 +30,9 @@ _NOT_A_SOURCE = frozenset(
 )
 
 
-def _access_modes(modes: list[str], path: str) -> list[FieldError]:
+def _access_modes(modes: list[str], path: str, when_empty: str = "") -> list[FieldError]:
     if not modes:
-        return [required(path, "at least 1 access mode is required")]
+        return [required(path, when_empty)]
     problems: list[FieldError] = []
     for mode in modes:
         problems += one_of(mode, _ACCESS_MODES, path)
@@ -82,7 +87,9 @@ def validate_persistent_volume_update(new: JsonObject, old: JsonObject) -> list[
 
 def validate_persistent_volume_claim(obj: JsonObject) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    problems = _access_modes(spec.get("accessModes") or [], "spec.accessModes")
+    problems = _access_modes(
+        spec.get("accessModes") or [], "spec.accessModes", "at least 1 access mode is required"
+    )
     problems += label_selector(spec.get("selector"), "spec.selector")
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if storage is None:
@@ -134,8 +141,7 @@ def validate_storage_class(obj: JsonObject) -> list[FieldError]:
 
 
 def validate_storage_class_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    return [
-        forbidden(field, f"updates to {field} are forbidden.")
-        for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-        if new.get(field) != old.get(field)
-    ]
+    problems: list[FieldError] = []
+    for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+        problems += unchanged(new.get(field), old.get(field), field)
+    return problems

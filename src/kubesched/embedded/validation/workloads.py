@@ -16,6 +16,7 @@ from kubesched.embedded.validation.common import (
 )
 from kubesched.embedded.validation.pods import pod_spec
 
+_ANY_RESTART = ("Always", "OnFailure", "Never")
 _MISMATCH = "`selector` does not match template `labels`"
 _STATEFUL_SET_MUTABLE = (
     "replicas",
@@ -53,15 +54,17 @@ def _template(spec: JsonObject, restart_policies: tuple[str, ...]) -> list[Field
 
 def _selector(spec: JsonObject, kind: str) -> list[FieldError]:
     selector = spec.get("selector")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     if selector is None:
-        return [required("spec.selector")]
+        return [
+            required("spec.selector"),
+            invalid("spec.template.metadata.labels", labels, _MISMATCH),
+        ]
     problems = label_selector(selector, "spec.selector")
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         problems.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
-    elif not problems:
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-        if not selector_matches(selector, labels):
-            problems.append(invalid("spec.template.metadata.labels", labels, _MISMATCH))
+    elif not problems and not selector_matches(selector, labels):
+        problems.append(invalid("spec.template.metadata.labels", labels, _MISMATCH))
     return problems
 
 
@@ -185,7 +188,14 @@ def validate_job(obj: JsonObject) -> list[FieldError]:
     problems += one_of(spec["completionMode"], ("Indexed", "NonIndexed"), "spec.completionMode")
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
         problems.append(required("spec.completions", "when completion mode is Indexed"))
-    return problems + _selector(spec, "job") + _template(spec, ("OnFailure", "Never"))
+    problems += _selector(spec, "job") + _template(spec, _ANY_RESTART)
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
+    if policy == "Always":
+        # Upstream: Always is what an unset policy became, so the message says that one is needed.
+        problems.append(
+            required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+        )
+    return problems
 
 
 def validate_job_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
