@@ -26,6 +26,8 @@ percentageOfNodesToScore: 100
 TURNS = 400
 """Turns of the event loop within which an attempt has to come to its end."""
 
+_TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
 RETRIES = 12
 """Seconds of virtual time that a pod may wait for its victims."""
 
@@ -150,11 +152,17 @@ class _Player:
         node = world.pod(step.name, step.namespace).spec.node_name
         if node:
             self._started += 1
-            self._replace(key, merged(self._documents[key], running(self._started)))
+            change = {**running(self._started), "metadata": {"labels": self._topology(node)}}
+            self._replace(key, merged(self._documents[key], change))
         else:
             self._delete(key)
         victims = sorted(world.client.deleted[gone_before:])
         return Decision(node, message, nominated if message else "", tuple(victims))
+
+    def _topology(self, node: str) -> Json:
+        """The labels that an API server copies from the node to a pod when it is bound."""
+        labels = self._documents["Node", "", node]["metadata"].get("labels") or {}
+        return {name: labels[name] for name in _TOPOLOGY_LABELS if name in labels}
 
     async def _first_answer(self, step: Step) -> None:
         for _ in range(TURNS):
