@@ -196,6 +196,15 @@ def test_a_class_that_waits_leaves_the_choice_to_the_scheduler(world):
     assert bound_to(world) == "v"
 
 
+def test_a_selected_node_does_not_make_any_free_volume_fit(stored):
+    world = stored()
+    volume(world, "elsewhere", klass="standard")
+    claim(world, klass="standard", annotations={SELECTED: "node-1"})
+    world.settle()
+    assert bound_to(world).startswith("pvc-")
+    assert phase(world, PV, "elsewhere") == "Available"
+
+
 # -- provisioning ---------------------------------------------------------------------------------
 
 

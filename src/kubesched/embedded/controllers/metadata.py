@@ -16,10 +16,6 @@ FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
 
 
-def join_key(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
-
-
 def split_key(key: str) -> tuple[str, str]:
     """Namespace ("" for cluster-scoped objects) and name."""
     namespace, _, name = key.rpartition("/")

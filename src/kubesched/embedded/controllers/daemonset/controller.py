@@ -59,6 +59,10 @@ FAILED_POD_BACK_OFF = BackOff(initial_s=1.0, limit_s=15 * 60.0)
 """Rest between replacements of failed pods on one node, so that a broken daemon does not spin."""
 
 
+Verdicts = dict[str, tuple[bool, bool]]
+"""For each node: whether a pod should start there, and whether one that is there may stay."""
+
+
 @dataclass(slots=True)
 class _Plan:
     """What to change in one go."""
@@ -103,15 +107,17 @@ class DaemonSetController(Controller[str]):
         current = self._history.ensure_current(daemon_set, revisions)
         revision_hash = hash_of(current)
         failure: ApiError | None = None
-        plan = self._plan_placement(daemon_set, revision_hash)
+        eligibility = Eligibility(daemon_set)
+        verdicts = {name_of(node): eligibility.of(node) for node in self._nodes}
+        plan = self._plan_placement(daemon_set, verdicts, revision_hash)
+        if not plan.create_on and not plan.delete:
+            update = self._plan_update(daemon_set, verdicts, revision_hash)
+            plan.create_on, plan.delete = update.create_on, update.delete
         try:
             self._carry_out(daemon_set, plan, revision_hash)
-            if not plan.create_on and not plan.delete:
-                update = self._plan_update(daemon_set, revision_hash)
-                self._carry_out(daemon_set, update, revision_hash)
         except ApiError as error:
             failure = error
-        self._write_status(key, daemon_set, revision_hash)
+        self._write_status(key, daemon_set, verdicts, revision_hash)
         if failure is not None:
             raise failure
         pods = self._pods.of(daemon_set)
@@ -125,20 +131,20 @@ class DaemonSetController(Controller[str]):
 
     # -- placing ---------------------------------------------------------------------------------
 
-    def _plan_placement(self, daemon_set: JsonObject, revision_hash: str) -> _Plan:
+    def _plan_placement(
+        self, daemon_set: JsonObject, verdicts: Verdicts, revision_hash: str
+    ) -> _Plan:
         plan = _Plan()
         by_node = self._pods_by_node(daemon_set)
-        eligibility = Eligibility(daemon_set)
-        for node in self._nodes:
-            pods = by_node.pop(name_of(node), [])
-            starts, stays = eligibility.of(node)
+        for node, (starts, stays) in verdicts.items():
+            pods = by_node.pop(node, [])
             if not stays:
                 plan.delete += [pod for pod in pods if not is_deleting(pod)]
             elif not pods:
                 if starts:
-                    plan.create_on.append(name_of(node))
+                    plan.create_on.append(node)
             else:
-                self._tidy(daemon_set, name_of(node), pods, starts, revision_hash, plan)
+                self._tidy(daemon_set, node, pods, starts, revision_hash, plan)
         for pods in by_node.values():
             # The node is gone: pods that were only meant for it never will run.
             plan.delete += [pod for pod in pods if not node_name_of(pod) and not is_deleting(pod)]
@@ -197,13 +203,15 @@ class DaemonSetController(Controller[str]):
 
     # -- updating --------------------------------------------------------------------------------
 
-    def _plan_update(self, daemon_set: JsonObject, revision_hash: str) -> _Plan:
+    def _plan_update(self, daemon_set: JsonObject, verdicts: Verdicts, revision_hash: str) -> _Plan:
         """Replace pods of older templates within maxUnavailable, or beside them within maxSurge."""
+        pods = self._pods.of(daemon_set)
+        if all(labels_of(pod).get(CONTROLLER_REVISION_HASH) == revision_hash for pod in pods):
+            return _Plan()
         strategy = spec_of(daemon_set).get("updateStrategy") or {}
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return _Plan()
-        eligibility = Eligibility(daemon_set)
-        eligible = [name_of(node) for node in self._nodes if eligibility.of(node)[0]]
+        eligible = [node for node, (starts, _) in verdicts.items() if starts]
         by_node = self._pods_by_node(daemon_set)
         surge = _surge(daemon_set, len(eligible))
         unavailable = _unavailable(daemon_set, len(eligible))
@@ -280,16 +288,17 @@ class DaemonSetController(Controller[str]):
         pod["spec"]["tolerations"] = tolerations_for(pod["spec"])
         return pod
 
-    def _write_status(self, key: str, seen: JsonObject, revision_hash: str) -> None:
+    def _write_status(
+        self, key: str, seen: JsonObject, verdicts: Verdicts, revision_hash: str
+    ) -> None:
         daemon_set = self._sets.get(key)
         if daemon_set is None or uid_of(daemon_set) != uid_of(seen):
             return
         by_node = self._pods_by_node(daemon_set)
-        eligibility = Eligibility(seen)
         desired = scheduled = misscheduled = ready = updated = available = 0
-        for node in self._nodes:
-            pods = sorted(by_node.get(name_of(node), ()), key=_age_and_phase)
-            if not eligibility.of(node)[0]:
+        for node, (starts, _) in verdicts.items():
+            pods = sorted(by_node.get(node, ()), key=_age_and_phase)
+            if not starts:
                 misscheduled += bool(pods)
                 continue
             desired += 1

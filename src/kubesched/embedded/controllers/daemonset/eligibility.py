@@ -49,6 +49,8 @@ class Eligibility:
             return False, False
         if not self._affinity.matches(labels_of(node), name_of(node)):
             return False, False
+        if not spec_of(node).get("taints"):
+            return True, True
         taints = taints_of(node)
         if first_untolerated_taint(taints, self._tolerations) is None:
             return True, True

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
 from kubesched.embedded.controllers.controller_revisions import RevisionHistory, template_of
 from kubesched.embedded.controllers.int_or_percent import scaled_value
 from kubesched.embedded.controllers.metadata import (
+    controller_of,
     is_deleting,
     key_of,
     name_of,
@@ -174,8 +175,10 @@ class StatefulSetController(Controller[str]):
         write_status(self.api, RESOURCE, stateful_set, status)
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        owner = controller_of(pod)
+        pause_s = settling_s(self._pods.count(owner.get("uid", ""))) if owner is not None else 0.0
         for key in concerned_owners("StatefulSet", "apps", self._sets, pod, old):
-            self.queue.add(key)
+            self.queue.add_after(key, pause_s)
 
 
 class _Round:

@@ -95,12 +95,14 @@ class VolumeBinder(Controller[Key]):
             return
         claim = self._with_default_class(claim)
         storage_class = self._classes.get(class_of(claim))
-        waits = _waits_for_consumer(storage_class) and SELECTED_NODE not in annotations_of(claim)
+        # Where the consumer decides, only what the scheduler reserved may be taken, even once a node
+        # is selected: another free volume of the class may be out of that node's reach.
+        waits = _waits_for_consumer(storage_class)
         candidates = self._volumes.find(BY_CLASS, class_of(claim))
         volume = find_volume(claim, candidates, only_reserved=waits)
         if volume is not None:
             self._bind(claim, volume)
-        elif waits:
+        elif waits and SELECTED_NODE not in annotations_of(claim):
             message = "waiting for first consumer to be created before binding"
             self.events.normal(claim, COMPONENT, "WaitForFirstConsumer", message)
             self._set_phase(claim, "Pending")
