@@ -85,7 +85,7 @@ def budget(name, app, minimum):
 
 
 async def apply(kubectl, objects):
-    documents = "\n---\n".join(json.dumps(each) for each in objects)
+    documents = "\n".join(json.dumps(each) for each in objects)
     await kubectl("apply", "-f", "-", stdin=documents)
 
 
