@@ -8,6 +8,7 @@ from kubesched.api.core_v1 import Pod
 
 if TYPE_CHECKING:
     from kubesched.framework.classes import PodClass
+    from kubesched.framework.runtime.timing import PluginTimer
 
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 """Key of the `PodsToActivate` every attempt starts with."""
@@ -46,17 +47,21 @@ class CycleState:
         "cycle",
         "parallel_pre_bind_plugins",
         "pod_class",
-        "record_plugin_metrics",
+        "points_reached",
         "signature",
         "skip_all_post_filter_plugins",
         "skip_filter_plugins",
         "skip_pre_bind_plugins",
         "skip_score_plugins",
+        "timer",
     )
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
-        self.record_plugin_metrics = False
+        self.points_reached = 0
+        """Bits of `framework.runtime.timing`: which of the counted extension points this attempt came to."""
+        self.timer: PluginTimer | None = None
+        """Set in the sample of attempts whose plugin calls are timed."""
         self.skip_filter_plugins: set[str] = set()
         self.skip_score_plugins: set[str] = set()
         self.skip_pre_bind_plugins: set[str] = set()
@@ -108,7 +113,8 @@ class CycleState:
             key: value.clone() if isinstance(value, StateData) else value
             for key, value in self._data.items()
         }
-        copy.record_plugin_metrics = self.record_plugin_metrics
+        copy.points_reached = self.points_reached
+        copy.timer = self.timer
         copy.skip_filter_plugins = self.skip_filter_plugins
         copy.skip_score_plugins = self.skip_score_plugins
         copy.skip_pre_bind_plugins = self.skip_pre_bind_plugins

@@ -42,6 +42,7 @@ from kubesched.framework.runtime.score import (
     run_pre_score,
     run_score,
 )
+from kubesched.framework.runtime.timing import FILTER, SCORE
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.scheduler.host_choice import Indices, heap_winner, places_in_walk
 from kubesched.snapshot.columns import Mask
@@ -144,9 +145,12 @@ class SchedulingAlgorithm:
             result = run_filters(framework, state, pod.pod, view)
             return result.error is None and not result.passing[0]
 
-        return batching.hint(
-            state.signature, state.cycle, framework.now(), table.row_of.__contains__, is_full
+        started = framework.now()
+        hint = batching.hint(
+            state.signature, state.cycle, started, table.row_of.__contains__, is_full
         )
+        batching.looked_up(hint, framework.now() - started)
+        return hint
 
     def _class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
         if self.classes is None:
@@ -334,6 +338,7 @@ class SchedulingAlgorithm:
         framework: Framework, state: CycleState, pod: PodInfo, view: NodeColumns
     ) -> FilterOutcome:
         started = framework.now()
+        state.points_reached |= FILTER
         result = filter_with_nominated_pods(framework, state, pod, view)
         framework.point_done("Filter", started, result.error)
         return result
@@ -411,9 +416,9 @@ class SchedulingAlgorithm:
         framework: Framework, state: CycleState, hint: str, chosen: str, ranking: Ranking | None
     ) -> None:
         if framework.batching is not None:
-            framework.batching.store(
-                state.signature, hint, chosen, ranking, state.cycle, framework.now()
-            )
+            started = framework.now()
+            framework.batching.store(state.signature, hint, chosen, ranking, state.cycle, started)
+            framework.batching.stored(framework.now() - started)
 
     def _at_random(self, tied_rows: Indices) -> int:
         """Any of the tied rows. They come sorted: the same draw means the same row on either path."""
@@ -432,6 +437,7 @@ class SchedulingAlgorithm:
         if columns is None:
             columns = pod_class.columns = ClassColumns(framework, table)
         started = framework.now()
+        state.points_reached |= FILTER
         if columns.sync_filters(state, pod.pod) is not None:
             return None
         ok = self._ok(framework, state, pod, columns)
@@ -450,6 +456,7 @@ class SchedulingAlgorithm:
         if failed is not None:
             return failed
         started = framework.now()
+        state.points_reached |= SCORE
         if columns.sync_scores(state, pod.pod) is not None:
             return None
         tied = self._best(framework, state, pod.pod, columns, ok, feasible)

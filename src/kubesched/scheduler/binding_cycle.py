@@ -6,7 +6,7 @@ Each failure leaves nothing behind: what was reserved is unreserved, the assumpt
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kubesched.errors import KubeschedError
 from kubesched.framework.diagnosis import Diagnosis, FitError
@@ -22,6 +22,7 @@ from kubesched.framework.runtime.bind import (
 from kubesched.framework.runtime.guard import failure
 from kubesched.framework.status import SKIP, Code, NodeToStatus, Status, error_status
 from kubesched.logs import get_logger
+from kubesched.metrics.instruments import Histogram
 from kubesched.metrics.scheduler import SchedulerMetrics, attempts_label
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.failure import FailureHandler, PutStatus
@@ -41,6 +42,7 @@ class BindingCycle:
         failures: FailureHandler,
         metrics: SchedulerMetrics,
         put_status: PutStatus,
+        flush_status: Callable[[str], Awaitable[None]],
         *,
         stillness: Stillness,
         nominate_for_expectation: bool = True,
@@ -51,10 +53,12 @@ class BindingCycle:
         self._failures = failures
         self._metrics = metrics
         self._put_status = put_status
+        self._flush_status = flush_status
         self._stillness = stillness
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = asyncio.Semaphore(concurrency)
         self._running = metrics.goroutines.labels("binding")
+        self._sli: dict[str, Histogram] = {}
         self.waiting_count = 0
         """Pods held by Permit plugins: they keep nobody busy."""
         self.on_waiting: Callable[[], None] = lambda: None
@@ -104,6 +108,7 @@ class BindingCycle:
             status = await self._pre_bind(assumed) if acts else None
             if status is not None:
                 return status
+            await self._flush_status(pod.metadata.uid)
             started = framework.now()
             status = await self._bind_by_extender(assumed)
             if status is SKIP:
@@ -208,12 +213,7 @@ class BindingCycle:
         if framework.handle.recorder is not None:
             note = f"Successfully assigned {meta.namespace}/{meta.name} to {assumed.node_name}"
             framework.handle.recorder.event(pod, None, "Normal", "Scheduled", "Binding", note)
-        metrics = self._metrics
-        metrics.schedule_attempts_total.labels("scheduled", framework.profile_name).inc()
-        duration = metrics.scheduling_attempt_duration_seconds.labels(
-            "scheduled", framework.profile_name
-        )
-        duration.observe(now - assumed.started)
+        framework.attempt_done("scheduled", now - assumed.started)
         self._observe_pod(info, now)
         if framework.post_bind:
             started = framework.now()
@@ -224,9 +224,11 @@ class BindingCycle:
     def _observe_pod(self, info: QueuedPodInfo, now: float) -> None:
         self._metrics.pod_scheduling_attempts.observe(info.attempts)
         if info.initial_attempt_timestamp is not None:
-            sli = self._metrics.pod_scheduling_sli_duration_seconds.labels(
-                attempts_label(info.attempts)
-            )
+            label = attempts_label(info.attempts)
+            sli = self._sli.get(label)
+            if sli is None:
+                family = self._metrics.pod_scheduling_sli_duration_seconds
+                sli = self._sli[label] = family.labels(label)
             sli.observe(now - info.initial_attempt_timestamp)
 
     def _fail(self, assumed: Assumed, status: Status) -> None:

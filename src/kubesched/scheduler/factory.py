@@ -167,13 +167,14 @@ def assemble(
     writer = StatusWriter(world.client, pods, world.clock, world.random)
     extended = ExtendedAlgorithm(algorithm, extenders) if extenders else None
     cycle = SchedulingCycle(algorithm, cache, queue, extended)
-    failures = FailureHandler(queue, pods, world.metrics, writer.put)
+    failures = FailureHandler(queue, pods, writer.put)
     binding = BindingCycle(
         cycle,
         queue,
         failures,
         world.metrics,
         writer.put,
+        writer.flush,
         stillness=stillness,
         nominate_for_expectation=gates.enabled("NominatedNodeNameForExpectation"),
     )

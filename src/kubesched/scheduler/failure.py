@@ -17,7 +17,6 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 from kubesched.logs import get_logger
-from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.snapshot.pods import PodInfo
 
@@ -36,12 +35,10 @@ class FailureHandler:
         self,
         queue: SchedulingQueue,
         pods: Lister[Pod],
-        metrics: SchedulerMetrics,
         put_status: PutStatus,
     ) -> None:
         self._queue = queue
         self._pods = pods
-        self._metrics = metrics
         self._put_status = put_status
 
     def handle(
@@ -56,11 +53,7 @@ class FailureHandler:
         rejected = status is not None and status.is_rejected
         reason = REASON_UNSCHEDULABLE if rejected else REASON_SCHEDULER_ERROR
         result = "unschedulable" if rejected else "error"
-        self._metrics.schedule_attempts_total.labels(result, framework.profile_name).inc()
-        elapsed = framework.now() - started
-        self._metrics.scheduling_attempt_duration_seconds.labels(
-            result, framework.profile_name
-        ).observe(elapsed)
+        framework.attempt_done(result, framework.now() - started)
         error = status.as_error() if status is not None else None
         self._note_rejectors(info, error)
         pod = info.pod_info.pod

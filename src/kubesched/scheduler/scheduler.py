@@ -26,6 +26,8 @@ from kubesched.scheduler.stillness import Stillness
 log = get_logger(__name__)
 
 PLUGIN_METRICS_SAMPLE_PERCENT = 10
+SLOW_ATTEMPT_S = 0.1
+"""An attempt that takes longer logs where the time went."""
 BURST_PODS = 64
 """Attempts in a row before watches and bindings get their turn."""
 BURST_S = 0.002
@@ -104,13 +106,15 @@ class Scheduler:
     ) -> Assumed | Awaitable[Assumed | None] | bool:
         started = framework.now()
         log.info("Attempting to schedule pod", v=3, pod=info.pod_info.pod)
+        framework.steps.clear()
         state = CycleState()
         state.cycle, state.signature = self.queue.scheduling_cycle, info.signature
-        state.record_plugin_metrics = self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT
+        if self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT:
+            state.timer = framework.timer
         outcome = self.cycle.run(framework, state, info, started)
         if inspect.isawaitable(outcome):
-            return self._conclude_later(framework, info, outcome, started)
-        self.metrics.scheduling_algorithm_duration_seconds.observe(framework.now() - started)
+            return self._conclude_later(framework, state, info, outcome, started)
+        self._note_attempt(framework, state, info, started)
         if isinstance(outcome, Assumed):
             return outcome
         self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
@@ -119,16 +123,33 @@ class Scheduler:
     async def _conclude_later(
         self,
         framework: Framework,
+        state: CycleState,
         info: QueuedPodInfo,
         outcome: Awaitable[Assumed | Failed],
         started: float,
     ) -> Assumed | None:
         concluded = await outcome
-        self.metrics.scheduling_algorithm_duration_seconds.observe(framework.now() - started)
+        self._note_attempt(framework, state, info, started)
         if isinstance(concluded, Assumed):
             return concluded
         self.failures.handle(framework, info, concluded.status, concluded.nomination, started)
         return None
+
+    @staticmethod
+    def _note_attempt(
+        framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
+    ) -> None:
+        if framework.evaluations is not None:
+            framework.evaluations.note(state)
+        seconds = framework.now() - started
+        if seconds > SLOW_ATTEMPT_S:
+            steps = {point: round(each * 1000, 1) for point, each in framework.steps}
+            log.info(
+                "Slow scheduling attempt",
+                pod=info.pod_info.pod,
+                milliseconds=round(seconds * 1000, 1),
+                steps=steps,
+            )
 
     def _is_to_be_skipped(self, framework: Framework, pod: Pod) -> bool:
         meta = pod.metadata

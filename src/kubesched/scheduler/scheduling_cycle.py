@@ -103,7 +103,8 @@ class SchedulingCycle:
         outcome: ScheduleResult | Status,
     ) -> Assumed | Failed | Awaitable[Failed]:
         if isinstance(outcome, Status):
-            return self._try_to_make_room(framework, state, info.pod_info, outcome)
+            return self._try_to_make_room(framework, state, info.pod_info, outcome, started)
+        framework.algorithm_done(started)
         return self._assume(
             Assumed(
                 framework,
@@ -116,16 +117,23 @@ class SchedulingCycle:
         )
 
     def _try_to_make_room(
-        self, framework: Framework, state: CycleState, pod: PodInfo, failure: Status
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        failure: Status,
+        attempt_started: float,
     ) -> Failed | Awaitable[Failed]:
         fit_error = failure.error
         if not isinstance(fit_error, FitError) or not framework.post_filter:
+            framework.algorithm_done(attempt_started)
             return Failed(failure, CLEAR_NOMINATION)
         started = framework.now()
 
         def conclude(answer: PostFilterAnswer) -> Failed:
             result, status = answer
             framework.point_done("PostFilter", started, status)
+            framework.algorithm_done(attempt_started)
             # Upstream: the text of a PostFilter that broke is appended all the same.
             fit_error.diagnosis.post_filter_msg = status.message if status is not None else ""
             info = result.nominating_info if result is not None else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import PreBindPlugin, PreBindPreFlightResult
+from kubesched.framework.interfaces import Plugin, PreBindPlugin, PreBindPreFlightResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.status import SKIP, Code, Status, error_status
@@ -64,7 +64,7 @@ async def run_pre_bind(
         if len(group) == 1:
             status = await _pre_bind(group[0], state, pod, node_name)
         else:
-            status = await _side_by_side(group, state, pod, node_name)
+            status = await _side_by_side(framework, group, state, pod, node_name)
         if status is not None:
             return status
     return None
@@ -89,9 +89,17 @@ def pre_bind_groups(framework: Framework, state: CycleState) -> Iterator[list[Pr
 
 
 async def _side_by_side(
-    plugins: list[PreBindPlugin], state: CycleState, pod: Pod, node_name: str
+    framework: Framework,
+    plugins: list[PreBindPlugin],
+    state: CycleState,
+    pod: Pod,
+    node_name: str,
 ) -> Status | None:
     """Run a group concurrently; the first failure calls the others off."""
+    metrics = framework.handle.metrics
+    running = None if metrics is None else metrics.goroutines.labels("PreBind")
+    if running is not None:
+        running.inc(len(plugins))
     tasks = [asyncio.ensure_future(_pre_bind(plugin, state, pod, node_name)) for plugin in plugins]
     try:
         for finished in asyncio.as_completed(tasks):
@@ -103,6 +111,8 @@ async def _side_by_side(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if running is not None:
+            running.dec(len(plugins))
 
 
 async def _pre_bind(
@@ -110,7 +120,8 @@ async def _pre_bind(
 ) -> Status | None:
     prefix = f'running PreBind plugin "{plugin.name}": '
     try:
-        status = as_status(plugin, await _settled(plugin.pre_bind(state, pod, node_name)))
+        answer = await _ask(state, plugin, "PreBind", plugin.pre_bind, pod, node_name)
+        status = as_status(plugin, answer)
     except Exception as error:  # as above
         return raised(prefix, error, plugin=plugin.name)
     if status is None or status.is_success:
@@ -130,7 +141,8 @@ async def run_bind(
     for plugin in framework.bind:
         prefix = f'running Bind plugin "{plugin.name}": '
         try:
-            status = as_status(plugin, await _settled(plugin.bind(state, pod, node_name)))
+            answer = await _ask(state, plugin, "Bind", plugin.bind, pod, node_name)
+            status = as_status(plugin, answer)
         except Exception as error:  # as above
             return raised(prefix, error, plugin=plugin.name)
         if status is None or status.is_success:
@@ -150,10 +162,21 @@ async def run_post_bind(framework: Framework, state: CycleState, pod: Pod, node_
     """Tell the plugins; what they do about it cannot fail the binding any more."""
     for plugin in framework.post_bind:
         try:
-            await _settled(plugin.post_bind(state, pod, node_name))
+            await _ask(state, plugin, "PostBind", plugin.post_bind, pod, node_name)
         except Exception:  # the pod is bound, whatever a plugin makes of it
             log.exception("PostBind plugin failed", plugin=plugin.name, pod=pod)
 
 
-async def _settled(answer: Awaitable[object] | object) -> object:
+async def _ask(
+    state: CycleState,
+    plugin: Plugin,
+    point: str,
+    function: Callable[..., Awaitable[object] | object],
+    pod: Pod,
+    node_name: str,
+) -> object:
+    """Call a plugin that may answer at once or later."""
+    if state.timer is not None:
+        return await state.timer.call_async(plugin, point, function, state, pod, node_name)
+    answer = function(state, pod, node_name)
     return await answer if inspect.isawaitable(answer) else answer

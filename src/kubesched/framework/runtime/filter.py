@@ -15,6 +15,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import FilterPlugin, Scope
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, checked_codes, failure, raised
+from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.columns import Ids, Mask
@@ -129,11 +130,12 @@ def run_filters(
         if plugin.name in state.skip_filter_plugins:
             continue
         try:
-            answer = (
-                _one_by_one(plugin, state, pod, nodes, outcome.passing)
-                if lifts(plugin)
-                else plugin.filter_nodes(state, pod, nodes)
-            )
+            if lifts(plugin):
+                ask = timed(state.timer, plugin, "Filter", _one_by_one)
+                answer = ask(plugin, state, pod, nodes, outcome.passing)
+            else:
+                ask = timed(state.timer, plugin, "Filter", plugin.filter_nodes)
+                answer = ask(state, pod, nodes)
             if answer is None:
                 continue
             if not isinstance(answer, Verdicts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +23,22 @@ from kubesched.framework.interfaces import (
     Scope,
     ScorePlugin,
 )
+from kubesched.framework.runtime.timing import EvaluationCounts, PluginTimer
 from kubesched.framework.status import Code, Status, code_of
-from kubesched.metrics.instruments import Histogram
+from kubesched.logs import get_logger
+from kubesched.metrics.instruments import Counter, Histogram
+from kubesched.metrics.scheduler import SchedulerMetrics
 
 if TYPE_CHECKING:
     from kubesched.framework.batching import Batching
     from kubesched.framework.runtime.nominated import NominatedPods
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
+
+_TRACED = frozenset(
+    {"PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit", "Unreserve"}
+)
+"""Points of the scheduling cycle; those of binding overlap with other pods' attempts."""
 
 
 class Framework:
@@ -76,6 +83,14 @@ class Framework:
         self.batching: Batching | None = None
         """Set when pods of this profile can be signed and the feature is on."""
         self._point_durations: dict[tuple[str, Code], Histogram] = {}
+        self.steps: list[tuple[str, float]] = []
+        """Extension points of the attempt under way and the seconds they took, should it turn out to be slow."""
+        self._attempts: dict[str, tuple[Counter, Histogram]] = {}
+        self.timer: PluginTimer | None = None
+        """For the sample of attempts whose plugin calls are timed."""
+        self.evaluations: EvaluationCounts | None = None
+        if handle.metrics is not None:
+            self._measure(handle.metrics)
         self._prepare_class_support()
 
     def _prepare_class_support(self) -> None:
@@ -100,6 +115,16 @@ class Framework:
             and type(p).score_version is not ScorePlugin.score_version
         ]
 
+    def _measure(self, metrics: SchedulerMetrics) -> None:
+        self.timer = PluginTimer(self.handle.clock, metrics.plugin_execution_duration_seconds)
+        counted: dict[str, Sequence[Plugin]] = {
+            "PreFilter": self.pre_filter,
+            "Filter": self.filter,
+            "PreScore": self.pre_score,
+            "Score": self.score,
+        }
+        self.evaluations = EvaluationCounts(metrics, self.profile_name, counted)
+
     def now(self) -> float:
         return self.handle.clock.monotonic()
 
@@ -108,6 +133,9 @@ class Framework:
         metrics = self.handle.metrics
         if metrics is None:
             return
+        seconds = self.now() - started
+        if point in _TRACED:
+            self.steps.append((point, seconds))
         code = code_of(status)
         durations = self._point_durations.get((point, code))
         if durations is None:
@@ -115,7 +143,27 @@ class Framework:
             durations = self._point_durations[point, code] = family.labels(
                 point, code.upstream_name, self.profile_name
             )
-        durations.observe(self.now() - started)
+        durations.observe(seconds)
+
+    def algorithm_done(self, started: float) -> None:
+        """Note how long it took to choose a node, or to find out that there is none and make room."""
+        if self.handle.metrics is not None:
+            seconds = self.now() - started
+            self.handle.metrics.scheduling_algorithm_duration_seconds.observe(seconds)
+
+    def attempt_done(self, result: str, seconds: float) -> None:
+        """Count an attempt by how it ended: `scheduled`, `unschedulable` or `error`."""
+        metrics = self.handle.metrics
+        if metrics is None:
+            return
+        kept = self._attempts.get(result)
+        if kept is None:
+            kept = self._attempts[result] = (
+                metrics.schedule_attempts_total.labels(result, self.profile_name),
+                metrics.scheduling_attempt_duration_seconds.labels(result, self.profile_name),
+            )
+        kept[0].inc()
+        kept[1].observe(seconds)
 
     @property
     def plugins(self) -> list[Plugin]:
@@ -128,11 +176,8 @@ class Framework:
             try:
                 plugin.close()
             except Exception as error:  # a plugin may raise anything, and we are leaving anyway
-                logger.error(
-                    "framework %s failed to close: %s failed to close: %s",
-                    self.profile_name,
-                    plugin.name,
-                    error,
+                log.error(
+                    "Failed to close plugin", error, profile=self.profile_name, plugin=plugin.name
                 )
 
     @property

@@ -9,6 +9,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import MAX_PERMIT_TIMEOUT_S, Wait
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Code, Status
 
 ASKED_TO_WAIT = "one or more plugins asked to wait and no plugin rejected pod"
@@ -29,7 +30,7 @@ def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str
     for plugin in framework.permit:
         prefix = f'running Permit plugin "{plugin.name}": '
         try:
-            answer = plugin.permit(state, pod, node_name)
+            answer = timed(state.timer, plugin, "Permit", plugin.permit)(state, pod, node_name)
             if isinstance(answer, Wait):
                 outcome.timeouts_s[plugin.name] = min(float(answer.timeout_s), MAX_PERMIT_TIMEOUT_S)
                 last_reasons = (answer.reason,) if answer.reason else ()

@@ -10,6 +10,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import PostFilterAnswer, PostFilterPlugin, PostFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Code, NodeToStatus, Status, unschedulable
 
 ALL_SKIPPED = "All PostFilter plugins are skipped"
@@ -65,7 +66,9 @@ def _ask(
     plugin: PostFilterPlugin, state: CycleState, pod: Pod, statuses: NodeToStatus
 ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
     try:
-        return plugin.post_filter(state, pod, statuses)
+        ask = timed(state.timer, plugin, "PostFilter", plugin.post_filter)
+        answer: PostFilterAnswer | Awaitable[PostFilterAnswer] = ask(state, pod, statuses)
+        return answer
     except Exception as error:  # as above
         return None, raised("", error, plugin=plugin.name)
 

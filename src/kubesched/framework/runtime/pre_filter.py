@@ -11,6 +11,7 @@ from kubesched.framework.interfaces import PreFilterPlugin, PreFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.replay import Replay
+from kubesched.framework.runtime.timing import PRE_FILTER, timed
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
@@ -38,9 +39,11 @@ def run_pre_filter(
     skipped: set[str] = set()
     rejection: Status | None = None
     state.skip_filter_plugins = skipped
+    state.points_reached |= PRE_FILTER
     plugins: Sequence[PreFilterPlugin] = framework.pre_filter
     pod_class, version = state.pod_class, len(nodes.table.lines)
     recording: Replay[PreFilterPlugin] | None = None
+    timer = state.timer
     if pod_class is not None:
         replay = pod_class.pre_filter
         if replay is not None and replay.serves(version):
@@ -51,7 +54,8 @@ def run_pre_filter(
         if recording is not None and plugin.pre_filter_is_per_class:
             recording.watch(state)
         try:
-            answer = plugin.pre_filter(state, pod, nodes)
+            ask = timed(timer, plugin, "PreFilter", plugin.pre_filter)
+            answer = ask(state, pod, nodes)
             if isinstance(answer, PreFilterResult):
                 recording = None
                 if answer.node_names is not None:

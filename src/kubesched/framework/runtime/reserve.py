@@ -6,6 +6,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Status
 from kubesched.logs import get_logger
 
@@ -17,7 +18,8 @@ def run_reserve(framework: Framework, state: CycleState, pod: Pod, node_name: st
     for plugin in framework.reserve:
         prefix = f'running Reserve plugin "{plugin.name}": '
         try:
-            status = as_status(plugin, plugin.reserve(state, pod, node_name))
+            ask = timed(state.timer, plugin, "Reserve", plugin.reserve)
+            status = as_status(plugin, ask(state, pod, node_name))
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
             return raised(prefix, error)
         if status is None or status.is_success:
@@ -30,6 +32,6 @@ def run_unreserve(framework: Framework, state: CycleState, pod: Pod, node_name: 
     """Undo in reverse order, for every Reserve plugin, whether its `reserve` ran or not."""
     for plugin in reversed(framework.reserve):
         try:
-            plugin.unreserve(state, pod, node_name)
+            timed(state.timer, plugin, "Unreserve", plugin.unreserve)(state, pod, node_name)
         except Exception:  # the others still have to be undone
             log.exception("Unreserve plugin failed", plugin=plugin.name, pod=pod)

@@ -18,6 +18,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, checked_scores, failure, raised
 from kubesched.framework.runtime.replay import Replay
+from kubesched.framework.runtime.timing import PRE_SCORE, SCORE, timed
 from kubesched.framework.status import Code, Status, error_status
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.views import NodeColumns
@@ -47,6 +48,7 @@ def run_pre_score(
     """Run PreScore plugins; plugins that opt out are recorded in the state. Returns the error, if any."""
     skipped: set[str] = set()
     state.skip_score_plugins = skipped
+    state.points_reached |= PRE_SCORE
     plugins: Sequence[PreScorePlugin] = framework.pre_score
     pod_class, version = state.pod_class, len(feasible.table.lines)
     recording: Replay[PreScorePlugin] | None = None
@@ -60,7 +62,8 @@ def run_pre_score(
         if recording is not None and plugin.pre_score_is_per_class:
             recording.watch(state)
         try:
-            status = as_status(plugin, plugin.pre_score(state, pod, feasible))
+            ask = timed(state.timer, plugin, "PreScore", plugin.pre_score)
+            status = as_status(plugin, ask(state, pod, feasible))
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
             return raised(f'running PreScore plugin "{plugin.name}": ', error)
         skips = status is not None and status.code is Code.SKIP
@@ -83,6 +86,7 @@ def run_score(
 ) -> ScoreOutcome:
     """Run Score and NormalizeScore of every plugin that did not opt out, and weigh the results."""
     outcome = ScoreOutcome(np.zeros(len(feasible), dtype=np.int64))
+    state.points_reached |= SCORE
     for plugin in framework.score:
         if plugin.name in state.skip_score_plugins:
             continue
@@ -125,11 +129,12 @@ def raw_scores(
 ) -> Ints | Status:
     prefix = f'running Score plugins: plugin "{plugin.name}" failed with: '
     try:
-        answer = (
-            _one_by_one(plugin, state, pod, nodes)
-            if lifts(plugin)
-            else plugin.score_nodes(state, pod, nodes)
-        )
+        if lifts(plugin):
+            ask = timed(state.timer, plugin, "Score", _one_by_one)
+            answer = ask(plugin, state, pod, nodes)
+        else:
+            ask = timed(state.timer, plugin, "Score", plugin.score_nodes)
+            answer = ask(state, pod, nodes)
         if isinstance(answer, Status):
             return failure(prefix, answer)
         return checked_scores(plugin, answer, len(nodes))
@@ -164,7 +169,10 @@ def final_scores(
     if plugin.normalizes:
         prefix = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: '
         try:
-            answer = plugin.normalize_scores(state, pod, raw, feasible)
+            normalize = timed(
+                state.timer, plugin, "ScoreExtensionNormalize", plugin.normalize_scores
+            )
+            answer = normalize(state, pod, raw, feasible)
             if isinstance(answer, Status):
                 return failure(prefix, answer)
             scores = checked_scores(plugin, answer, len(feasible))

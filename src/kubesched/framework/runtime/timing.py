@@ -1,0 +1,118 @@
+"""What is measured about plugins: how long each takes in a sample of the attempts, and how often each is asked.
+
+Both are on the path of every pod, so both do as little as possible there. Attempts outside the sample have no timer at
+all. Evaluations are counted per attempt, by the set of plugins that opted out of it, and only summed up per plugin when
+somebody reads the page.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from kubesched.clock import Clock
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import Plugin, Wait
+from kubesched.framework.status import Code, Status
+from kubesched.metrics.instruments import Family, Histogram
+from kubesched.metrics.scheduler import SchedulerMetrics
+
+T = TypeVar("T")
+
+PRE_FILTER, FILTER, PRE_SCORE, SCORE = 1, 2, 4, 8
+"""Bits of `CycleState.points_reached`."""
+
+_COUNTED: Final = {"PreFilter": PRE_FILTER, "Filter": FILTER, "PreScore": PRE_SCORE, "Score": SCORE}
+
+
+class PluginTimer:
+    """Times plugin calls of one attempt; the series are kept, so that an observation is an addition."""
+
+    def __init__(self, clock: Clock, durations: Family[Histogram]) -> None:
+        self._now = clock.monotonic
+        self._durations = durations
+        self._cells: dict[tuple[str, str, Code], Histogram] = {}
+
+    def call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: object) -> T:
+        """Call and measure; whatever comes back, or is raised, is passed on."""
+        started = self._now()
+        code = Code.ERROR
+        try:
+            answer = function(*arguments)
+            code = _code_of(answer)
+            return answer
+        finally:
+            self._observe(plugin.name, point, code, started)
+
+    async def call_async(
+        self, plugin: Plugin, point: str, function: Callable[..., object], *arguments: object
+    ) -> object:
+        """The same for a call that may have to be waited for."""
+        started = self._now()
+        code = Code.ERROR
+        try:
+            answer = function(*arguments)
+            if inspect.isawaitable(answer):
+                answer = await answer
+            code = _code_of(answer)
+            return answer
+        finally:
+            self._observe(plugin.name, point, code, started)
+
+    def _observe(self, plugin: str, point: str, code: Code, started: float) -> None:
+        cell = self._cells.get((plugin, point, code))
+        if cell is None:
+            cell = self._durations.labels(plugin, point, code.upstream_name)
+            self._cells[plugin, point, code] = cell
+        cell.observe(self._now() - started)
+
+
+def _code_of(answer: object) -> Code:
+    if isinstance(answer, tuple) and len(answer) == 2:  # PostFilter: a result and a status
+        answer = answer[1]
+    if isinstance(answer, Status):
+        return answer.code
+    return Code.WAIT if isinstance(answer, Wait) else Code.SUCCESS
+
+
+class EvaluationCounts:
+    """`plugin_evaluation_total` of one profile.
+
+    Upstream counts a Filter or Score plugin once per node; here it answers for all nodes at once and counts once per
+    attempt, also when an identical pod's answer is used again.
+    """
+
+    def __init__(
+        self, metrics: SchedulerMetrics, profile: str, points: Mapping[str, Sequence[Plugin]]
+    ) -> None:
+        self._attempts: dict[tuple[int, frozenset[str], frozenset[str]], int] = {}
+        for point, bit in _COUNTED.items():
+            for plugin in points[point]:
+                cell = metrics.plugin_evaluation_total.labels(plugin.name, point, profile)
+                cell.read_from(partial(self._total, bit, plugin.name))
+
+    def note(self, state: CycleState) -> None:
+        """An attempt is over."""
+        key = (
+            state.points_reached,
+            frozenset(state.skip_filter_plugins),
+            frozenset(state.skip_score_plugins),
+        )
+        self._attempts[key] = self._attempts.get(key, 0) + 1
+
+    def _total(self, bit: int, plugin: str) -> float:
+        by_filter = bit in (PRE_FILTER, FILTER)
+        return sum(
+            count
+            for (reached, no_filter, no_score), count in self._attempts.items()
+            if reached & bit and plugin not in (no_filter if by_filter else no_score)
+        )
+
+
+def timed(
+    timer: PluginTimer | None, plugin: Plugin, point: str, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The function itself, or with a timer around it."""
+    return function if timer is None else partial(timer.call, plugin, point, function)
