@@ -24,6 +24,7 @@ MAX_EXTRA_S = 0.8
 """Longest a request or an ordinary watch event is on its way. Below the margin that leader election keeps between the
 end of one leader's work and the beginning of the next one's: nothing could help against requests that travel longer."""
 MAX_STALL_S = 25.0
+FOCUSED = 4.0
 
 _REASONS = {
     409: "Conflict",
@@ -83,8 +84,10 @@ class CannedResponse:
 class Network:
     """Between one process and the server: draws faults, counts calls, owns what is on its way."""
 
-    def __init__(self, rates: Rates, random: Random, trace: Trace) -> None:
+    def __init__(self, rates: Rates, random: Random, trace: Trace, *, focus: str = "") -> None:
+        """With a `focus` only calls whose path ends so fail, `FOCUSED` times as often."""
         self.rates = rates
+        self._focus = focus
         self._random = random
         self.trace = trace
         self._under_way: set[asyncio.Task[Response | None]] = set()
@@ -111,12 +114,15 @@ class Network:
         if chosen is not None:
             return chosen
         rates, draw = self.rates, self._random
-        if self.chance(rates.refuse):
+        weight = 1.0
+        if self._focus:
+            weight = FOCUSED if request.target.partition("?")[0].endswith(self._focus) else 0.0
+        if self.chance(rates.refuse * weight):
             codes = (429, 500, 503) if request.method == "GET" else (409, 429, 500, 503)
             return CallFault("refused", commits=False, code=draw.choice(codes))
-        if self.chance(rates.lose_request):
+        if self.chance(rates.lose_request * weight):
             return CallFault(draw.choice(("unreachable", "broken", "silent")), commits=False)
-        if self.chance(rates.lose_answer):
+        if self.chance(rates.lose_answer * weight):
             how = draw.choice(("broken", "silent", "refused"))
             return CallFault(how, commits=True, code=draw.choice((500, 503)))
         return FINE

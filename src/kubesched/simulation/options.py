@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
+FOCUSES = ("", "", "", "/binding", "/status", "/leases/kube-scheduler", "/pods", "/nodes")
 MIXES = ("plain", "affinity", "spread", "ports", "priorities", "gates")
 
 
@@ -47,6 +48,8 @@ class Options:
     instances: int
     """1, or 2 with leader election."""
     rates: Rates
+    focus: str
+    """If not empty, only calls whose path ends so go wrong, but those often."""
     crash_every_s: float
     """Mean time between crashes; 0 for never."""
     partition_every_s: float
@@ -74,8 +77,8 @@ def draw(random: Random, *, faults: bool) -> Options:
 
     mixes = tuple(sorted(random.sample(MIXES, random.randint(1, 4))))
     return Options(
-        nodes=random.randint(2, 7),
-        pods=random.randint(6, 30),
+        nodes=random.randint(1, 6),
+        pods=random.randint(8, 36),
         mixes=mixes,
         duration_s=random.uniform(20.0, 80.0),
         instances=2 if sometimes(0.4, 1.0, 1.0) else 1,
@@ -90,6 +93,7 @@ def draw(random: Random, *, faults: bool) -> Options:
             repeat_watch=sometimes(0.4, 0.05, 0.3),
             delay_watch=sometimes(0.6, 0.1, 0.6),
         ),
+        focus=random.choice(FOCUSES),
         crash_every_s=sometimes(0.5, 8.0, 40.0),
         partition_every_s=sometimes(0.6, 10.0, 40.0),
         jump_every_s=sometimes(0.4, 5.0, 30.0),

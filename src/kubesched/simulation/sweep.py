@@ -72,6 +72,7 @@ def options(scenario: Scenario) -> Options:
         duration_s=scenario.duration_s,
         instances=1,
         rates=NO_FAULTS,
+        focus="",
         crash_every_s=0.0,
         partition_every_s=0.0,
         jump_every_s=0.0,

@@ -42,7 +42,7 @@ def node(name: str, random: Random) -> JsonObject:
 
 def _pod(name: str, random: Random) -> JsonObject:
     requests = {
-        "cpu": f"{random.choice((100, 250, 500, 1000))}m",
+        "cpu": f"{random.choice((100, 250, 500, 1000, 1500))}m",
         "memory": f"{random.choice((64, 256, 512))}Mi",
     }
     container = {"name": "c", "image": "app", "resources": {"requests": requests}}

@@ -73,7 +73,7 @@ class World:
         self._random = Random(f"{seed}/world")
         self.complaints = Complaints()
         self.cluster = SimulatedCluster(loop, Random(f"{seed}/cluster"), trace)
-        self.network = Network(options.rates, Random(f"{seed}/network"), trace)
+        self.network = Network(options.rates, Random(f"{seed}/network"), trace, focus=options.focus)
         self.mischief = Mischief(
             options.mischief,
             Random(f"{seed}/mischief"),
