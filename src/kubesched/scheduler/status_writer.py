@@ -57,7 +57,8 @@ class StatusWriter:
         self._clock = clock
         self._random = random
         self._wanted: dict[str, _Wanted] = {}
-        self._writing: set[str] = set()
+        self._writing: dict[str, asyncio.Event] = {}
+        """Set when the write has come to its end."""
         self._wake = asyncio.Event()
         self.on_idle: Callable[[], None] = lambda: None
 
@@ -97,6 +98,20 @@ class StatusWriter:
         while self._wanted:
             await self._write_next()
 
+    async def flush(self, uid: str) -> None:
+        """Return when nothing is left to be written about a pod.
+
+        Its binding waits for this: a condition that arrives afterwards would call a bound pod unschedulable.
+        """
+        while True:
+            under_way = self._writing.get(uid)
+            if under_way is not None:
+                await under_way.wait()
+            elif uid in self._wanted:
+                await self._write_one(uid)
+            else:
+                return
+
     async def _serve(self) -> None:
         while True:
             if not await self._write_next():
@@ -109,14 +124,18 @@ class StatusWriter:
         uid = next((uid for uid in self._wanted if uid not in self._writing), None)
         if uid is None:
             return False
+        await self._write_one(uid)
+        return True
+
+    async def _write_one(self, uid: str) -> None:
         wish = self._wanted.pop(uid)
-        self._writing.add(uid)
+        done = self._writing[uid] = asyncio.Event()
         try:
             await self._write(wish)
         finally:
-            self._writing.discard(uid)
+            del self._writing[uid]
+            done.set()
             self._wake.set()
-        return True
 
     async def _write(self, wish: _Wanted) -> None:
         def patch() -> dict[str, Any] | None:
