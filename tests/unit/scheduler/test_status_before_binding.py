@@ -1,0 +1,71 @@
+"""What is said about a pod is said before it is bound: no condition arrives after the binding and contradicts it."""
+
+import asyncio
+
+import pytest
+
+from kubesched.testing.builders import make_node, make_pod
+from kubesched.testing.harness import SchedulerHarness
+
+
+@pytest.fixture
+async def world():
+    async with SchedulerHarness() as running:
+        yield running
+
+
+def slow_patches(world, at_once=()):
+    """Patches, except of some pods, take effect only when the gate opens; returns the gate and a log of what reached the server."""
+    gate, log = asyncio.Event(), []
+    patch, bind = world.client.patch_pod_status, world.client.bind_pod
+
+    async def patch_pod_status(pod, change):
+        if pod.metadata.name not in at_once:
+            await gate.wait()
+            log.append(("patch", pod.metadata.name))
+        await patch(pod, change)
+
+    async def bind_pod(pod, node_name):
+        log.append(("bind", pod.metadata.name))
+        await bind(pod, node_name)
+
+    world.client.patch_pod_status, world.client.bind_pod = patch_pod_status, bind_pod
+    return gate, log
+
+
+async def test_a_binding_waits_for_the_condition_that_is_on_its_way(world):
+    gate, log = slow_patches(world)
+    world.add_pod(make_pod("a").build())
+    await world.settle()
+    world.add_node(make_node("n1").build())
+    await world.advance(20)
+    assert log == []
+    gate.set()
+    await world.settle()
+    assert log == [("patch", "a"), ("bind", "a")]
+    assert world.pod("a").spec.node_name == "n1"
+
+
+async def test_other_pods_do_not_wait_for_it(world):
+    _gate, log = slow_patches(world)
+    world.add_pod(make_pod("a").node_selector(disk="ssd").build())
+    await world.settle()
+    world.add_node(make_node("n1").build())
+    world.add_pod(make_pod("b").build())
+    await world.settle()
+    assert log == [("bind", "b")]
+
+
+async def test_a_preemptor_is_nominated_before_it_is_bound(world):
+    gate, log = slow_patches(world, at_once=("low",))  # victims are told why, then deleted
+    world.add_node(make_node("n1").capacity(cpu="1").build())
+    world.add_pod(make_pod("low").cpu("1").priority(0).build())
+    await world.settle()
+    world.add_pod(make_pod("high").cpu("1").priority(10).build())
+    await world.advance(20)
+    assert "default/low" in world.client.deleted
+    assert log == [("bind", "low")]
+    gate.set()
+    await world.settle()
+    assert log == [("bind", "low"), ("patch", "high"), ("bind", "high")]
+    assert world.client.patches[-1][1]["status"]["nominatedNodeName"] == "n1"
