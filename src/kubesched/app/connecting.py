@@ -7,12 +7,13 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
 from kubesched.client.event_client import RestEventClient
 from kubesched.client.events import EventBroadcaster, EventRecorder, EventStatistics
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
-from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig
+from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig, Transport
 from kubesched.clock import Clock, SystemClock
 
 LOCK_CONNECTIONS = 4
@@ -34,13 +35,16 @@ class Connections:
         clock: Clock | None = None,
         random: Random | None = None,
         host_name: str | None = None,
+        metrics: ClientMetrics | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._random = random or Random()
         self._qps, self._burst = qps, burst
         self._connection = connection
-        self._transport = HttpTransport(connection)
-        self._lock_transport: HttpTransport | None = None
+        self._metrics = metrics
+        self._host = f"{connection.host}:{connection.port}"
+        self._transport = self._measured(HttpTransport(connection))
+        self._lock_transport: Transport | None = None
         self.main = self.client("scheduler")
         self._events = EventBroadcaster(
             RestEventClient(self.client("scheduler")),
@@ -56,16 +60,28 @@ class Connections:
     def lock_client(self, deadline_s: float) -> RestClient:
         """The client of the leader lock, on connections of its own."""
         if self._lock_transport is None:
-            self._lock_transport = HttpTransport(
-                self._connection, settings=PoolSettings(max_connections=LOCK_CONNECTIONS)
+            settings = PoolSettings(max_connections=LOCK_CONNECTIONS)
+            self._lock_transport = self._measured(
+                HttpTransport(self._connection, settings=settings)
             )
         return self._client(self._lock_transport, "leader-election", deadline_s)
 
-    def _client(self, transport: HttpTransport, component: str, deadline_s: float) -> RestClient:
+    def _measured(self, transport: Transport) -> Transport:
+        if self._metrics is None:
+            return transport
+        return MeasuredTransport(transport, self._host, self._metrics)
+
+    def _limiter(self) -> TokenBucket:
+        if self._metrics is None:
+            return TokenBucket(self._qps, self._burst, clock=self._clock)
+        waits = self._metrics.waits(self._host)
+        return MeasuredBucket(self._qps, self._burst, clock=self._clock, waits=waits)
+
+    def _client(self, transport: Transport, component: str, deadline_s: float) -> RestClient:
         return RestClient(
             transport,
             user_agent=user_agent(component),
-            limiter=TokenBucket(self._qps, self._burst, clock=self._clock),
+            limiter=self._limiter(),
             clock=self._clock,
             random=self._random,
             deadline_s=deadline_s,

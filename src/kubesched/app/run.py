@@ -28,6 +28,7 @@ from typing import Any
 from kubesched import KUBERNETES_VERSION, __version__, logs
 from kubesched.api.core_v1 import Pod
 from kubesched.app import event_loop
+from kubesched.app.client_metrics import ClientMetrics
 from kubesched.app.connecting import Connections
 from kubesched.app.diagnosis import diagnosis
 from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
@@ -158,6 +159,7 @@ class SchedulerProcess:
             burst=config.client_connection.burst,
             clock=self._clock,
             random=self._random,
+            metrics=ClientMetrics(self._registry, self._clock),
         )
         serving = self._make_serving()
         async with connections:

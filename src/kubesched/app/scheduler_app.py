@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from kubesched.app.scheduling_calls import CarefulCalls
+from kubesched.app.scheduling_calls import CarefulCalls, MeasuredCalls
 from kubesched.app.watching import ask_for_informers, connect
 from kubesched.app.whole_objects import WholeObjectsByRest
 from kubesched.client.rest import RestClient
@@ -63,6 +63,9 @@ class SchedulerApp:
             for name in p.plugins.enabled_names()
         }
         ask_for_informers(self.informers, enabled)
+        calls = calls or CarefulCalls(client)
+        if gates.SchedulerAsyncAPICalls:
+            calls = MeasuredCalls(calls, self.metrics, clock)
         loop = asyncio.get_running_loop()
         self.assembly: Assembly = assemble(
             config,
@@ -70,7 +73,7 @@ class SchedulerApp:
             registry,
             Surroundings(
                 listers=self.informers,
-                client=calls or CarefulCalls(client),
+                client=calls,
                 recorder=recorder,
                 clock=clock,
                 random=random,
@@ -84,6 +87,10 @@ class SchedulerApp:
             max_in_unschedulable_s=max_in_unschedulable_s,
         )
         connect(self.informers, self.assembly)
+        if gates.SchedulerAsyncAPICalls:
+            waiting = self.metrics.pending_async_api_calls.labels("pod_status_patch")
+            writer = self.assembly.scheduler.status_writer
+            waiting.read_from(lambda: float(writer.statistics()["waiting"]))
         self.synced = asyncio.Event()
         self.is_scheduling = False
 
