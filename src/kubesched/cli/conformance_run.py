@@ -140,7 +140,7 @@ def _recorder(path: str | None) -> Iterator[Callable[[Sequence], None]]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
-    """A line that follows the run: in place on a terminal, one per ten sequences otherwise."""
+    """A line that follows the run: in place on a terminal, one per ten sequences elsewhere."""
 
     def line(report: RunReport) -> str:
         return (
@@ -156,8 +156,8 @@ def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
         return
 
     def tell(report: RunReport) -> None:
-        if report.sequences % 10 == 0:
-            print(line(report), file=sys.stderr)
+        if report.sequences % 10 == 0 or report.sequences == total:
+            print(line(report), file=sys.stderr, flush=True)
 
     yield tell
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,8 @@ async def play(plane: ControlPlane, command: Sequence[str | Path], scenario: Sce
     try:
         async with _watched_pods(plane.client) as pods:
             stage = _Stage(plane.client, pods, scheduler)
-            await stage.until_scheduling()
             try:
+                await stage.until_scheduling()
                 for each in scenario.objects:
                     await stage.create(each)
                 for at, step in enumerate(scenario.steps):
@@ -280,11 +280,14 @@ class _Stage:
                 return
             await self._pods.change(min(1.0, max(0.0, deadline - loop.time())))
 
-    async def _until(self, condition: Any, what: str) -> None:  # noqa: ANN401  # a callable
+    async def _until(
+        self, condition: Callable[[], bool], what: str, *, needs_scheduler: bool = True
+    ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + DECISION_TIMEOUT_S
         while not condition():
-            self._scheduler.check()
+            if needs_scheduler:
+                self._scheduler.check()
             if loop.time() > deadline:
                 raise ControlPlaneError(
                     f"waited {DECISION_TIMEOUT_S:.0f} s for {what}\n{self._scheduler.last_words()}"
@@ -306,7 +309,7 @@ class _Stage:
                     change = merge_patch({"metadata": {"finalizers": None}})
                     await self._client.patch(found, name, namespace, change)
                 await self._client.delete(found, name, namespace, _AT_ONCE)
-        await self._until(lambda: not self._pods.current, "all pods to go")
+        await self._until(lambda: not self._pods.current, "all pods to go", needs_scheduler=False)
 
 
 _WRITES_STATUS_APART = ("PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume")

@@ -18,13 +18,13 @@ from kubesched.conformance.comparison import Agreement, Aspect, Finding, Tally, 
 from kubesched.conformance.control_plane import (
     Assets,
     ControlPlane,
-    ControlPlaneError,
     control_plane,
     scheduler_command,
 )
 from kubesched.conformance.generate_sequence import FEATURES, sequence
 from kubesched.conformance.play import Outcome, play
 from kubesched.conformance.sequences import Decision, Sequence
+from kubesched.errors import KubeschedError
 
 ATTEMPTS = 3
 """How often a sequence is played when the control plane or a scheduler gives up under it."""
@@ -118,7 +118,7 @@ class Stages:
                     theirs = group.create_task(play(self._theirs, self._their_command, scenario))
                     ours = group.create_task(play(self._ours, self._our_command, scenario))
                 break
-            except* ControlPlaneError as errors:
+            except* KubeschedError as errors:
                 if attempt == ATTEMPTS - 1:
                     raise errors.exceptions[0] from None
         difference = first_difference(scenario, theirs.result(), ours.result())
