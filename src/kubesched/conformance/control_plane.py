@@ -68,22 +68,43 @@ def find_assets(folder: str = "") -> Assets:
 class Process:
     """A running program whose output goes to a file."""
 
-    def __init__(self, name: str, running: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        running: asyncio.subprocess.Process,
+        log: Path,
+    ) -> None:
         self.name = name
+        self._command = command
         self._running = running
         self._log = log
 
     @classmethod
     async def start(cls, name: str, command: Sequence[str | Path], log: Path) -> Process:
+        return cls(name, command, await cls._launch(command, log), log)
+
+    @staticmethod
+    async def _launch(command: Sequence[str | Path], log: Path) -> asyncio.subprocess.Process:
         with log.open("ab") as output:
-            running = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 *map(str, command),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
-        return cls(name, running, log)
+
+    async def kill(self) -> None:
+        """End it without asking."""
+        if self._running.returncode is None:
+            self._running.kill()
+            await self._running.wait()
+
+    async def restart(self) -> None:
+        """Start it again with the same command, after it ended."""
+        assert self._running.returncode is not None, f"{self.name} still runs"
+        self._running = await self._launch(self._command, self._log)
 
     def check(self) -> None:
         """Raises `ControlPlaneError` if it does not run any more."""
@@ -119,6 +140,11 @@ class ControlPlane:
     client: RestClient
     scheduler_kubeconfig: Path
     admin_kubeconfig: Path
+    server: Process
+    """kube-apiserver itself, for those who want to see it fail."""
+
+    async def wait_until_ready(self) -> None:
+        await _until_ready(self.client, (self.server,))
 
 
 @contextlib.asynccontextmanager
@@ -146,7 +172,7 @@ async def control_plane(assets: Assets, folder: Path) -> AsyncIterator[ControlPl
         )
         await _until_ready(client, (etcd, server))
         url = f"https://127.0.0.1:{port}"
-        yield ControlPlane(folder, url, client, files["scheduler"], files["admin"])
+        yield ControlPlane(folder, url, client, files["scheduler"], files["admin"], server)
 
 
 async def _until_ready(client: RestClient, processes: Sequence[Process]) -> None:
