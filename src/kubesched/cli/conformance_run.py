@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -61,6 +62,18 @@ def add_parser(kinds: Subparsers) -> None:
         metavar="DIR",
         help="where to write shrunk differences (default: conformance-cases)",
     )
+    parser.add_argument(
+        "--time-limit",
+        type=_positive,
+        metavar="MINUTES",
+        help="begin no sequence after this time (default: none)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=_positive,
+        metavar="MINUTES",
+        help="begin no sequence after this time (default: none)",
+    )
     parser.add_argument("--no-shrink", action="store_true", help="report differences as they are")
     add_output(parser, "table", "json")
 
@@ -80,7 +93,15 @@ def main(args: argparse.Namespace) -> int:
     features = _features(args.features)
     assets = find_assets(args.assets)
     with tempfile.TemporaryDirectory(prefix="kubesched-conformance-") as folder:
-        settings = RunSettings(assets, Path(folder), args.sequences, args.pods, args.seed, features)
+        settings = RunSettings(
+            assets,
+            Path(folder),
+            args.sequences,
+            args.pods,
+            args.seed,
+            features,
+            args.time_limit * 60.0 if args.time_limit else math.inf,
+        )
         report = run_loop(_run(settings, args))
     if args.output == "json":
         print(json.dumps(_as_json(report, settings), indent=2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,8 @@ class RunSettings:
     pods: int = 150
     seed: int = 1
     features: tuple[str, ...] = FEATURES
+    time_limit_s: float = math.inf
+    """No sequence is begun after this time."""
 
     def scenarios(self) -> Iterator[Sequence]:
         for number in range(self.sequences):
@@ -145,7 +148,11 @@ async def run(
 ) -> RunReport:
     """Play all sequences; those in which we differ are appended to `differed`."""
     report = RunReport()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.time_limit_s
     for scenario in settings.scenarios():
+        if loop.time() > deadline:
+            break
         played = await on_stage.play(scenario)
         if played.difference is not None:
             played = await _again(on_stage, played, report)
