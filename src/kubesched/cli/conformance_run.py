@@ -68,12 +68,6 @@ def add_parser(kinds: Subparsers) -> None:
         metavar="MINUTES",
         help="begin no sequence after this time (default: none)",
     )
-    parser.add_argument(
-        "--time-limit",
-        type=_positive,
-        metavar="MINUTES",
-        help="begin no sequence after this time (default: none)",
-    )
     parser.add_argument("--no-shrink", action="store_true", help="report differences as they are")
     add_output(parser, "table", "json")
 
