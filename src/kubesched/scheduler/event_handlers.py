@@ -121,11 +121,14 @@ class EventHandlers:
 
     def _remove_assigned(self, pod: Pod) -> None:
         log.info("Delete event for scheduled pod", v=3, pod=pod)
+        known = self._cache.get_pod(pod.metadata.uid)
         try:
             self._cache.remove_pod(pod)
         except CacheError as error:
             log.error("Scheduler cache RemovePod failed", error, pod=pod)
-        self._move(EVENT_ASSIGNED_POD_DELETE, pod, None)
+        # A tombstone may be older than the binding. The cache knows where room became free, and hints ask for it.
+        gone = pod if known is None or pod.spec.node_name else known.pod
+        self._move(EVENT_ASSIGNED_POD_DELETE, gone, None)
 
     def _update_unassigned(self, old: Pod, new: Pod, started: float) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:

@@ -546,6 +546,22 @@ def test_own_label_updates_are_always_worth_a_try(plugin) -> None:
             Hint.QUEUE,
             id="the domain changes",
         ),
+        pytest.param(
+            app("p", "web"),
+            Action.ADD,
+            None,
+            make_node("n"),
+            Hint.QUEUE,
+            id="any node helps one whom others keep away",
+        ),
+        pytest.param(
+            app("p", "web"),
+            Action.UPDATE_NODE_LABEL,
+            make_node("n").zone("a"),
+            make_node("n").zone("b"),
+            Hint.QUEUE,
+            id="a node leaves the domain of those who keep a pod away",
+        ),
     ],
 )
 def test_node_hints(plugin, pending, action, old, new, expected) -> None:

@@ -48,6 +48,10 @@ def after_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:
     """A node came or changed its labels."""
     after = new.metadata.labels or {}
     terms = parse_affinity_terms(pod)
+    if not terms.required_affinity and not terms.required_anti_affinity:
+        # The pod was kept away by terms of others, over keys that we do not know here. Upstream skips these pods, and
+        # they wait for five minutes beside a node that would take them.
+        return Hint.QUEUE if old is None or (old.metadata.labels or {}) != after else Hint.SKIP
     if old is None:
         near = any(term.topology_key in after for term in terms.required_affinity)
         return Hint.QUEUE if near or terms.required_anti_affinity else Hint.SKIP
