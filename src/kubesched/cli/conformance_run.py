@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import math
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -96,7 +98,10 @@ def main(args: argparse.Namespace) -> int:
             features,
             args.time_limit * 60.0 if args.time_limit else math.inf,
         )
-        report = run_loop(_run(settings, args))
+        try:
+            report = run_loop(_run(settings, args))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
     if args.output == "json":
         print(json.dumps(_as_json(report, settings), indent=2))
     else:
@@ -121,10 +126,16 @@ async def _run(settings: RunSettings, args: argparse.Namespace) -> RunReport:
     from kubesched.conformance.run import run, stages
 
     differed: list[Played] = []
+    stop = _stop_on_signals()
     async with stages(settings.assets, settings.folder) as on_stage:
         with _progress(settings.sequences) as progress, _recorder(args.record) as record:
             report = await run(
-                settings, on_stage, progress=progress, record=record, differed=differed
+                settings,
+                on_stage,
+                stop=stop,
+                progress=progress,
+                record=record,
+                differed=differed,
             )
         if not args.no_shrink:
             from kubesched.conformance.shrink import shrink_difference, write_case
@@ -135,6 +146,24 @@ async def _run(settings: RunSettings, args: argparse.Namespace) -> RunReport:
                 write_case(Path(args.cases) / name, smallest.scenario, smallest.difference)
                 print(f"case written to {Path(args.cases) / name}", file=sys.stderr)
     return report
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """The first signal ends the run after the sequence that is being played, the second at once."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    task = asyncio.current_task()
+    assert task is not None, "called from a coroutine"
+
+    def signalled() -> None:
+        if stop.is_set():
+            task.cancel()
+        else:
+            print("ending after this sequence; once more ends at once", file=sys.stderr)
+            stop.set()
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, signalled)
+    return stop
 
 
 @contextmanager

@@ -142,16 +142,17 @@ async def run(
     settings: RunSettings,
     on_stage: Stages,
     *,
+    stop: asyncio.Event | None = None,
     progress: Callable[[RunReport], None] = lambda _report: None,
     record: Callable[[Sequence], None] = lambda _sequence: None,
     differed: list[Played] | None = None,
 ) -> RunReport:
-    """Play all sequences; those in which we differ are appended to `differed`."""
+    """Play all sequences, or until `stop` is set; those in which we differ are appended to `differed`."""
     report = RunReport()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.time_limit_s
     for scenario in settings.scenarios():
-        if loop.time() > deadline:
+        if loop.time() > deadline or (stop is not None and stop.is_set()):
             break
         played = await on_stage.play(scenario)
         if played.difference is not None:

@@ -1,0 +1,21 @@
+"""One small generated sequence against a real kube-scheduler: control planes start, both decide, nothing is left."""
+
+import os
+
+import pytest
+
+from kubesched.conformance.control_plane import ASSETS_VARIABLE, find_assets
+from kubesched.conformance.run import RunSettings, run, stages
+
+
+@pytest.mark.real
+@pytest.mark.timeout(300)
+async def test_both_schedulers_decide_the_same(tmp_path):
+    if not os.environ.get(ASSETS_VARIABLE):
+        pytest.skip(f"needs etcd, kube-apiserver and kube-scheduler in ${ASSETS_VARIABLE}")
+    settings = RunSettings(find_assets(), tmp_path, sequences=2, pods=25, seed=3)
+    async with stages(settings.assets, settings.folder) as on_stage:
+        report = await run(settings, on_stage)
+    assert report.differences == []
+    assert report.sequences_in_agreement == 2
+    assert report.decisions.compared > 40
