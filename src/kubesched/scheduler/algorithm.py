@@ -128,7 +128,7 @@ class SchedulingAlgorithm:
             return feasible.error
         if not len(feasible.rows):
             feasible.explain()
-            if served is not None:
+            if served is not None and is_row_local(framework, state):
                 position = self._failure_position(framework, state, pod, served)
                 served.failure = KnownFailure(position, feasible.diagnosis.copy())
             return self.fits_nowhere(pod, feasible.diagnosis)
@@ -483,14 +483,13 @@ class SchedulingAlgorithm:
     def _failure_position(
         self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
     ) -> Hashable:
-        """Everything a failure of this class depends on; None when it may depend on more."""
+        """What a failure of this class depends on if its filters are row-local; None when it cannot be shared."""
         table, columns = self.table, pod_class.columns
-        if columns is None or not is_row_local(framework, state):
-            return None
         nominations = nominations_version(framework, pod)
-        if nominations is None:
+        if columns is None or nominations is None:
             return None
-        return (columns.filter_key, table.pod_log.end, table.node_log.end, nominations)
+        logs = table.pod_log.end, table.node_log.end
+        return (columns.filter_key, frozenset(state.skip_filter_plugins), logs, nominations)
 
     def _as_heap(self, tied_rows: Indices, ok: Mask) -> int:
         if len(tied_rows) == 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Mapping
 from random import Random
 
@@ -112,7 +111,7 @@ class Scheduler:
         if self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT:
             state.timer = framework.timer
         outcome = self.cycle.run(framework, state, info, started)
-        if inspect.isawaitable(outcome):
+        if not isinstance(outcome, Assumed | Failed):
             return self._conclude_later(framework, state, info, outcome, started)
         self._note_attempt(framework, state, info, started)
         if isinstance(outcome, Assumed):
@@ -175,7 +174,7 @@ class Scheduler:
                 while True:
                     self._wake.clear()
                     worked = self._burst(group)
-                    if inspect.isawaitable(worked):
+                    if not isinstance(worked, bool):
                         with self.stillness.hold():
                             assumed = await worked
                         if assumed is not None:
@@ -200,7 +199,7 @@ class Scheduler:
             worked = True
             if isinstance(outcome, Assumed):
                 self._start_binding(group, outcome)
-            elif inspect.isawaitable(outcome):
+            elif outcome is not True:
                 return outcome
             if self._clock.monotonic() >= deadline:
                 break

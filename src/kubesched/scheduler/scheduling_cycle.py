@@ -143,7 +143,7 @@ class SchedulingCycle:
             return conclude(await answer)
 
         answer = run_post_filter(framework, state, pod.pod, fit_error.diagnosis.node_to_status)
-        return conclude_later(answer) if inspect.isawaitable(answer) else conclude(answer)
+        return conclude(answer) if isinstance(answer, tuple) else conclude_later(answer)
 
     def _assume(self, assumed: Assumed) -> Assumed | Failed:
         framework, state, pod = assumed.framework, assumed.state, assumed.pod

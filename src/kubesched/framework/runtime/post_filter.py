@@ -29,7 +29,7 @@ def run_post_filter(
     rejections = _Rejections()
     for at, plugin in enumerate(framework.post_filter):
         answer = _ask(plugin, state, pod, statuses)
-        if inspect.isawaitable(answer):
+        if not isinstance(answer, tuple) and inspect.isawaitable(answer):
             rest = framework.post_filter[at + 1 :]
             return _go_on(plugin, answer, rest, rejections, state, pod, statuses)
         final = rejections.take(plugin, answer)
