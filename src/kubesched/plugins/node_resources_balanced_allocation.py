@@ -77,24 +77,32 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
         amounts = self._matrices.over(nodes, lines)
         if not (amounts.is_exact and all(0 <= r.request < EXACT_BELOW for r in resources)):
             return self._score_one_by_one(resources, nodes)
-        capacity, used = amounts.capacity, amounts.used
-        requested = used + np.array([[float(each.request)] for each in resources])
-        scores = balances(requested, capacity, amounts.absent)
-        if isinstance(nodes, WhatIfColumns):
-            scores -= balances(used, capacity, amounts.absent)
-        else:
-            scores -= self._current_balance(nodes.table, lines).over(nodes)
-        # 50 + (50 + difference) / 2; the dividend is not negative, so shifting divides as upstream does.
-        scores += 3 * _HALF_SCORE
-        scores >>= 1
+        more = np.array([[float(each.request)] for each in resources])
+        is_imagined = isinstance(nodes, WhatIfColumns)
+        current = None if is_imagined else self._current_balance(nodes.table, lines).over(nodes)
+        scores = np.empty(len(nodes), dtype=np.int64)
+        for where, part in amounts.blocks(len(nodes)):
+            capacity, used, absent = part.capacity, part.used, part.absent
+            block = balances(used + more, capacity, absent)
+            block -= balances(used, capacity, absent) if current is None else current[where]
+            # 50 + (50 + difference) / 2; the dividend is not negative, so shifting divides as upstream does.
+            block += 3 * _HALF_SCORE
+            block >>= 1
+            scores[where] = block
         return scores
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         """The scalar form for every node: amounts are too large for doubles."""
         capacities = np.stack([nodes.allocatable(each.line) for each in resources], axis=1)
         used = np.stack([nodes.requested(each.line) for each in resources], axis=1)
-        pairs = zip(capacities.tolist(), used.tolist(), strict=True)
-        return np.array([_score(resources, *pair) for pair in pairs], dtype=np.int64)
+        requests = [each.request for each in resources]
+        return np.array(
+            [
+                _score(list(zip(taken, requests, offered, strict=True)))
+                for taken, offered in zip(used.tolist(), capacities.tolist(), strict=True)
+            ],
+            dtype=np.int64,
+        )
 
     def _current_balance(self, table: NodeTable, lines: tuple[int, ...]) -> CurrentBalance:
         found = self._current.get(lines)
@@ -107,19 +115,18 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
         resources: Sequence[ScoredResource] = state.read(PRE_SCORE_STATE)
         return _score(
-            resources,
-            [table.allocatable[each[0]].cells[row] for each in resources],
-            [table.requested[each[0]].cells[row] for each in resources],
+            [
+                (table.requested[line].cells[row], request, table.allocatable[line].cells[row])
+                for line, request, _ in resources
+            ]
         )
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
 
 
-def _score(
-    resources: Sequence[ScoredResource], capacities: Sequence[int], used: Sequence[int]
-) -> int:
-    before, after = balance_change(resources, capacities, used)
+def _score(demands: Sequence[tuple[int, int, int]]) -> int:
+    before, after = balance_change(demands)
     return _HALF_SCORE + int64.divide(int64.wrap(_HALF_SCORE + after - before), 2)
 
 

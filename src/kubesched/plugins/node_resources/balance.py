@@ -13,7 +13,6 @@ import numpy as np
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Floats
-from kubesched.plugins.node_resources.scored_resources import ScoredResource
 from kubesched.snapshot.columns import Ints, Mask
 
 
@@ -60,16 +59,17 @@ def _sum_in_order(rows: Floats) -> Floats:
     return total
 
 
-def balance_change(
-    resources: Sequence[ScoredResource], capacities: Sequence[int], used: Sequence[int]
-) -> tuple[int, int]:
-    """The balance of one node without the pod, and with it."""
+def balance_change(demands: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    """The balance of one node without the pod and with it, from (used, request, capacity) of each resource."""
     before: list[float] = []
     after: list[float] = []
-    for (_, request, _), capacity, taken in zip(resources, capacities, used, strict=True):
+    for used, request, capacity in demands:
         if capacity:
-            before.append(min(taken / capacity, 1.0))
-            after.append(min(int64.wrap(taken + request) / capacity, 1.0))
+            requested = used + request
+            if requested > int64.MAX:
+                requested = int64.wrap(requested)
+            before.append(min(used / capacity, 1.0))
+            after.append(min(requested / capacity, 1.0))
     return balance(before), balance(after)
 
 
@@ -88,4 +88,5 @@ def balance(fractions: Sequence[float]) -> int:
         for fraction in fractions:
             squares += (fraction - mean) * (fraction - mean)
         deviation = math.sqrt(squares / count)
-    return int64.truncate((1 - deviation) * float(MAX_NODE_SCORE))
+    evenness = (1 - deviation) * float(MAX_NODE_SCORE)
+    return int(evenness) if deviation <= 1 else int64.truncate(evenness)

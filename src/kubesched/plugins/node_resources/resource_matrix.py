@@ -5,6 +5,7 @@ Several resources of all nodes are then one array operation, and integers are co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -26,12 +27,14 @@ Both numbers are exact doubles (100 * 2**45 < 2**53), and a quotient below an in
 overflowed, scores are computed from integers, node by node.
 """
 _MATRICES_LIMIT: Final = 8
+_BLOCK: Final = 8192
+"""Nodes computed at once: beyond, intermediate results would leave the processor's cache and cost three times as much."""
 
 
 class Amounts:
     """Matrices of shape (resources, nodes of a view), cut out when asked for. Not to be written to."""
 
-    __slots__ = ("_capacity", "_free", "_rows", "_used", "absent", "is_exact")
+    __slots__ = ("_absent", "_capacity", "_free", "_rows", "_used", "is_exact")
 
     def __init__(
         self, rows: Rows, capacity: Floats, used: Floats, free: Floats, absent: Mask | None
@@ -40,10 +43,21 @@ class Amounts:
         self._capacity = capacity
         self._used = used
         self._free = free
-        self.absent = None if absent is None else _cut(absent, rows)
-        """Where the node offers none and leaves the resource out; None when every node offers all."""
+        self._absent = absent
         self.is_exact = True
         """Doubles give the right integers (see `EXACT_BELOW`)."""
+
+    def blocks(self, length: int) -> Iterator[tuple[slice, Amounts]]:
+        """The view's nodes in parts that fit the cache, and where each part lies in the view."""
+        for start in range(0, length, _BLOCK):
+            where = slice(start, min(start + _BLOCK, length))
+            rows = self._rows
+            if isinstance(rows, slice):
+                first = rows.start or 0
+                part: Rows = slice(first + where.start, first + where.stop)
+            else:
+                part = rows[where]
+            yield where, Amounts(part, self._capacity, self._used, self._free, self._absent)
 
     @property
     def capacity(self) -> Floats:
@@ -58,6 +72,11 @@ class Amounts:
     def free(self) -> Floats:
         """`capacity - used`."""
         return _cut(self._free, self._rows)
+
+    @property
+    def absent(self) -> Mask | None:
+        """Where the node offers none and leaves the resource out; None when every node offers all."""
+        return None if self._absent is None else _cut(self._absent, self._rows)
 
 
 def _cut(matrix: np.ndarray[Any, Any], rows: Rows) -> np.ndarray[Any, Any]:

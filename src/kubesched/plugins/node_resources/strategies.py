@@ -32,7 +32,7 @@ from kubesched.plugins.node_resources.scored_resources import (
     nonzero_use,
     nonzero_use_at,
 )
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
@@ -49,46 +49,62 @@ class Strategy(ABC):
         amounts = self._matrices.over(nodes, tuple([each.line for each in resources]))
         if not (amounts.is_exact and all(0 <= r.request < EXACT_BELOW for r in resources)):
             return self._score_one_by_one(resources, nodes)
-        shares = self._shares(amounts, np.array([[float(each.request)] for each in resources]))
-        if amounts.absent is not None:
-            shares[amounts.absent] = 0.0
-        return self._mean(shares, amounts, [each.weight for each in resources]).astype(np.int64)
+        requests = np.array([[float(each.request)] for each in resources])
+        weights = [each.weight for each in resources]
+        scores = np.empty(len(nodes), dtype=np.int64)
+        for where, part in amounts.blocks(len(nodes)):
+            absent = part.absent
+            shares = self._shares(part, requests)
+            if absent is not None:
+                shares[absent] = 0.0
+            scores[where] = self._mean(shares, absent, weights)  # the fraction is dropped
+        return scores
+
+    def _mean(self, shares: Floats, absent: Mask | None, weights: list[int]) -> Floats:
+        total = _weighted_sum(shares, weights)
+        if absent is None:
+            total /= sum(weights)
+        else:
+            total /= np.maximum(np.array(weights, dtype=np.float64) @ ~absent, 1.0)
+        return total
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         """The scalar form for every node, in integers."""
         capacities = np.stack([nodes.allocatable(each.line) for each in resources], axis=1)
-        used = np.stack([nonzero_use(nodes, each.line) for each in resources], axis=1)
-        pairs = zip(capacities.tolist(), used.tolist(), strict=True)
-        return np.array([self._score(resources, *pair) for pair in pairs], dtype=np.int64)
-
-    def _mean(self, shares: Floats, amounts: Amounts, weights: list[int]) -> Floats:
-        total = _weighted_sum(shares, weights)
-        if amounts.absent is None:
-            total /= sum(weights)
-        else:
-            counted = np.array(weights, dtype=np.float64) @ ~amounts.absent
-            total /= np.maximum(counted, 1.0)
-        return total
+        requested = np.stack([nonzero_use(nodes, r.line) + r.request for r in resources], axis=1)
+        weights = [each.weight for each in resources]
+        return np.array(
+            [
+                self._score(list(zip(weights, wanted, offered, strict=True)))
+                for wanted, offered in zip(requested.tolist(), capacities.tolist(), strict=True)
+            ],
+            dtype=np.int64,
+        )
 
     @abstractmethod
     def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
         """Whole percentages, as doubles, by resource and node."""
 
     def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
-        capacities = [table.allocatable[each[0]].cells[row] for each in resources]
-        used = [nonzero_use_at(table, each[0], row) for each in resources]
-        return self._score(resources, capacities, used)
+        return self._score(
+            [
+                (
+                    weight,
+                    nonzero_use_at(table, line, row) + request,
+                    table.allocatable[line].cells[row],
+                )
+                for line, request, weight in resources
+            ]
+        )
 
-    def _score(
-        self, resources: Sequence[ScoredResource], capacities: list[int], used: list[int]
-    ) -> int:
-        """The score of one node."""
+    def _score(self, demands: list[tuple[int, int, int]]) -> int:
+        """The score of one node, from (weight, requested, capacity) of each resource."""
         total = weights = 0
-        for (_, request, weight), capacity, taken in zip(resources, capacities, used, strict=True):
+        for weight, requested, capacity in demands:
             if capacity:
-                total += weight * self._share(taken + request, capacity)
+                total += weight * self._share(requested, capacity)
                 weights += weight
-        return int64.divide(int64.wrap(total), weights) if weights else 0
+        return int64.divide(total, weights) if weights else 0
 
     @abstractmethod
     def _share(self, requested: int, capacity: int) -> int:
@@ -104,6 +120,8 @@ class LeastAllocated(Strategy):
         return _percentages(free, amounts.capacity)
 
     def _share(self, requested: int, capacity: int) -> int:
+        if 0 <= requested <= capacity < EXACT_BELOW:
+            return (capacity - requested) * MAX_NODE_SCORE // capacity
         requested = int64.wrap(requested)
         return 0 if requested > capacity else _percentage(capacity - requested, capacity)
 
@@ -142,17 +160,15 @@ class RequestedToCapacityRatio(MostAllocated):
         utilization = super()._share(requested, capacity)
         return self._curve[min(max(utilization, 0), MAX_NODE_SCORE)]
 
-    def _mean(self, shares: Floats, amounts: Amounts, weights: list[int]) -> Floats:
+    def _mean(self, shares: Floats, absent: Mask | None, weights: list[int]) -> Floats:
         counted = np.array(weights, dtype=np.float64) @ (shares > 0)
         # Halves go up: there are no negative scores.
         return np.floor(_weighted_sum(shares, weights) / np.maximum(counted, 1.0) + 0.5)
 
-    def _score(
-        self, resources: Sequence[ScoredResource], capacities: list[int], used: list[int]
-    ) -> int:
+    def _score(self, demands: list[tuple[int, int, int]]) -> int:
         total = weights = 0
-        for (_, request, weight), capacity, taken in zip(resources, capacities, used, strict=True):
-            share = self._share(taken + request, capacity) if capacity else 0
+        for weight, requested, capacity in demands:
+            share = self._share(requested, capacity) if capacity else 0
             if share > 0:
                 total += weight * share
                 weights += weight
