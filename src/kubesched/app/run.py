@@ -62,16 +62,6 @@ log = logs.get_logger(__name__)
 SUCCESS, FAILURE = 0, 1
 
 
-class FinishedWithoutLeaderElect(KubeschedError):
-    """A scheduler without leader election is not expected to finish.
-
-    # Upstream: therefore a polite signal makes it exit with 1.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("finished without leader elect")
-
-
 def run(line: CommandLine) -> int:
     """Run until told to stop; returns the exit code. Errors are logged, not raised."""
     options = line.options
@@ -96,9 +86,16 @@ def _log_flags(options: RunOptions) -> None:
             logging.getLogger(__name__).log(logging.INFO - 1, 'FLAG: --%s="%s"', name, value)
 
 
-def _failed(error: Exception) -> int:
-    log.error("command failed", _text(error))
+def _failed(error: Exception | str) -> int:
+    log.error("command failed", error if isinstance(error, str) else _text(error))
     return FAILURE
+
+
+def _without_groups(error: Exception) -> Exception:
+    """What task groups have wrapped, if it is one thing."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _text(error: Exception) -> str:
@@ -113,10 +110,11 @@ async def _run(line: CommandLine, gates: FeatureGates) -> int:
     stop.install()
     try:
         return await SchedulerProcess(complete(line, gates), stop).run()
-    except (KubeschedError, OSError) as error:
-        return _failed(error)
-    except Exception:  # the outermost edge: a bug, told with its whole story
-        log.exception("command failed")
+    except Exception as error:  # the outermost edge
+        alone = _without_groups(error)
+        if isinstance(alone, KubeschedError | OSError):
+            return _failed(alone)
+        log.exception("command failed")  # a bug, told with its whole story
         return FAILURE
     finally:
         stop.uninstall()
@@ -254,7 +252,8 @@ class SchedulerProcess:
         await self._until_stopped(app, app.run())
         if self._settings.options.dry_run:
             return SUCCESS
-        raise FinishedWithoutLeaderElect
+        # Upstream: a scheduler without leader election is not expected to finish, so a polite signal is a failure.
+        return _failed("finished without leader elect")
 
     async def _run_elected(
         self, app: SchedulerApp, connections: Connections, election: LeaderElectionSettings

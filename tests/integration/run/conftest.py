@@ -1,0 +1,265 @@
+"""`kubesched run` as a process, against an embedded cluster or, where there is one, a real control plane.
+
+Tests that take `cluster` run against both: the embedded API server always, etcd and kube-apiserver when
+`$KUBEBUILDER_ASSETS` names a folder with them (marker `real`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.client.client_config import load_config
+from kubesched.client.pool import HttpTransport
+from kubesched.client.rest import RestClient
+from kubesched.conformance.control_plane import ASSETS_VARIABLE, control_plane, find_assets
+from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+
+PATIENCE_S = 60.0
+POLL_S = 0.05
+
+QUICK_ELECTION = {
+    "leaseDuration": "3s",
+    "renewDeadline": "2s",
+    "retryPeriod": "500ms",
+}
+
+
+@dataclass
+class Cluster:
+    """A cluster without controllers, and an administrator's client."""
+
+    kubeconfig: Path
+    """The scheduler's own."""
+    admin: RestClient
+    embedded: EmbeddedCluster | None = None
+    plane: object = None
+    real: bool = False
+
+    async def create(self, path, **obj):
+        return json.loads(await self.admin.post_raw(path, json.dumps(obj).encode()))
+
+    async def add_node(self, name, *, cpu="4", labels=None, **spec):
+        amounts = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+        await self.create(
+            "/api/v1/nodes",
+            apiVersion="v1",
+            kind="Node",
+            metadata={"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+            spec=spec,
+            status={"allocatable": amounts, "capacity": amounts},
+        )
+
+    async def add_pod(self, name, *, cpu="100m", namespace="default", **spec):
+        container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+        return await self.create(
+            f"/api/v1/namespaces/{namespace}/pods",
+            apiVersion="v1",
+            kind="Pod",
+            metadata={"name": name},
+            spec={"containers": [container], **spec},
+        )
+
+    async def pod(self, name, namespace="default"):
+        return await self.admin.get(Pod, name, namespace)
+
+    async def bound(self, *names):
+        """Wait until the pods are bound; where to."""
+
+        async def found():
+            pods = [await self.pod(name) for name in names]
+            nodes = [pod.spec.node_name for pod in pods]
+            return nodes if all(nodes) else None
+
+        return await eventually(found)
+
+    async def condition(self, name, kind="PodScheduled"):
+        """Wait until the pod has a condition of that kind."""
+
+        async def found():
+            pod = await self.pod(name)
+            return next((c for c in pod.status.conditions or () if c.type == kind), None)
+
+        return await eventually(found)
+
+    async def events(self, name, reason):
+        """Wait until there are events of that reason about an object of that name."""
+
+        async def found():
+            listed = json.loads(await self.admin.get_raw("/apis/events.k8s.io/v1/events"))["items"]
+            return [
+                event
+                for event in listed
+                if event["regarding"]["name"] == name and event["reason"] == reason
+            ]
+
+        return await eventually(found)
+
+    async def lease(self, name="kube-scheduler"):
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
+        return json.loads(await self.admin.get_raw(path))
+
+    async def nodes(self):
+        return [node.metadata.name for node in (await self.admin.list(Node)).items]
+
+
+async def eventually(find: Callable[[], Awaitable[object]], patience_s=PATIENCE_S):
+    """The first true answer."""
+    async with asyncio.timeout(patience_s):
+        while True:
+            if found := await find():
+                return found
+            await asyncio.sleep(POLL_S)
+
+
+@dataclass
+class Scheduler:
+    """A running `kubesched run`."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    lines: list[str] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _reading: asyncio.Task | None = None
+
+    async def read(self):
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.lines.append(line.decode().rstrip("\n"))
+            self._news.set()
+
+    async def says(self, text, *, after=0):
+        """Wait for a log line that contains the text, among those after the first so many; returns it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for line in self.lines[after:]:
+                    if text in line:
+                        return line
+                if self._reading is not None and self._reading.done():
+                    raise AssertionError(f"ended without saying {text!r}:\n" + self.log)
+                self._news.clear()
+                await self._news.wait()
+
+    @property
+    def log(self):
+        return "\n".join(self.lines)
+
+    def send(self, signum):
+        self.process.send_signal(signum)
+
+    async def ended(self):
+        """Wait for the end; the exit code."""
+        async with asyncio.timeout(PATIENCE_S):
+            code = await self.process.wait()
+            if self._reading is not None:
+                await self._reading
+        return code
+
+    async def terminated(self):
+        self.send(signal.SIGTERM)
+        return await self.ended()
+
+
+@pytest.fixture
+async def run(tmp_path, cluster):
+    """Start schedulers: `await run("--flag", config={...})`; they end with the test."""
+    started: list[Scheduler] = []
+
+    async def start(*flags, config=None, kubeconfig=None, port=None, environment=None):
+        port = free_port() if port is None else port
+        document = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {
+                "kubeconfig": str(kubeconfig or cluster.kubeconfig),
+                "qps": 500,
+                "burst": 500,
+            },
+            **(config or {}),
+        }
+        path = tmp_path / f"scheduler-{len(started)}.yaml"
+        path.write_text(yaml.safe_dump(document))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "kubesched",
+            "run",
+            f"--config={path}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            "-v=3",
+            *flags,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+            limit=1 << 20,
+        )
+        scheduler = Scheduler(process, port)
+        scheduler._reading = asyncio.ensure_future(scheduler.read())
+        started.append(scheduler)
+        return scheduler
+
+    yield start
+    for scheduler in started:
+        if scheduler.process.returncode is None:
+            scheduler.process.kill()
+        await scheduler.ended()
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+@contextlib.asynccontextmanager
+async def embedded_cluster(folder):
+    kubeconfig = folder / "embedded.kubeconfig"
+    async with (
+        EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig)) as cluster,
+        admin_client(kubeconfig) as admin,
+    ):
+        yield Cluster(kubeconfig, admin, embedded=cluster)
+
+
+@contextlib.asynccontextmanager
+async def real_cluster(folder):
+    if not os.environ.get(ASSETS_VARIABLE):
+        pytest.skip(
+            f"needs etcd and kube-apiserver: set ${ASSETS_VARIABLE} to the folder that holds them"
+        )
+    async with control_plane(find_assets(), folder / "plane") as plane:
+        yield Cluster(plane.scheduler_kubeconfig, plane.client, plane=plane, real=True)
+
+
+@contextlib.asynccontextmanager
+async def admin_client(kubeconfig):
+    transport = HttpTransport(load_config(str(kubeconfig)).connection)
+    try:
+        yield RestClient(transport, user_agent="test", random=Random(1))
+    finally:
+        await transport.aclose()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("embedded", id="embedded"),
+        pytest.param("real", id="real", marks=pytest.mark.real),
+    ]
+)
+async def cluster(request, tmp_path):
+    make = embedded_cluster if request.param == "embedded" else real_cluster
+    async with make(tmp_path) as cluster:
+        yield cluster
