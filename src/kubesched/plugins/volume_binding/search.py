@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -361,8 +362,12 @@ def candidates(
             and (selector is None or selector.matches(facts.volume.metadata.labels))
         ):
             free.append(facts)
-    free.sort(key=lambda facts: facts.capacity_nanos)
+    reserved.sort(key=_order)
+    free.sort(key=_order)
     return reserved, free
+
+
+_order = attrgetter("order")
 
 
 class _Numbered:

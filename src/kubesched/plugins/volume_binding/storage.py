@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.names import key_of
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.framework.handle import Handle, Lister
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache
@@ -43,6 +44,8 @@ class VolumeFacts(NamedTuple):
 
     volume: PersistentVolume
     capacity_nanos: int
+    order: tuple[int, str]
+    """Smaller volumes first. Upstream leaves ties to chance; here the name decides, whatever came first."""
     mode: str
     attributes_class: str
     access_modes: frozenset[str]
@@ -104,6 +107,7 @@ class Storage:
         known = self._roomy.get((class_name, wanted_bytes))
         if known is None or known[0] != holds:
             roomy = [f for f in groups.members(class_name) if f.limit_bytes >= wanted_bytes]
+            roomy.sort(key=lambda facts: key_of(facts.capacity.metadata))
             ranked = ((rank, facts.reach) for rank, facts in enumerate(roomy))
             (choice,) = first_matches(self.masks, NodeColumns(table), ranked, 1)
             if len(self._roomy) >= _ROOMY_KEPT:
@@ -126,6 +130,7 @@ def facts_of_volume(volume: PersistentVolume) -> VolumeFacts | None:
     return VolumeFacts(
         volume=volume,
         capacity_nanos=capacity_nanos,
+        order=(capacity_nanos, volume.metadata.name),
         mode=FILESYSTEM if spec.volume_mode is None else spec.volume_mode,
         attributes_class=spec.volume_attributes_class_name or "",
         access_modes=frozenset(spec.access_modes or ()),

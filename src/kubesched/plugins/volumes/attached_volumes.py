@@ -365,6 +365,14 @@ class AttachedVolumes(PodFollower):
     def check_invariants(self) -> None:
         """Everything kept equals what a fresh count gives."""
         self.sync()
+        by_volume = {(c.volume_name, key) for key, c in self._claims.items() if c.volume_name}
+        by_class = {(c.class_name, key) for key, c in self._claims.items() if c.class_name}
+        for index, expected in (
+            (self._claims_by_volume, by_volume),
+            (self._claims_by_class, by_class),
+        ):
+            linked = {(value, key) for value, keys in index.items() for key in keys}
+            assert linked == expected, "claims are found under what they stood for before"
         for row, name in enumerate(self.table.names):
             view = NodeColumns(self.table, np.array([row]))
             try:
