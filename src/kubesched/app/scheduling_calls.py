@@ -28,8 +28,11 @@ log = get_logger(__name__)
 
 R = TypeVar("R", bound=Record)
 
-LOOKS = 3
+LOOKS = 150
 PAUSE_S = 0.2
+MAX_PAUSE_S = 5.0
+"""Looks at a pod after an unclear binding: for as long as an outage of the API server may reasonably last, which is
+more than ten minutes. Giving up earlier would give the pod's room to another while the pod may well be there."""
 
 
 class CarefulCalls:
@@ -64,7 +67,7 @@ class CarefulCalls:
         meta = pod.metadata
         for look in range(LOOKS):
             if look:
-                await asyncio.sleep(PAUSE_S * 2**look)
+                await asyncio.sleep(min(PAUSE_S * 2**look, MAX_PAUSE_S))
             try:
                 current = await self._client.get(Pod, meta.name, meta.namespace)
             except NotFound:

@@ -90,7 +90,7 @@ class Network:
         self._focus = focus
         self._random = random
         self.trace = trace
-        self._under_way: set[asyncio.Task[Response | None]] = set()
+        self._under_way: set[asyncio.Task[Response]] = set()
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         """Asked before the dice; an answer replaces them. Used for crashes and sweeps."""
 
@@ -127,14 +127,14 @@ class Network:
             return CallFault(how, commits=True, code=draw.choice((500, 503)))
         return FINE
 
-    def deliver(self, work: Coroutine[Any, Any, Response | None]) -> asyncio.Task[Response | None]:
+    def deliver(self, work: Coroutine[Any, Any, Response]) -> asyncio.Task[Response]:
         """Have a request arrive, whatever becomes of those who sent it."""
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._delivered)
         return task
 
-    def _delivered(self, task: asyncio.Task[Response | None]) -> None:
+    def _delivered(self, task: asyncio.Task[Response]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
             task.exception()  # raised to the sender, if there still is one
@@ -169,15 +169,12 @@ class FaultyTransport:
             return await self._outcome(request, fault, asyncio.shield(answer))
         return await self._outcome(request, fault, None)
 
-    async def _deliver(self, request: Request) -> Response | None:
-        """The request arrives. None: the way was cut before."""
+    async def _deliver(self, request: Request) -> Response:
         await asyncio.sleep(self._network.latency_s())
-        if self.is_cut:
-            return None
         return await self._inner.request(request)
 
     async def _outcome(
-        self, request: Request, fault: CallFault, answer: Awaitable[Response | None] | None
+        self, request: Request, fault: CallFault, answer: Awaitable[Response] | None
     ) -> Response:
         response = await answer if answer is not None else None
         if fault.how == "silent":

@@ -219,6 +219,13 @@ class Processes:
         transports = [chosen.lock_transport]
         if self._random.random() < 0.5:
             transports.append(chosen.transport)
+        self._cut(chosen, transports, seconds)
+
+    def cut_off(self, incarnation: Incarnation, seconds: float) -> None:
+        """Nothing more gets to or from this process for a while; what it has sent arrives."""
+        self._cut(incarnation, [incarnation.lock_transport, incarnation.transport], seconds)
+
+    def _cut(self, chosen: Incarnation, transports: list[FaultyTransport], seconds: float) -> None:
         self._trace.add("cut", f"{chosen.name} {len(transports)} for {seconds:.3f} s")
         for transport in transports:
             transport.is_cut = True

@@ -30,8 +30,8 @@ SCHEDULE = Scenario(
         (0.0, "nodes", _node("n1")),
         (0.0, "nodes", _node("n2")),
         (1.0, "pods", _pod("a", "1500m")),
-        (0.1, "pods", _pod("b", "1500m")),
-        (0.1, "pods", _pod("too-big", "1500m")),
+        (0.0, "pods", _pod("b", "1500m")),
+        (0.0, "pods", _pod("waits", "1500m")),
         (3.0, "nodes", _node("n3")),
     ),
 )

@@ -6,6 +6,7 @@ had its turn. Safety and liveness are the same as in any other run.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,10 +26,13 @@ WAYS = {
     "lost request": CallFault("broken", commits=False),
     "lost answer": CallFault("broken", commits=True),
     "silence after commit": CallFault("silent", commits=True),
+    "cut off after commit": CallFault("broken", commits=True),
     "crash before commit": CallFault("broken", commits=False),
     "crash after commit": CallFault("broken", commits=True),
 }
-"""How a call can go wrong; a crash takes the process with it."""
+"""How a call can go wrong; a crash takes the process with it, being cut off lasts for `CUT_S`."""
+
+CUT_S = 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,11 @@ class _FailNth:
             return None
         self._hit.append(f"{request.method} {request.target.partition('?')[0]}")
         fault = WAYS[self._way]
-        if self._way.startswith("crash"):
-            for incarnation in self._processes.alive():
-                if incarnation.name == process:
-                    self._processes.crash_now(incarnation, fault)
+        for incarnation in self._processes.alive():
+            if incarnation.name != process:
+                continue
+            if self._way.startswith("crash"):
+                self._processes.crash_now(incarnation, fault)
+            elif self._way.startswith("cut off"):
+                asyncio.get_running_loop().call_soon(self._processes.cut_off, incarnation, CUT_S)
         return fault
