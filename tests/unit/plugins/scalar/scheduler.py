@@ -65,7 +65,10 @@ def node_order(model):
     for name, node in model.nodes.items():
         labels = node["metadata"].get("labels") or {}
         zone = tuple(
-            labels.get(f"failure-domain.beta.kubernetes.io/{kind}", labels.get(f"topology.kubernetes.io/{kind}", ""))
+            labels.get(
+                f"failure-domain.beta.kubernetes.io/{kind}",
+                labels.get(f"topology.kubernetes.io/{kind}", ""),
+            )
             for kind in ("region", "zone")
         )
         zones.setdefault(zone, []).append(name)
