@@ -84,7 +84,7 @@ def test_json_output_holds_the_same(capsys, recorded):
 
 def test_an_unusable_file_is_an_error_of_one_line(capsys, tmp_path):
     path = tmp_path / "broken.jsonl"
-    path.write_text("{}")
+    path.write_text('{"pending": []}')
     code, out, err = run(capsys, "golden", path)
     assert (code, out) == (1, "")
     assert err == (
