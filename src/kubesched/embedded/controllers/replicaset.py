@@ -18,6 +18,7 @@ from kubesched.embedded.controllers.metadata import (
     key_of,
     spec_of,
     status_of,
+    uid_of,
     with_condition,
     without_condition,
 )
@@ -42,6 +43,9 @@ from kubesched.errors import ApiError
 
 BURST_REPLICAS = 50
 """Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
+
+
+ACTIVE = "active-by-controller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +96,20 @@ class ReplicaSetController(Controller[str]):
         self._sets.add_index(BY_NAMESPACE, index_by_namespace)
         self._sets.add_handler(self._set_changed)
         self._siblings = Dependents(self.api, self._sets)
-        pods = self.informers.informer("pods")
-        pods.add_handler(self._pod_changed)
-        self._pods = Dependents(self.api, pods)
+        self._all_pods = self.informers.informer("pods")
+        self._all_pods.add_index(ACTIVE, _index_active)
+        self._all_pods.add_handler(self._pod_changed)
+        self._pods = Dependents(self.api, self._all_pods)
+        self._growing: set[str] = set()  # sets in the middle of a large scale-up
         self._pod_control = PodControl(context, self.flavour.component)
 
     def sync(self, key: str) -> float | None:
         replica_set = self._sets.get(key)
         if replica_set is None:
+            self._growing.discard(key)
             return None
+        if key in self._growing and self._grow_on(key, replica_set):
+            return 0.0
         pods = self._pods.claim(replica_set, self.flavour.selector(replica_set))
         counts = self._count(replica_set, pods)
         failure: ApiError | None = None
@@ -111,6 +120,8 @@ class ReplicaSetController(Controller[str]):
             except ApiError as error:
                 failure = error
             else:
+                if surplus < -BURST_REPLICAS:
+                    self._growing.add(key)
                 if abs(surplus) > BURST_REPLICAS:
                     return 0.0  # in the middle of it: the last turn reports
             counts = self._count(replica_set, self._pods.of(replica_set))
@@ -122,6 +133,18 @@ class ReplicaSetController(Controller[str]):
         if failure is not None:
             raise failure
         return counts.next_available_s
+
+    def _grow_on(self, key: str, replica_set: JsonObject) -> bool:
+        """Create the next burst without a full look, which would visit all pods every time."""
+        active = self._all_pods.count(ACTIVE, uid_of(replica_set))
+        missing = int(spec_of(replica_set).get("replicas", 1)) - active
+        if missing <= BURST_REPLICAS or is_deleting(replica_set):
+            self._growing.discard(key)
+            return False
+        self._growing.discard(key)  # should a pod be refused, the next turn looks properly
+        self._manage(-missing, [], replica_set)
+        self._growing.add(key)
+        return True
 
     def _manage(self, surplus: int, pods: list[JsonObject], replica_set: JsonObject) -> None:
         """Create or delete the difference, or as much of it as one turn may take."""
@@ -197,6 +220,12 @@ class ReplicaSetController(Controller[str]):
             flavour.kind, flavour.group, self._sets, pod, old, flavour.selector
         ):
             self.queue.add_after(key, pause_s)
+
+
+def _index_active(pod: JsonObject) -> tuple[str, ...]:
+    """Index function: pods that count as replicas, under their controller's uid."""
+    owner = controller_of(pod)
+    return (owner.get("uid", ""),) if owner is not None and is_active(pod) else ()
 
 
 def _without_version(obj: JsonObject) -> JsonObject:
