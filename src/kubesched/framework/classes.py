@@ -57,7 +57,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def class_signature(framework: Framework, pod: Pod) -> bytes | None:
     """Equal for pods that every plugin of the profile must treat alike; None when the pod cannot share answers."""
-    if pod.status.container_statuses or pod.spec.resource_claims:
+    status = pod.status
+    if status.container_statuses or status.resources or status.allocated_resources:
+        return None  # requests of a pod that is being resized are read from its status
+    if pod.spec.resource_claims:
         return None
     meta = pod.metadata
     owner = next(

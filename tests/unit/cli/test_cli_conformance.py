@@ -88,7 +88,7 @@ def test_an_unusable_file_is_an_error_of_one_line(capsys, tmp_path):
     code, out, err = run(capsys, "golden", path)
     assert (code, out) == (1, "")
     assert err == (
-        f"error: {path}:1: not a recorded placement: Object missing required field `nodes`\n"
+        f"error: {path}:1: not a recorded placement: Object missing required field `namespaces`\n"
     )
 
 
