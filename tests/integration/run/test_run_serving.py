@@ -1,0 +1,216 @@
+"""The HTTPS side of a running scheduler: who sees what, readiness, metrics of a busy scheduler, reloaded certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kubesched.server import self_signed
+
+ALONE = {"leaderElection": {"leaderElect": False}}
+
+
+def context(certificate=None):
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = False
+    made.verify_mode = ssl.CERT_NONE
+    if certificate is not None:
+        made.load_cert_chain(*certificate)
+    return made
+
+
+async def get(scheduler, path, *, certificate=None, **request):
+    connector = aiohttp.TCPConnector(ssl=context(certificate), force_close=True)
+    url = f"https://127.0.0.1:{scheduler.port}{path}"
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.get(url, **request) as answer,
+    ):
+        return answer.status, (await answer.read()).decode()
+
+
+@pytest.fixture
+async def admin_certificate(cluster, tmp_path):
+    """Files of an administrator's client certificate, of the authority the cluster publishes."""
+    if cluster.real:
+        return cluster.plane.folder / "admin.crt", cluster.plane.folder / "admin.key"
+    made = cluster.embedded._certificates
+    files = tmp_path / "admin.crt", tmp_path / "admin.key"
+    files[0].write_bytes(made.client_certificate)
+    files[1].write_bytes(made.client_key)
+    return files
+
+
+def delegating(cluster):
+    return (
+        f"--authentication-kubeconfig={cluster.kubeconfig}",
+        f"--authorization-kubeconfig={cluster.kubeconfig}",
+    )
+
+
+async def test_health_is_open_and_everything_else_is_not(cluster, run):
+    scheduler = await run(*delegating(cluster))
+    await scheduler.says('"Successfully acquired lease"')
+    assert await get(scheduler, "/healthz") == (200, "ok")
+    assert await get(scheduler, "/readyz?verbose") == (
+        200,
+        "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n",
+    )
+    assert await get(scheduler, "/livez?verbose") == (200, "[+]ping ok\nlivez check passed\n")
+    status, body = await get(scheduler, "/metrics")
+    assert status == 403
+    message = 'forbidden: User "system:anonymous" cannot get path "/metrics"'
+    assert json.loads(body)["message"].startswith(message)
+    status, _ = await get(scheduler, "/healthz", headers={"Authorization": "Bearer nonsense"})
+    assert status == 401
+
+
+async def test_an_administrators_certificate_opens_everything(cluster, run, admin_certificate):
+    await cluster.add_node("n1")
+    await cluster.add_node("n2")
+    scheduler = await run(*delegating(cluster))
+    await cluster.add_pod("a")
+    await cluster.bound("a")
+    await cluster.add_pod("big", cpu="100")
+    await cluster.condition("big")
+
+    status, page = await get(scheduler, "/metrics", certificate=admin_certificate)
+    assert status == 200
+    families = {family.name: family for family in text_string_to_metric_families(page)}
+    attempts = {
+        (sample.labels["result"], sample.labels["profile"]): sample.value
+        for sample in families["scheduler_schedule_attempts"].samples
+        if sample.name.endswith("_total")
+    }
+    assert attempts[("scheduled", "default-scheduler")] == 1
+    assert attempts[("unschedulable", "default-scheduler")] >= 1
+    for name in (
+        "process_resident_memory_bytes",
+        "kubernetes_build_info",
+        "kubernetes_feature_enabled",
+        "leader_election_master_status",
+        "rest_client_requests",
+        "kubesched_events_dropped",
+        "scheduler_pending_pods",
+        "scheduler_plugin_evaluation",
+    ):
+        assert name in families, name
+
+    status, page = await get(scheduler, "/metrics/resources", certificate=admin_certificate)
+    assert status == 200
+    assert 'kube_pod_resource_request{namespace="default",pod="a"' in page
+    status, page = await get(scheduler, "/metrics/slis", certificate=admin_certificate)
+    assert status == 200
+    status, page = await get(scheduler, "/configz", certificate=admin_certificate)
+    assert json.loads(page)["componentconfig"]["kind"] == "KubeSchedulerConfiguration"
+    status, page = await get(scheduler, "/flagz", certificate=admin_certificate)
+    assert "leader-elect-lease-duration" in page
+    status, page = await get(scheduler, "/debug/pprof/goroutine", certificate=admin_certificate)
+    assert "task serving" in page
+    assert (await get(scheduler, "/nope", certificate=admin_certificate))[0] == 404
+
+
+async def test_a_standby_is_ready_but_counts_no_pods(cluster, run, admin_certificate):
+    await cluster.add_node("n1")
+    leader = await run()
+    await leader.says('"Successfully acquired lease"')
+    standby = await run(*delegating(cluster))
+    await standby.says('"Handlers synced"')
+    await cluster.add_pod("a")
+    await cluster.bound("a")
+    assert (await get(standby, "/readyz"))[0] == 200
+    assert await get(standby, "/metrics/resources", certificate=admin_certificate) == (200, "")
+
+
+async def test_profiling_can_be_switched_off(cluster, run, admin_certificate):
+    scheduler = await run(*delegating(cluster), config={**ALONE, "enableProfiling": False})
+    await scheduler.says('"Handlers synced"')
+    assert (await get(scheduler, "/debug/pprof/", certificate=admin_certificate))[0] == 404
+
+
+async def test_without_leader_election_healthz_pings(cluster, run):
+    scheduler = await run(config=ALONE)
+    await scheduler.says('"Handlers synced"')
+    assert await get(scheduler, "/healthz?verbose") == (200, "[+]ping ok\nhealthz check passed\n")
+
+
+async def test_metrics_can_be_opened_renamed_away_and_left_out(cluster, run):
+    scheduler = await run(
+        "--authorization-always-allow-paths=/metrics",
+        "--disabled-metrics=scheduler_pending_pods",
+        config=ALONE,
+    )
+    await scheduler.says('"Handlers synced"')
+    status, page = await get(scheduler, "/metrics")
+    assert status == 200
+    assert "scheduler_pending_pods" not in page
+    assert "scheduler_cache_size" in page
+    assert (await get(scheduler, "/healthz"))[0] == 403
+
+
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_it_is_alive_but_not_ready_until_it_knows_the_cluster(cluster, run):
+    server = cluster.embedded.server
+    handle, may_go_on = server.handle, asyncio.Event()
+
+    async def slowly(request):
+        if request.path == "/api/v1/nodes":
+            await may_go_on.wait()
+        return await handle(request)
+
+    server.handle = slowly
+    scheduler = await run(config=ALONE)
+    await scheduler.says('"Serving securely"')
+    assert (await get(scheduler, "/livez"))[0] == 200
+    status, body = await get(scheduler, "/readyz")
+    assert status == 500
+    assert body == (
+        "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n"
+    )
+    may_go_on.set()
+    await scheduler.says('"Handlers synced"')
+    assert (await get(scheduler, "/readyz"))[0] == 200
+
+
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_a_new_certificate_is_served_without_a_restart(cluster, run, tmp_path):
+    def write(pair):
+        (tmp_path / "tls.key").write_bytes(pair.key)
+        (tmp_path / "tls.crt").write_bytes(pair.certificate)
+
+    async def serial():
+        _reader, writer = await asyncio.open_connection(
+            "127.0.0.1", scheduler.port, ssl=context(), server_hostname="localhost"
+        )
+        der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        await writer.wait_closed()
+        return der
+
+    write(self_signed.make(time.time()))
+    scheduler = await run(
+        f"--tls-cert-file={tmp_path}/tls.crt",
+        f"--tls-private-key-file={tmp_path}/tls.key",
+        config=ALONE,
+    )
+    await scheduler.says('"Handlers synced"')
+    before = await serial()
+    write(self_signed.make(time.time() + 1))
+    await scheduler.says("Reloaded serving certificate")
+    assert await serial() != before
+
+
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_a_port_in_use_ends_the_start(cluster, run):
+    first = await run(config=ALONE)
+    await first.says('"Serving securely"')
+    second = await run(config=ALONE, port=first.port)
+    assert await second.ended() == 1
+    assert '"command failed"' in second.log
+    assert f"failed to listen on 127.0.0.1:{first.port}" in second.log
