@@ -54,7 +54,7 @@ def _status(obj: JsonObject, now: str) -> JsonObject:
             for kind, (reason, message) in reasons.items()
         ],
         "storedVersions": [
-            each["name"] for each in spec.get("versions") or () if each.get("storage")
+            each.get("name", "") for each in spec.get("versions") or () if each.get("storage")
         ],
     }
 

@@ -55,7 +55,9 @@ def values(ref: TypeRef, depth: int) -> st.SearchStrategy:
 
         def some(names: list[str]) -> st.SearchStrategy:
             chosen = dict.fromkeys([*always, *names])
-            return st.fixed_dictionaries({name: values(fields[name].type, depth - 1) for name in chosen})
+            return st.fixed_dictionaries(
+                {name: values(fields[name].type, depth - 1) for name in chosen}
+            )
 
         # A handful of fields at a time: objects with everything in them are slow to make and refused at once.
         return st.lists(st.sampled_from(sorted(fields)), max_size=4, unique=True).flatmap(some)

@@ -45,6 +45,10 @@ def default_pod_spec(spec: JsonObject) -> None:
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
     round_list(spec.get("overhead"))
+    resources = spec.get("resources")
+    if resources:
+        round_list(resources.get("limits"))
+        round_list(resources.get("requests"))
 
 
 def _all_containers(spec: JsonObject) -> list[JsonObject]:
@@ -126,8 +130,6 @@ def _pod_level_requests(spec: JsonObject) -> None:
     if not resources:
         return
     limits = resources.get("limits")
-    round_list(limits)
-    round_list(resources.get("requests"))
     if limits:
         requests = resources.setdefault("requests", {})
         for name, amount in limits.items():

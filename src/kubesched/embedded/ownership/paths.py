@@ -201,10 +201,10 @@ def from_fields_v1(fields: Json) -> Paths:
         for step, below in node.items():
             if step == _SELF:
                 found.append(path)
-            elif not below:
-                found.append((*path, step))
-            else:
+            elif isinstance(below, dict) and below:
                 walk(below, (*path, step))
+            else:
+                found.append((*path, step))
 
     if isinstance(fields, dict):
         walk(fields, ())
