@@ -19,7 +19,7 @@ from kubesched.preemption.candidates import (
     Quota,
     Shortlist,
 )
-from kubesched.preemption.row_pods import RowPodsCache
+from kubesched.preemption.row_pods import CountedBelow, RowPodsCache
 from kubesched.preemption.victim_columns import (
     Broken,
     VictimColumns,
@@ -35,6 +35,7 @@ from kubesched.preemption.victims import (
 )
 from kubesched.snapshot.columns import Ids, Mask
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.priorities import Below
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -112,11 +113,7 @@ def dry_run(
     done = None
     if rules.are_usual and is_row_local(preemptor.framework, preemptor.state):
         done = dry_run_by_columns(preemptor, rows, wanted, budgets, row_pods)
-    return done or dry_run_one_by_one(preemptor, rows, wanted, budgets, rules)
-
-
-class _NoSums(Exception):
-    """There are too many priorities for sums to be kept."""
+    return done or dry_run_one_by_one(preemptor, rows, wanted, budgets, row_pods, rules)
 
 
 def dry_run_by_columns(
@@ -125,7 +122,7 @@ def dry_run_by_columns(
     """All rows at once; None when it has to be done node by node after all."""
     try:
         return _by_columns(preemptor, rows, wanted, budgets, row_pods)
-    except (_NoSums, Broken):
+    except Broken:
         return None
 
 
@@ -134,7 +131,8 @@ def _by_columns(
 ) -> DryRun:
     table = preemptor.framework.handle.table
     verdicts = _Verdicts(rows)
-    passing = _screen(preemptor, verdicts, preemptor.framework.filter, np.ones(len(rows), bool))
+    everywhere = np.ones(len(rows), dtype=np.bool_)
+    passing = _screen(preemptor, verdicts, preemptor.framework.filter, everywhere, row_pods)
     quota = Quota(wanted)
     found: list[tuple[VictimColumns, Indices]] = []
     # Where no budget is violated the first block is enough.
@@ -154,17 +152,20 @@ def _by_columns(
 
 
 def _screen(
-    preemptor: Preemptor, verdicts: _Verdicts, plugins: list[FilterPlugin], tried: Mask
+    preemptor: Preemptor,
+    verdicts: _Verdicts,
+    plugins: list[FilterPlugin],
+    tried: Mask,
+    row_pods: RowPodsCache,
 ) -> Indices:
     """Indices of the rows that are left once those that cannot help have got their verdicts.
 
     `tried` says which rows the plugins may judge; they must be row-local.
     """
-    table, pod = preemptor.framework.handle.table, preemptor.pod
-    below = table.pods_below(pod.priority)
+    table, pod, rows = preemptor.framework.handle.table, preemptor.pod, verdicts.rows
+    below: Below | CountedBelow | None = table.pods_below(pod.priority)
     if below is None:
-        raise _NoSums
-    rows = verdicts.rows
+        below = CountedBelow(table, rows, row_pods.of(rows.tolist()), pod.priority)
     has_some = below.pod_count(rows) > 0
     verdicts.ids[~has_some] = _NO_VICTIMS
     judged = np.flatnonzero(has_some & tried)
@@ -177,7 +178,12 @@ def _screen(
 
 
 def dry_run_one_by_one(
-    preemptor: Preemptor, rows: Indices, wanted: int, budgets: Budgets, rules: VictimRules
+    preemptor: Preemptor,
+    rows: Indices,
+    wanted: int,
+    budgets: Budgets,
+    row_pods: RowPodsCache,
+    rules: VictimRules,
 ) -> DryRun:
     """One row after the other: the way for every pod and every plugin."""
     table = preemptor.framework.handle.table
@@ -185,7 +191,7 @@ def dry_run_one_by_one(
     quota = Quota(wanted)
     sparing: list[Candidate] = []
     violating: list[Candidate] = []
-    for index in _worth_trying(preemptor, verdicts, rules).tolist():
+    for index in _worth_trying(preemptor, verdicts, row_pods, rules).tolist():
         row = int(rows[index])
         victims = select_victims(preemptor, row, budgets, rules)
         if isinstance(victims, Status):
@@ -204,7 +210,9 @@ def dry_run_one_by_one(
     return DryRun(table, shortlist, verdicts)
 
 
-def _worth_trying(preemptor: Preemptor, verdicts: _Verdicts, rules: VictimRules) -> Indices:
+def _worth_trying(
+    preemptor: Preemptor, verdicts: _Verdicts, row_pods: RowPodsCache, rules: VictimRules
+) -> Indices:
     """Rows that the filters in front of the first one that looks beyond the row do not rule out.
 
     What a plugin would have said about a pod being taken away from a node that is ruled out here goes unheard.
@@ -217,8 +225,8 @@ def _worth_trying(preemptor: Preemptor, verdicts: _Verdicts, rules: VictimRules)
         tried[rivals.among(rows)] = False
     plugins = _leading_row_local(preemptor) if rules.is_eligible is None else []
     try:
-        return _screen(preemptor, verdicts, plugins, tried)
-    except (_NoSums, Broken):
+        return _screen(preemptor, verdicts, plugins, tried, row_pods)
+    except Broken:
         verdicts.ids.fill(_PASSES)
         return np.arange(len(rows))
 

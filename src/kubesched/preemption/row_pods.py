@@ -6,14 +6,16 @@ Kept per row and dropped when the row changes, so that between two preemptions o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from kubesched.preemption.importance import NOT_STARTED, started_us
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Ints, Rows
 from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.snapshot.pods import PodInfo
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 PRIORITY: Final = 0
 STARTED: Final = 1
@@ -69,30 +71,60 @@ class RowPodsCache:
     def _read(self, rows: Sequence[int]) -> None:
         """All at once: making one array costs about as much as reading ten pods."""
         table = self._table
-        numbers: list[tuple[int, int, int, int, int]] = []
-        bounds = [0]
-        by_row: list[list[PodInfo]] = []
+        numbers: list[int] = []
+        found: list[tuple[int, list[PodInfo], bool]] = []
         for row in rows:
             pods = list(table.pods[row].values())
-            by_row.append(pods)
+            has_scalars = False
             for pod in pods:
                 requests = pod.requests
-                started = NOT_STARTED if pod.pod.status.start_time is None else started_us(pod.pod)
-                numbers.append(
-                    (
-                        pod.priority,
-                        started,
-                        requests.milli_cpu,
-                        requests.memory,
-                        requests.ephemeral_storage,
-                    )
+                has_scalars = has_scalars or bool(requests.scalars)
+                numbers += (
+                    pod.priority,
+                    NOT_STARTED if pod.pod.status.start_time is None else started_us(pod.pod),
+                    requests.milli_cpu,
+                    requests.memory,
+                    requests.ephemeral_storage,
                 )
-            bounds.append(len(numbers))
+            found.append((row, pods, has_scalars))
         matrix = np.array(numbers, dtype=np.int64).reshape(-1, _COLUMNS)
-        for at, row in enumerate(rows):
-            pods = by_row[at]
-            self._known[row] = RowPods(
-                pods,
-                matrix[bounds[at] : bounds[at + 1]],
-                has_scalars=any(pod.requests.scalars for pod in pods),
-            )
+        start = 0
+        for row, pods, has_scalars in found:
+            end = start + len(pods)
+            self._known[row] = RowPods(pods, matrix[start:end], has_scalars=has_scalars)
+            start = end
+
+
+class CountedBelow:
+    """What `snapshot.priorities.Below` gives, counted over the pods: for clusters with too many priorities to keep sums."""
+
+    def __init__(
+        self, table: NodeTable, rows: Indices, pods: Sequence[RowPods], priority: int
+    ) -> None:
+        """`pods` are those of the rows, in the same order. Other rows must not be asked about."""
+        self._table = table
+        self._priority = priority
+        self._pods = pods
+        self._rows = rows
+        numbers = np.concatenate([each.numbers for each in pods])
+        owner = np.repeat(rows, [len(each.pods) for each in pods])
+        lower = numbers[:, PRIORITY] < priority
+        self._numbers, self._owner = numbers[lower], owner[lower]
+
+    def pod_count(self, rows: Rows) -> Ints:
+        return np.bincount(self._owner, minlength=self._table.high_water)[rows]
+
+    def requested(self, line: int, rows: Rows) -> Ints:
+        sums = np.zeros(self._table.high_water, dtype=np.int64)
+        if line < _COLUMNS - FIRST_LINE:
+            np.add.at(sums, self._owner, self._numbers[:, FIRST_LINE + line])
+            return sums[rows]
+        name = next(name for name, known in self._table.lines.items() if known == line)
+        for row, each in zip(self._rows.tolist(), self._pods, strict=True):
+            if each.has_scalars:
+                sums[row] = sum(
+                    pod.requests.scalars.get(name, 0)
+                    for pod in each.pods
+                    if pod.priority < self._priority
+                )
+        return sums[rows]

@@ -25,7 +25,7 @@ from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Status
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.importance import NOT_STARTED
-from kubesched.preemption.row_pods import FIRST_LINE, PRIORITY, STARTED, RowPods
+from kubesched.preemption.row_pods import FIRST_LINE, PRIORITY, STARTED, CountedBelow, RowPods
 from kubesched.preemption.victims import Preemptor
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
@@ -131,7 +131,9 @@ def _without_but_with(
     )
 
 
-def all_below_gone(table: NodeTable, rows: Indices, below: Below, priority: int) -> Changes:
+def all_below_gone(
+    table: NodeTable, rows: Indices, below: Below | CountedBelow, priority: int
+) -> Changes:
     """Every pod below a priority is gone."""
 
     def removed(index: int) -> list[PodInfo]:

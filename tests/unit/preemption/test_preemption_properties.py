@@ -154,12 +154,13 @@ def test_screening_changes_no_answer(world_type, seed: int) -> None:
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
     budgets = world.plugin.evaluator._budgets.list()
+    pods = RowPodsCache(world.table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            dry_run_module, "_worth_trying", lambda _p, verdicts, _r: np.arange(len(verdicts.rows))
+            dry_run_module, "_worth_trying", lambda _p, verdicts, *_: np.arange(len(verdicts.rows))
         )
-        plain = dry_run_one_by_one(preemptor, rows, len(rows), budgets, USUAL_RULES)
-    screened = dry_run_one_by_one(preemptor, rows, len(rows), budgets, USUAL_RULES)
+        plain = dry_run_one_by_one(preemptor, rows, len(rows), budgets, pods, USUAL_RULES)
+    screened = dry_run_one_by_one(preemptor, rows, len(rows), budgets, pods, USUAL_RULES)
     assert found_by(screened) == found_by(plain)
 
 

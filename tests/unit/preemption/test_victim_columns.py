@@ -10,6 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from kubesched.preemption.candidates import best_of, candidates_of
 from kubesched.preemption.dry_run import dry_run_by_columns, dry_run_one_by_one
 from kubesched.preemption.row_pods import RowPodsCache
 from kubesched.preemption.victims import USUAL_RULES
+from kubesched.snapshot import priorities as priorities_module
 from kubesched.testing import make_node, make_pod
 
 GPU = "example.com/gpu"
@@ -109,7 +111,14 @@ def outcome_of(run):
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_columns_and_single_nodes_agree(world_type, seed: int) -> None:
+@pytest.mark.parametrize("limit", [64, 0], ids=["sums by priority", "too many priorities"])
+def test_columns_and_single_nodes_agree(world_type, limit: int, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(priorities_module, "PRIORITY_LIMIT", limit)
+        compare(world_type, seed)
+
+
+def compare(world_type, seed: int) -> None:
     rng = Random(
         seed
     )  # drawn values would be small and alike; here variety matters more than shrinking
@@ -118,8 +127,9 @@ def test_columns_and_single_nodes_agree(world_type, seed: int) -> None:
     rows = np.array([world.table.row_of[name] for name in world.table.order.names()])
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator._budgets.list()
-    by_columns = dry_run_by_columns(preemptor, rows, wanted, budgets, RowPodsCache(world.table))
-    one_by_one = dry_run_one_by_one(preemptor, rows, wanted, budgets, USUAL_RULES)
+    pods = RowPodsCache(world.table)
+    by_columns = dry_run_by_columns(preemptor, rows, wanted, budgets, pods)
+    one_by_one = dry_run_one_by_one(preemptor, rows, wanted, budgets, pods, USUAL_RULES)
     assert by_columns is not None
     found, expected = outcome_of(by_columns), outcome_of(one_by_one)
     if expected[0]:
