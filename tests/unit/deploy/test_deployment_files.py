@@ -1,0 +1,325 @@
+"""Manifests and chart: in step with each other, safe by default, with the permissions the specification lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kubesched.app.flag_parsing import parse
+from kubesched.app.settings import complete
+from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.load import load as load_config
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+# What kube-scheduler's own roles allow it (spec: RBAC table). Ours must stay within.
+UPSTREAM = {
+    ("", "events"): "create patch update",
+    ("events.k8s.io", "events"): "create patch update",
+    ("", "nodes"): "get list watch",
+    ("", "namespaces"): "get list watch",
+    ("", "services"): "get list watch",
+    ("", "replicationcontrollers"): "get list watch",
+    ("", "pods"): "get list watch delete",
+    ("", "pods/binding"): "create",
+    ("", "bindings"): "create",
+    ("", "pods/status"): "patch update",
+    ("", "pods/finalizers"): "update",
+    ("", "persistentvolumes"): "get list watch update patch",
+    ("", "persistentvolumeclaims"): "get list watch update patch",
+    ("apps", "replicasets"): "get list watch",
+    ("extensions", "replicasets"): "get list watch",
+    ("apps", "statefulsets"): "get list watch",
+    ("policy", "poddisruptionbudgets"): "get list watch",
+    ("storage.k8s.io", "csinodes"): "get list watch",
+    ("storage.k8s.io", "csidrivers"): "get list watch",
+    ("storage.k8s.io", "csistoragecapacities"): "get list watch",
+    ("storage.k8s.io", "volumeattachments"): "get list watch",
+    ("storage.k8s.io", "storageclasses"): "get list watch",
+    ("resource.k8s.io", "deviceclasses"): "get list watch",
+    ("resource.k8s.io", "resourceslices"): "get list watch",
+    ("resource.k8s.io", "resourceclaims"): "get list watch update patch create delete",
+    ("resource.k8s.io", "resourceclaims/status"): "get list watch update patch",
+    ("resource.k8s.io", "resourceclaims/binding"): "update patch",
+}
+
+
+def by_kind(objects, kind, name=None):
+    return [
+        each
+        for each in objects
+        if each["kind"] == kind and name in (None, each["metadata"]["name"])
+    ]
+
+
+def everything(files):
+    return [each for objects in files.values() for each in objects]
+
+
+def granted(rules):
+    found = {}
+    for rule in rules:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault((group, resource), set()).update(rule["verbs"])
+    return found
+
+
+def test_the_scheduler_may_no_more_than_kube_scheduler(manifests):
+    (role,) = by_kind(manifests["rbac.yaml"], "ClusterRole", "kubesched")
+    for target, verbs in granted(role["rules"]).items():
+        assert target in UPSTREAM, f"{target} is not in kube-scheduler's role"
+        assert verbs <= set(UPSTREAM[target].split()), target
+    assert not any("*" in str(rule) for rule in role["rules"])
+
+
+def test_reading_is_granted_for_everything_kube_scheduler_reads(manifests):
+    (role,) = by_kind(manifests["rbac.yaml"], "ClusterRole", "kubesched")
+    mine = granted(role["rules"])
+    for target, verbs in UPSTREAM.items():
+        if target == ("extensions", "replicasets") or "/" in target[1]:
+            continue  # a group that has not been served since 1.16; subresources are not watched
+        reading = {"list", "watch"} & set(verbs.split())
+        assert reading <= mine.get(target, set()), target
+
+
+def test_leases_are_limited_to_one_name(manifests):
+    (role,) = by_kind(manifests["rbac.yaml"], "Role", "kubesched")
+    create, use = role["rules"]
+    assert create["verbs"] == ["create"]
+    assert use["resourceNames"] == ["kubesched"]
+    (config,) = by_kind(manifests["configmap.yaml"], "ConfigMap")
+    election = yaml.safe_load(config["data"]["scheduler.yaml"])["leaderElection"]
+    assert use["resourceNames"] == [election["resourceName"]]
+    assert role["metadata"]["namespace"] == election["resourceNamespace"]
+
+
+def test_secrets_cannot_be_read(manifests):
+    rules = [
+        rule
+        for role in everything(manifests)
+        if role["kind"] in ("Role", "ClusterRole")
+        for rule in role["rules"]
+    ]
+    assert not any("secrets" in rule.get("resources", ()) for rule in rules)
+
+
+def pod_specs(files):
+    for each in everything(files):
+        if each["kind"] == "Pod":
+            yield each["spec"]
+        elif each["kind"] == "Deployment":
+            yield each["spec"]["template"]["spec"]
+
+
+def test_containers_are_locked_down(manifests, chart):
+    for files in (manifests, chart()):
+        for spec in pod_specs(files):
+            assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+            for container in spec["containers"]:
+                security = container["securityContext"]
+                assert security["readOnlyRootFilesystem"] is True
+                assert security["allowPrivilegeEscalation"] is False
+                assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_deployment_does_not_run_as_root(manifests):
+    (deployment,) = by_kind(manifests["deployment.yaml"], "Deployment")
+    assert deployment["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
+
+
+def test_probes_ask_for_pages_that_are_open_to_everybody(manifests):
+    for spec in pod_specs(manifests):
+        for container in spec["containers"]:
+            for kind, path in (
+                ("livenessProbe", "/livez"),
+                ("readinessProbe", "/readyz"),
+                ("startupProbe", "/livez"),
+            ):
+                probe = container[kind]["httpGet"]
+                assert (probe["path"], probe["scheme"]) == (path, "HTTPS")
+
+
+def test_the_grace_period_is_long_enough_to_drain(manifests):
+    (deployment,) = by_kind(manifests["deployment.yaml"], "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    options = parse(spec["containers"][0]["args"][1:]).options
+    assert spec["terminationGracePeriodSeconds"] >= options.drain_timeout + 15
+
+
+def test_arguments_and_configuration_are_accepted_by_the_program(manifests, tmp_path):
+    (config,) = by_kind(manifests["configmap.yaml"], "ConfigMap")
+    text = config["data"]["scheduler.yaml"]
+    loaded = load_config(text.encode(), "scheduler.yaml")
+    assert [profile.scheduler_name for profile in loaded.profiles] == ["kubesched"]
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(text)
+    for spec in pod_specs(manifests):
+        words = spec["containers"][0]["args"]
+        assert words[0] == "run"
+        given = [f"--config={path}" if word.startswith("--config=") else word for word in words[1:]]
+        complete(parse(given), DEFAULT_GATES)
+
+
+def test_replicas_keep_apart_and_selectors_fit(manifests):
+    (deployment,) = by_kind(manifests["deployment.yaml"], "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= labels.items()
+    (budget,) = manifests["poddisruptionbudget.yaml"]
+    assert budget["spec"]["selector"]["matchLabels"] == selector
+    (service,) = manifests["service.yaml"]
+    assert service["spec"]["selector"] == selector
+    (monitor,) = manifests["servicemonitor.yaml"]
+    assert (
+        monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    )
+    affinity = deployment["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (term,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"] == selector
+    assert deployment["spec"]["replicas"] > budget["spec"]["maxUnavailable"]
+
+
+def test_the_chart_renders_the_plain_manifests_by_default(manifests, chart):
+    rendered = chart(serviceMonitor={"enabled": True})
+    (deployment,) = rendered["deployment.yaml"]
+    del deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+    del deployment["spec"]["template"]["metadata"]["annotations"]
+    (config,) = rendered["configmap.yaml"]
+    (plain_config,) = manifests["configmap.yaml"]
+    assert yaml.safe_load(config["data"].pop("scheduler.yaml")) == yaml.safe_load(
+        plain_config["data"]["scheduler.yaml"]
+    )
+    for name, objects in rendered.items():
+        expected = json.loads(json.dumps(manifests[name]))
+        if name == "configmap.yaml":
+            del expected[0]["data"]["scheduler.yaml"]
+        assert objects == expected, name
+
+
+def test_the_chart_follows_its_values(chart):
+    rendered = chart(
+        name="second",
+        namespace="scheduling",
+        replicas=3,
+        image={"repository": "mirror/kubesched", "tag": "9", "pullPolicy": "Always"},
+        extraArgs=["--feature-gates=A=true", "--dry-run"],
+        imagePullSecrets=[{"name": "pull"}],
+        nodeSelector={"role": "control"},
+        tolerations=[],
+        priorityClassName="",
+        podDisruptionBudget={"enabled": False},
+        leaderElection={"resourceName": "mine"},
+    )
+    (deployment,) = rendered["deployment.yaml"]
+    spec = deployment["spec"]["template"]["spec"]
+    assert deployment["metadata"] == {
+        "name": "second",
+        "namespace": "scheduling",
+        "labels": {"app.kubernetes.io/name": "second"},
+    }
+    assert deployment["spec"]["replicas"] == 3
+    assert spec["containers"][0]["image"] == "mirror/kubesched:9"
+    assert spec["containers"][0]["args"][-2:] == ["--feature-gates=A=true", "--dry-run"]
+    assert spec["imagePullSecrets"] == [{"name": "pull"}]
+    assert spec["nodeSelector"] == {"role": "control"}
+    assert "tolerations" not in spec
+    assert "priorityClassName" not in spec
+    assert rendered["poddisruptionbudget.yaml"] == []
+    assert rendered["servicemonitor.yaml"] == []
+    (role,) = by_kind(rendered["rbac.yaml"], "Role", "second")
+    assert role["rules"][1]["resourceNames"] == ["mine"]
+    assert role["metadata"]["namespace"] == "scheduling"
+    reader = by_kind(
+        rendered["rbac.yaml"], "RoleBinding", "second:extension-apiserver-authentication-reader"
+    )
+    assert reader[0]["metadata"]["namespace"] == "kube-system"
+    assert reader[0]["subjects"][0]["namespace"] == "scheduling"
+
+
+def test_a_changed_configuration_restarts_the_pods(chart):
+    def checksum(**values):
+        (deployment,) = chart(**values)["deployment.yaml"]
+        return deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+
+    changed = {"profiles": [{"schedulerName": "other"}]}
+    assert checksum() == checksum()
+    assert checksum() != checksum(config=changed)
+
+
+def test_rbac_can_be_left_to_others(chart):
+    assert chart(rbac={"create": False})["rbac.yaml"] == []
+
+
+def test_default_values_satisfy_the_charts_schema():
+    folder = DEPLOY / "helm" / "kubesched"
+    schema = json.loads((folder / "values.schema.json").read_text())
+    values = yaml.safe_load((folder / "values.yaml").read_text())
+    check_schema(values, schema, "values")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"replicas": "two"}, {"unknown": 1}, {"image": {"repository": "x"}}, {"extraArgs": "-v=1"}],
+)
+def test_wrong_values_do_not_satisfy_it(change):
+    folder = DEPLOY / "helm" / "kubesched"
+    schema = json.loads((folder / "values.schema.json").read_text())
+    values = yaml.safe_load((folder / "values.yaml").read_text())
+    with pytest.raises(AssertionError):
+        check_schema({**values, **change}, schema, "values")
+
+
+TYPES = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+}
+
+
+def check_schema(value, schema, path):
+    """The few words of JSON Schema that the chart uses."""
+    known = {
+        "$schema",
+        "type",
+        "additionalProperties",
+        "required",
+        "properties",
+        "minimum",
+        "minLength",
+        "enum",
+        "items",
+    }
+    assert set(schema) <= known, f"{path}: not checked here: {set(schema) - known}"
+    if "type" in schema:
+        kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        assert any(isinstance(value, TYPES[kind]) for kind in kinds), path
+    if "enum" in schema:
+        assert value in schema["enum"], path
+    assert not isinstance(value, int) or value >= schema.get("minimum", value), path
+    assert not isinstance(value, str) or len(value) >= schema.get("minLength", 0), path
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        assert set(schema.get("required", ())) <= set(value), path
+        if schema.get("additionalProperties") is False:
+            assert set(value) <= set(properties), f"{path}: {set(value) - set(properties)}"
+        for name, each in value.items():
+            check_schema(each, properties.get(name, {}), f"{path}.{name}")
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            check_schema(each, schema.get("items", {}), f"{path}[{index}]")
+
+
+def test_versions_agree():
+    from kubesched import __version__
+
+    folder = DEPLOY / "helm" / "kubesched"
+    chart = yaml.safe_load((folder / "Chart.yaml").read_text())
+    values = yaml.safe_load((folder / "values.yaml").read_text())
+    assert chart["appVersion"] == values["image"]["tag"] == __version__
+    assert f"kubesched:{__version__}" in (DEPLOY / "Containerfile").read_text()
