@@ -74,6 +74,8 @@ class _Player:
         key = (step.kind, step.namespace, step.name)
         if step.action == "create":
             self.create(step.object)
+        elif key not in self._documents:
+            return  # gone here though not there: the difference is told where it began
         elif step.action == "patch":
             self._replace(key, merged(self._documents[key], step.patch))
         else:

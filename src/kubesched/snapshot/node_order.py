@@ -28,11 +28,12 @@ def zone_key(node: Node) -> str:
 class NodeOrder:
     """Which nodes exist, zone by zone."""
 
-    __slots__ = ("_zone_of", "_zones", "version")
+    __slots__ = ("_listed", "_zone_of", "_zones", "version")
 
     def __init__(self) -> None:
         self._zones: dict[str, dict[str, None]] = {}
         self._zone_of: dict[str, str] = {}
+        self._listed: list[str] | None = None
         self.version = 0
         """Changes whenever the listing may have changed."""
 
@@ -40,24 +41,37 @@ class NodeOrder:
         return len(self._zone_of)
 
     def put(self, node: Node) -> None:
-        """Add the node, or move it to the end of its new zone when the zone changed."""
+        """Add the node, or move it to the end of its new zone when the zone changed.
+
+        # Upstream: a move shows in the listing only after some node has come or gone.
+        """
         name, zone = node.metadata.name, zone_key(node)
         if self._zone_of.get(name) == zone:
             return
         if name in self._zone_of:
-            self.remove(name)
+            self._take_out(name)
+        else:
+            self._changed()
         self._zones.setdefault(zone, {})[name] = None
         self._zone_of[name] = zone
-        self.version += 1
 
     def remove(self, name: str) -> None:
+        self._take_out(name)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._listed = None
+        self.version += 1
+
+    def _take_out(self, name: str) -> None:
         zone = self._zone_of.pop(name)
         members = self._zones[zone]
         del members[name]
         if not members:
             del self._zones[zone]
-        self.version += 1
 
     def names(self) -> list[str]:
-        rounds = zip_longest(*self._zones.values())
-        return [name for name in chain.from_iterable(rounds) if name is not None]
+        if self._listed is None:
+            rounds = zip_longest(*self._zones.values())
+            self._listed = [name for name in chain.from_iterable(rounds) if name is not None]
+        return self._listed
