@@ -85,6 +85,27 @@ class ImageIndex:
             if (current := self._images.get(name)) is not None:
                 current.record(self.version, self._oldest_refresh)
 
+    def renew_row(self, row: int, node: Node) -> None:
+        """The node was written again with the images it had.
+
+        # Upstream: its images are withdrawn and registered anew; one that is on no other node takes the size that
+        # this node reports.
+        """
+        sizes: dict[str, int] = {}
+        for image in node.status.images or ():
+            for name in image.names or ():
+                sizes.setdefault(name, image.size_bytes)
+        resized = [
+            (state, size)
+            for name, size in sizes.items()
+            if (state := self._images[name]).size_bytes != size and len(state.rows) == 1
+        ]
+        if resized:
+            self.version += 1
+            for state, size in resized:
+                state.size_bytes = size
+                state.record(self.version, self._oldest_refresh)
+
     def _oldest_refresh(self) -> int:
         return (
             int(self._refreshed_at.array[list(self._of_row)].min())

@@ -146,6 +146,8 @@ class NodeTable:
             interned.set_row(row, node)
         if old is None or old.status.images != node.status.images:
             self.images.set_row(row, node)
+        elif node.status.images:
+            self.images.renew_row(row, node)
         self._log_node(row)
 
     def _write_allocatable(self, row: int, node: Node) -> None:
