@@ -170,6 +170,16 @@ class PreFilterPlugin(Plugin):
     ) -> Status | None:
         """`removed` is no longer on `node`."""
 
+    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        """Would `add_pod` and `remove_pod` change nothing for `other`, whatever node it is on?
+
+        Where all pods in question are ignored, what-ifs about many nodes are evaluated together: this plugin's filter
+        must then judge the nodes of a view independently of each other. The answer may depend on the namespace, labels
+        and affinity of `other` only; a plugin that would have to look at more leaves it at False.
+        """
+        del state, pod, other
+        return False
+
 
 class FilterPlugin(Plugin):
     """Rules out nodes."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.extenders import Victims
 from kubesched.preemption.importance import NOT_STARTED, started_us
-from kubesched.preemption.victim_columns import PRIORITY_OFFSET, VictimColumns
 from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.node_table import NodeTable
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+PRIORITY_OFFSET: Final = 2**31
+"""Added to every priority before adding them up, so that one victim more always costs more."""
 
 ScoreFunction = Callable[[str], int]
 """Node name -> score; the node with the highest is preferred."""
@@ -76,6 +77,11 @@ class Quota:
             self._sparing, self._violating = int(sparing[last]), int(violating[last])
         return np.flatnonzero(kept[: last + 1])
 
+    def copy(self) -> Quota:
+        other = Quota(self._size)
+        other._sparing, other._violating = self._sparing, self._violating
+        return other
+
 
 class Shortlist(Protocol):
     """Candidates to choose from, and what the choice depends on: one entry per candidate, in order of preference."""
@@ -125,37 +131,43 @@ class ListedCandidates:
         return self._candidates[index]
 
 
-class ColumnCandidates:
-    """A shortlist over columns: an object is made only of the candidate that is chosen."""
+class Part(NamedTuple):
+    """Some candidates of a shortlist, and where in the visit each was found."""
 
-    def __init__(self, table: NodeTable, parts: Sequence[tuple[VictimColumns, Indices]]) -> None:
-        """`parts`: blocks of rows, and which of their rows are candidates. The order of the blocks is kept.
+    source: Shortlist
+    chosen: Indices
+    places: Indices
 
-        Candidates that violate no budget come first.
-        """
-        self._table = table
+
+class JoinedCandidates:
+    """A shortlist made of parts of others: in the order of the visit, those that violate no budget first.
+
+    An object is made only of the candidate that is chosen.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
-        part = np.repeat(np.arange(len(parts)), [len(chosen) for _, chosen in parts])
-        place = _joined([chosen for _, chosen in parts])
-        violations = _joined([block.pdb_violations[chosen] for block, chosen in parts])
-        order = np.argsort(violations > 0, kind="stable")
-        self._part, self._place = part[order], place[order]
+        violations = self._column(lambda source: source.pdb_violations)
+        places = _joined([part.places for part in parts])
+        order = np.lexsort((places, violations > 0))
+        sizes = [len(part.chosen) for part in parts]
+        self._part: Indices = np.repeat(np.arange(len(parts)), sizes)[order]
+        self._index: Indices = _joined([part.chosen for part in parts])[order]
         self.pdb_violations = violations[order]
-        self.highest_priority = self._column(lambda block: block.highest_priority)[order]
-        self.priority_sum = self._column(lambda block: block.priority_sum)[order]
-        self.victim_count = self._column(lambda block: block.victim_count)[order]
-        self.earliest_start = self._column(lambda block: block.earliest_start)[order]
+        self.highest_priority = self._column(lambda source: source.highest_priority)[order]
+        self.priority_sum = self._column(lambda source: source.priority_sum)[order]
+        self.victim_count = self._column(lambda source: source.victim_count)[order]
+        self.earliest_start = self._column(lambda source: source.earliest_start)[order]
 
-    def _column(self, of: Callable[[VictimColumns], Ints]) -> Ints:
-        return _joined([of(block)[chosen] for block, chosen in self._parts])
+    def _column(self, of: Callable[[Shortlist], Ints]) -> Ints:
+        return _joined([of(part.source)[part.chosen] for part in self._parts])
 
     def __len__(self) -> int:
-        return len(self._place)
+        return len(self._index)
 
     def candidate(self, index: int) -> Candidate:
-        block, _ = self._parts[int(self._part[index])]
-        place = int(self._place[index])
-        return Candidate(self._table.names[int(block.rows[place])], block.victims(place))
+        source = self._parts[int(self._part[index])].source
+        return source.candidate(int(self._index[index]))
 
 
 def candidates_of(shortlist: Shortlist) -> list[Candidate]:

@@ -1,4 +1,14 @@
-"""The dry run: try nodes one after the other, in thought, until there are enough candidates."""
+"""The dry run: try nodes one after the other, in thought, until there are enough candidates.
+
+Three stages, each over fewer nodes than the one before and each with exactly the answers of the last:
+
+    screen    nodes without possible victims, and nodes that row-local filters rule out even without these, by columns
+    together  nodes on which no plugin cares who the possible victims are, by columns, a block of nodes at a time
+    alone     the rest, one by one
+
+"Row-local" filters judge a node by that node and its pods. Other filters want to hear of every pod removed in thought;
+they can say that a pod does not matter to them (`ignores_pod`).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +19,14 @@ import numpy as np
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin, Scope
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, lifts
-from kubesched.framework.runtime.nominated import rivals_of
+from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import (
     Candidate,
-    ColumnCandidates,
+    JoinedCandidates,
     ListedCandidates,
+    Part,
     Quota,
     Shortlist,
 )
@@ -33,14 +44,39 @@ from kubesched.preemption.victims import (
     no_victim_on,
     select_victims,
 )
-from kubesched.snapshot.columns import Ids, Mask
+from kubesched.snapshot.columns import Ids, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pod_index import LabelClass
+from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import Below
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 _UNEXPLAINED, _PASSES, _NO_VICTIMS = -2, -1, 0
 """Verdict numbers: rejected by filters, not rejected (yet), and the first of the statuses."""
+
+
+def dry_run(
+    preemptor: Preemptor,
+    rows: Indices,
+    wanted: int,
+    budgets: Budgets,
+    row_pods: RowPodsCache,
+    rules: VictimRules,
+    *,
+    together: bool = True,
+) -> DryRun:
+    """Try the rows in the given order until `wanted` candidates are found.
+
+    Without `together` every node is tried on its own; the outcome is the same.
+    """
+    if together:
+        try:
+            return _Run(preemptor, rows, wanted, budgets, row_pods, rules).run()
+        except Broken:
+            # On which node only the way node by node can tell.
+            return dry_run(preemptor, rows, wanted, budgets, row_pods, rules, together=False)
+    return _Run(preemptor, rows, wanted, budgets, row_pods, rules, together=False).run()
 
 
 class DryRun:
@@ -68,8 +104,7 @@ class _Verdicts:
         self.ids: Ids = np.full(len(rows), _PASSES, dtype=np.int32)
         self.statuses: list[Status] = [NO_VICTIMS]
         self.errors: list[Exception] = []
-        self._outcome: FilterOutcome | None = None
-        self._judged: Indices = rows[:0]
+        self._outcomes: list[tuple[Indices, FilterOutcome]] = []
 
     def reject(self, index: int, status: Status) -> None:
         self.ids[index] = len(self.statuses)
@@ -80,169 +115,240 @@ class _Verdicts:
 
     def reject_as(self, indices: Indices, outcome: FilterOutcome) -> None:
         """The filters have judged the rows at these indices. What they said is found out when somebody asks."""
-        self._judged, self._outcome = indices, outcome
+        self._outcomes.append((indices, outcome))
         self.ids[indices[~outcome.passing]] = _UNEXPLAINED
 
-    def _explain(self) -> None:
-        if self._outcome is not None:
-            failing = np.flatnonzero(~self._outcome.passing)
-            ids, statuses = self._outcome.classify(failing)
-            self.ids[self._judged[failing]] = ids + len(self.statuses)
-            self.statuses.extend(statuses)
-            self._outcome = None
-
     def as_statuses(self, table: NodeTable) -> NodeToStatus:
-        self._explain()
+        for indices, outcome in self._outcomes:
+            failing = np.flatnonzero(~outcome.passing)
+            ids, statuses = outcome.classify(failing)
+            self.ids[indices[failing]] = ids + len(self.statuses)
+            self.statuses.extend(statuses)
+        self._outcomes.clear()
         tried = np.flatnonzero(self.ids != _PASSES)
         return NodeStatusColumns(table, self.rows[tried], self.ids[tried], self.statuses)
 
 
-def dry_run(
-    preemptor: Preemptor,
-    rows: Indices,
-    wanted: int,
-    budgets: Budgets,
-    row_pods: RowPodsCache,
-    rules: VictimRules,
-) -> DryRun:
-    """Try the rows in the given order until `wanted` candidates are found.
+class _Run:
+    """One dry run under way."""
 
-    Nodes on which nothing can go, or on which the pod would not fit even if everything that can go were gone, are
-    told apart by columns; only the others are tried.
-    """
-    done = None
-    if rules.are_usual and is_row_local(preemptor.framework, preemptor.state):
-        done = dry_run_by_columns(preemptor, rows, wanted, budgets, row_pods)
-    return done or dry_run_one_by_one(preemptor, rows, wanted, budgets, row_pods, rules)
+    def __init__(
+        self,
+        preemptor: Preemptor,
+        rows: Indices,
+        wanted: int,
+        budgets: Budgets,
+        row_pods: RowPodsCache,
+        rules: VictimRules,
+        *,
+        together: bool = True,
+    ) -> None:
+        framework, state = preemptor.framework, preemptor.state
+        self._preemptor = preemptor
+        self._table = framework.handle.table
+        self._rows = rows
+        self._block_size = max(wanted, 1)
+        self._budgets = budgets
+        self._row_pods = row_pods
+        self._rules = rules
+        self._rivals: Rivals | None = rivals_of(framework, preemptor.pod)
+        self._verdicts = _Verdicts(rows)
+        self._quota = Quota(wanted)
+        self._parts: list[Part] = []
+        self._below: Below | CountedBelow = self._sum_up()
+        self._is_local = together and rules.are_usual and is_row_local(framework, state)
+        self._caring = _CaringPlugins(preemptor) if together and rules.are_usual else None
+        self._screens = together
 
+    def run(self) -> DryRun:
+        """Raises `Broken` when a filter failed for some node among many."""
+        passing = self._screen()
+        for start in range(0, len(passing), self._block_size):
+            self._try(passing[start : start + self._block_size])
+            if self._quota.is_filled:
+                break
+        shortlist = JoinedCandidates(self._parts) if self._parts else None
+        return DryRun(self._table, shortlist, self._verdicts)
 
-def dry_run_by_columns(
-    preemptor: Preemptor, rows: Indices, wanted: int, budgets: Budgets, row_pods: RowPodsCache
-) -> DryRun | None:
-    """All rows at once; None when it has to be done node by node after all."""
-    try:
-        return _by_columns(preemptor, rows, wanted, budgets, row_pods)
-    except Broken:
-        return None
+    # -- screen ----------------------------------------------------------------------------------------------------
 
+    def _sum_up(self) -> Below | CountedBelow:
+        priority = self._preemptor.pod.priority
+        kept = self._table.pods_below(priority)
+        if kept is not None:
+            return kept
+        pods = self._row_pods.of(self._rows.tolist())
+        return CountedBelow(self._table, self._rows, pods, priority)
 
-def _by_columns(
-    preemptor: Preemptor, rows: Indices, wanted: int, budgets: Budgets, row_pods: RowPodsCache
-) -> DryRun:
-    table = preemptor.framework.handle.table
-    verdicts = _Verdicts(rows)
-    everywhere = np.ones(len(rows), dtype=np.bool_)
-    passing = _screen(preemptor, verdicts, preemptor.framework.filter, everywhere, row_pods)
-    quota = Quota(wanted)
-    found: list[tuple[VictimColumns, Indices]] = []
-    # Where no budget is violated the first block is enough.
-    for start in range(0, len(passing), max(wanted, 1)):
-        block = passing[start : start + wanted]
-        chosen = rows[block]
-        victims = VictimColumns(preemptor, chosen, row_pods.of(chosen.tolist()), budgets)
-        real = np.flatnonzero(victims.victim_count)
+    def _screen(self) -> Indices:
+        """Indices of the rows that are left once those that cannot help have got their verdicts.
+
+        What a plugin would have said about a pod being taken away from a node that is ruled out here goes unheard.
+        """
+        rows, verdicts = self._rows, self._verdicts
+        has_some = self._below.pod_count(rows) > 0
+        verdicts.ids[~has_some] = _NO_VICTIMS
+        plugins = self._screening_plugins()
+        if plugins:
+            if not self._is_local and self._rivals is not None:
+                # There the order of verdicts is another one: with the nominated pods first, over all plugins.
+                has_some[self._rivals.among(rows)] = False
+            judged = np.flatnonzero(has_some)
+            if len(judged):
+                verdicts.reject_as(judged, self._filter_without_lower(judged, plugins))
+        return np.flatnonzero(verdicts.ids == _PASSES)
+
+    def _screening_plugins(self) -> list[FilterPlugin]:
+        """All filters if they are row-local, otherwise those in front of the first that is not."""
+        if not self._screens or self._rules.is_eligible is not None:
+            return []
+        framework = self._preemptor.framework
+        if self._is_local:
+            return framework.filter
+        found: list[FilterPlugin] = []
+        for plugin in framework.filter:
+            if plugin.name in self._preemptor.state.skip_filter_plugins:
+                continue
+            if plugin.filter_scope is Scope.CLUSTER or lifts(plugin) or _has_extensions(plugin):
+                break
+            found.append(plugin)
+        return found
+
+    def _filter_without_lower(
+        self, indices: Indices, plugins: list[FilterPlugin] | None
+    ) -> FilterOutcome:
+        rows, preemptor = self._rows[indices], self._preemptor
+        changes = all_below_gone(self._table, rows, self._below, preemptor.pod.priority)
+        return filter_changed(preemptor, rows, changes, self._rivals, plugins)
+
+    # -- together and alone ----------------------------------------------------------------------------------------
+
+    def _try(self, block: Indices) -> None:
+        """Find the victims on a block of rows, and keep as many candidates as are wanted."""
+        alone = self._must_be_tried_alone(block)
+        found = [self._try_together(block[~alone]), self._try_alone(block[alone])]
+        parts = [part for part in found if part is not None]
+        if not parts:
+            return
+        # In the order of the visit, as if they had been tried one after the other.
+        places = np.concatenate([part.places for part in parts])
+        violations = np.concatenate([part.source.pdb_violations[part.chosen] for part in parts])
+        order = np.argsort(places)
+        kept = places[order[self._quota.admit(violations[order])]]
+        for part in parts:
+            admitted = np.isin(part.places, kept)
+            if admitted.any():
+                chosen = part.chosen[admitted]
+                self._parts.append(Part(part.source, chosen, part.places[admitted]))
+
+    def _must_be_tried_alone(self, block: Indices) -> Mask:
+        if self._is_local:
+            return np.zeros(len(block), dtype=np.bool_)
+        caring = self._caring
+        if caring is None or not caring.can_tell:
+            return np.ones(len(block), dtype=np.bool_)
+        rows = self._rows[block]
+        priority = self._preemptor.pod.priority
+        alone = np.array(
+            [
+                any([caring.care(pod) for pod in each.pods if pod.priority < priority])
+                for each in self._row_pods.of(rows.tolist())
+            ],
+            dtype=np.bool_,
+        )
+        if self._rivals is not None:
+            alone[self._rivals.among(rows)] = True
+        return alone
+
+    def _try_together(self, indices: Indices) -> Part | None:
+        if not len(indices):
+            return None
+        if not self._is_local:
+            outcome = self._filter_without_lower(indices, None)
+            self._verdicts.reject_as(indices, outcome)
+            indices = indices[outcome.passing]
+            if not len(indices):
+                return None
+        rows = self._rows[indices]
+        pods = self._row_pods.of(rows.tolist())
+        victims = VictimColumns(self._preemptor, rows, pods, self._budgets)
         for index in np.flatnonzero(victims.victim_count == 0).tolist():
-            verdicts.reject(int(block[index]), no_victim_on(table.names[int(chosen[index])]))
-        admitted = real[quota.admit(victims.pdb_violations[real])]
-        if len(admitted):
-            found.append((victims, admitted))
-        if quota.is_filled:
-            break
-    return DryRun(table, ColumnCandidates(table, found) if found else None, verdicts)
+            self._verdicts.reject(
+                int(indices[index]), no_victim_on(self._table.names[int(rows[index])])
+            )
+        real = np.flatnonzero(victims.victim_count)
+        return Part(victims, real, indices[real]) if len(real) else None
+
+    def _try_alone(self, indices: Indices) -> Part | None:
+        candidates: list[Candidate] = []
+        places: list[int] = []
+        # Filled up with candidates of this kind alone the search is over: no need to try the rest of the block.
+        quota = self._quota.copy()
+        for index in indices.tolist():
+            row = int(self._rows[index])
+            victims = select_victims(self._preemptor, row, self._budgets, self._rules)
+            if isinstance(victims, Status):
+                self._verdicts.reject(index, victims)
+            elif not victims.pods:
+                self._verdicts.reject(index, no_victim_on(self._table.names[row]))
+            else:
+                candidates.append(Candidate(self._table.names[row], victims))
+                places.append(index)
+                quota.admit(_one(victims.pdb_violations))
+                if quota.is_filled:
+                    break
+        if not candidates:
+            return None
+        source = ListedCandidates(candidates, self._preemptor.now_us)
+        return Part(source, np.arange(len(candidates)), np.array(places))
 
 
-def _screen(
-    preemptor: Preemptor,
-    verdicts: _Verdicts,
-    plugins: list[FilterPlugin],
-    tried: Mask,
-    row_pods: RowPodsCache,
-) -> Indices:
-    """Indices of the rows that are left once those that cannot help have got their verdicts.
+class _CaringPlugins:
+    """The plugins that want to hear of pods removed in thought, and which pods they care about."""
 
-    `tried` says which rows the plugins may judge; they must be row-local.
-    """
-    table, pod, rows = preemptor.framework.handle.table, preemptor.pod, verdicts.rows
-    below: Below | CountedBelow | None = table.pods_below(pod.priority)
-    if below is None:
-        below = CountedBelow(table, rows, row_pods.of(rows.tolist()), pod.priority)
-    has_some = below.pod_count(rows) > 0
-    verdicts.ids[~has_some] = _NO_VICTIMS
-    judged = np.flatnonzero(has_some & tried)
-    if len(judged) and plugins:
-        chosen = rows[judged]
-        changes = all_below_gone(table, chosen, below, pod.priority)
-        rivals = rivals_of(preemptor.framework, pod)
-        verdicts.reject_as(judged, filter_changed(preemptor, chosen, changes, rivals, plugins))
-    return np.flatnonzero(verdicts.ids == _PASSES)
+    def __init__(self, preemptor: Preemptor) -> None:
+        framework, skipped = preemptor.framework, preemptor.state.skip_filter_plugins
+        self._preemptor = preemptor
+        self._plugins = [
+            p for p in framework.pre_filter if p.has_extensions and p.name not in skipped
+        ]
+        self._known: dict[LabelClass, bool] = {}
+        self.can_tell = all(_can_ignore(plugin) for plugin in self._plugins) and not any(
+            lifts(plugin)
+            or (
+                plugin.filter_scope is Scope.CLUSTER
+                and not (_has_extensions(plugin) and _can_ignore(plugin))
+            )
+            for plugin in framework.filter
+            if plugin.name not in skipped
+        )
+        """Do all filters that are not row-local say which pods they ignore?"""
 
+    def care(self, pod: PodInfo) -> bool:
+        label_class = pod.label_class
+        if label_class is None or pod.pod.spec.affinity is not None:
+            return self._ask(pod)
+        known = self._known.get(label_class)
+        if known is None:
+            known = self._known[label_class] = self._ask(pod)
+        return known
 
-def dry_run_one_by_one(
-    preemptor: Preemptor,
-    rows: Indices,
-    wanted: int,
-    budgets: Budgets,
-    row_pods: RowPodsCache,
-    rules: VictimRules,
-) -> DryRun:
-    """One row after the other: the way for every pod and every plugin."""
-    table = preemptor.framework.handle.table
-    verdicts = _Verdicts(rows)
-    quota = Quota(wanted)
-    sparing: list[Candidate] = []
-    violating: list[Candidate] = []
-    for index in _worth_trying(preemptor, verdicts, row_pods, rules).tolist():
-        row = int(rows[index])
-        victims = select_victims(preemptor, row, budgets, rules)
-        if isinstance(victims, Status):
-            verdicts.reject(index, victims)
-            continue
-        if not victims.pods:
-            verdicts.reject(index, no_victim_on(table.names[row]))
-            continue
-        if len(quota.admit(np.array([victims.pdb_violations]))):
-            kept = violating if victims.pdb_violations else sparing
-            kept.append(Candidate(table.names[row], victims))
-        if quota.is_filled:
-            break
-    found = [*sparing, *violating]
-    shortlist = ListedCandidates(found, preemptor.now_us) if found else None
-    return DryRun(table, shortlist, verdicts)
-
-
-def _worth_trying(
-    preemptor: Preemptor, verdicts: _Verdicts, row_pods: RowPodsCache, rules: VictimRules
-) -> Indices:
-    """Rows that the filters in front of the first one that looks beyond the row do not rule out.
-
-    What a plugin would have said about a pod being taken away from a node that is ruled out here goes unheard.
-    """
-    rows = verdicts.rows
-    tried = np.ones(len(rows), dtype=np.bool_)
-    rivals = rivals_of(preemptor.framework, preemptor.pod)
-    if rivals is not None:
-        # There the order of verdicts is another one: with the nominated pods first, over all plugins.
-        tried[rivals.among(rows)] = False
-    plugins = _leading_row_local(preemptor) if rules.is_eligible is None else []
-    try:
-        return _screen(preemptor, verdicts, plugins, tried, row_pods)
-    except Broken:
-        verdicts.ids.fill(_PASSES)
-        return np.arange(len(rows))
-
-
-def _leading_row_local(preemptor: Preemptor) -> list[FilterPlugin]:
-    skipped = preemptor.state.skip_filter_plugins
-    found: list[FilterPlugin] = []
-    for plugin in preemptor.framework.filter:
-        if plugin.name in skipped:
-            continue
-        if plugin.filter_scope is Scope.CLUSTER or lifts(plugin) or _has_extensions(plugin):
-            break
-        found.append(plugin)
-    return found
+    def _ask(self, pod: PodInfo) -> bool:
+        state, preemptor = self._preemptor.state, self._preemptor.pod.pod
+        return not all([p.ignores_pod(state, preemptor, pod) for p in self._plugins])
 
 
 def _has_extensions(plugin: FilterPlugin) -> bool:
     """Does the plugin want to hear of every pod added or removed in thought?"""
     return isinstance(plugin, PreFilterPlugin) and plugin.has_extensions
+
+
+def _can_ignore(plugin: FilterPlugin | PreFilterPlugin) -> bool:
+    return (
+        isinstance(plugin, PreFilterPlugin)
+        and type(plugin).ignores_pod is not PreFilterPlugin.ignores_pod
+    )
+
+
+def _one(value: int) -> Ints:
+    return np.array([value], dtype=np.int64)

@@ -1,7 +1,8 @@
 """Victims on many nodes at once.
 
-When every filter that matters to the pod judges a node by that node and its pods alone (`is_row_local`), the what-ifs
-of different nodes have nothing to do with each other, and one array operation does a step of all of them:
+Where every filter that matters to the pod judges a node by that node and its pods alone, or does not care about the pods
+that may go, the what-ifs of different nodes have nothing to do with each other, and one array operation does a step of
+all of them:
 
     screen     rows as they would be without any pod of lower priority, from the table's sums by priority; no pod is
                looked at, so nodes that cannot help cost nothing
@@ -24,6 +25,7 @@ from kubesched.framework.runtime.filter import FilterOutcome, run_filters
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Status
 from kubesched.preemption.budgets import Budgets
+from kubesched.preemption.candidates import PRIORITY_OFFSET, Candidate
 from kubesched.preemption.importance import NOT_STARTED
 from kubesched.preemption.row_pods import FIRST_LINE, PRIORITY, STARTED, CountedBelow, RowPods
 from kubesched.preemption.victims import Preemptor
@@ -35,8 +37,6 @@ from kubesched.snapshot.views import BulkWhatIfColumns
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
-PRIORITY_OFFSET: Final = 2**31
-"""Added to every priority before adding them up, so that one victim more always costs more."""
 _NATIVE_LINES: Final = 3
 
 
@@ -143,7 +143,7 @@ def all_below_gone(
 
 
 class VictimColumns:
-    """Victims on some rows, as columns over the rows. Every row has at least one pod that may go."""
+    """Victims on some rows, as a shortlist over the rows. Every row has at least one pod that may go, but needs none to."""
 
     def __init__(
         self,
@@ -303,7 +303,11 @@ class VictimColumns:
             np.where(is_highest, self._started, np.iinfo(np.int64).max), first
         )
 
-    def victims(self, index: int) -> Victims:
-        """The victims on the index-th row, the most important first."""
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def candidate(self, index: int) -> Candidate:
+        """The index-th row's node and its victims, the most important first."""
+        name = self._preemptor.framework.handle.table.names[int(self.rows[index])]
         pods = tuple(pod.pod for pod in self._gone_from(index))
-        return Victims(pods, int(self.pdb_violations[index]))
+        return Candidate(name, Victims(pods, int(self.pdb_violations[index])))

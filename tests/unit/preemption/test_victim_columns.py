@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.preemption.candidates import best_of, candidates_of
-from kubesched.preemption.dry_run import dry_run_by_columns, dry_run_one_by_one
+from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.row_pods import RowPodsCache
 from kubesched.preemption.victims import USUAL_RULES
 from kubesched.snapshot import priorities as priorities_module
@@ -128,10 +128,9 @@ def compare(world_type, seed: int) -> None:
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator._budgets.list()
     pods = RowPodsCache(world.table)
-    by_columns = dry_run_by_columns(preemptor, rows, wanted, budgets, pods)
-    one_by_one = dry_run_one_by_one(preemptor, rows, wanted, budgets, pods, USUAL_RULES)
-    assert by_columns is not None
-    found, expected = outcome_of(by_columns), outcome_of(one_by_one)
+    together = dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES)
+    alone = dry_run(preemptor, rows, wanted, budgets, pods, USUAL_RULES, together=False)
+    found, expected = outcome_of(together), outcome_of(alone)
     if expected[0]:
         # Once there are enough candidates the rest is not looked at; how far that is may differ.
         assert found[:2] == expected[:2]

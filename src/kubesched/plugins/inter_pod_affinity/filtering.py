@@ -151,6 +151,19 @@ class FilterState:
             if counted.term.matches(other.namespace, other_labels):
                 _note(self._changed_anti, labels, counted.term.topology_key, delta)
 
+    def is_about(self, other: PodInfo, table: NodeTable) -> bool:
+        """Does it matter on which node, if any, that pod is?"""
+        meta, labels = self.pod.metadata, other.pod.metadata.labels
+        if any([c.term.matches(other.namespace, labels) for c in self.anti]):
+            return True
+        if self.affinity and all([c.term.matches(other.namespace, labels) for c in self.affinity]):
+            return True
+        terms = other.affinity_terms.required_anti_affinity
+        if not terms:
+            return False
+        namespace_labels = table.namespaces.labels_of(meta.namespace)
+        return any(t.matches(meta.namespace, meta.labels, namespace_labels) for t in terms)
+
 
 def _forbidden(
     nodes: NodeColumns, pairs: list[tuple[str, DomainCounter]], changed: Changes

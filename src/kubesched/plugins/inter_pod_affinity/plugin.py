@@ -147,6 +147,10 @@ class InterPodAffinity(
         found: FilterState = state.read(PRE_FILTER_STATE)
         found.change(removed, node, node.table, -1)
 
+    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        found: FilterState = state.read(PRE_FILTER_STATE)
+        return not found.is_about(other, self.handle.table)
+
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:

@@ -69,6 +69,13 @@ class FilterState:
             ):
                 constraint.changes[value] = constraint.changes.get(value, 0) + delta
 
+    def is_about(self, pod: Pod, other: PodInfo) -> bool:
+        """Does that pod count for any constraint, wherever it is?"""
+        labels = other.pod.metadata.labels
+        return other.namespace == pod.metadata.namespace and any(
+            [c.counted.constraint.selector.matches(labels) for c in self.constraints]
+        )
+
 
 def _codes(
     constraint: HardConstraint, nodes: NodeColumns

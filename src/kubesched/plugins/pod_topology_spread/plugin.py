@@ -153,6 +153,10 @@ class PodTopologySpread(
         found: FilterState = state.read(PRE_FILTER_STATE)
         found.change(pod, removed, node, -1)
 
+    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        found: FilterState = state.read(PRE_FILTER_STATE)
+        return not found.is_about(pod, other)
+
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
