@@ -60,7 +60,7 @@ class BindingCycle:
         self._running = metrics.goroutines.labels("binding")
         self._sli: dict[str, Histogram] = {}
         self.waiting_count = 0
-        """Pods held by Permit plugins: they keep nobody busy."""
+        """Pods held by Permit or PreBind plugins: they keep nobody busy."""
         self.on_waiting: Callable[[], None] = lambda: None
         """Called when one more pod begins to wait."""
 
@@ -104,10 +104,11 @@ class BindingCycle:
             if status is not None:
                 return status
         self._queue.done(pod.metadata.uid)
+        # Volumes may take minutes to appear: waiting for them must not keep others from being bound.
+        status = await self._pre_bind(assumed) if acts else None
+        if status is not None:
+            return status
         async with self._slots:
-            status = await self._pre_bind(assumed) if acts else None
-            if status is not None:
-                return status
             await self._flush_status(pod.metadata.uid)
             started = framework.now()
             status = await self._bind_by_extender(assumed)
@@ -179,6 +180,8 @@ class BindingCycle:
             else in_pre_bind.add(assumed.pod.uid, lambda _reason: _cancel(task))
         )
         started = framework.now()
+        self.waiting_count += 1
+        self.on_waiting()
         try:
             try:
                 status = await task
@@ -195,6 +198,7 @@ class BindingCycle:
                 status = error_status(reason)
             return status
         finally:
+            self.waiting_count -= 1
             task.cancel()
             if in_pre_bind is not None:
                 in_pre_bind.remove(assumed.pod.uid)
