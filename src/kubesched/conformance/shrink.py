@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from collections.abc import Awaitable, Callable
@@ -116,8 +117,14 @@ async def shrink_difference(on_stage: Stages, played: Played, plays: int = MAX_P
     async def differs(scenario: Sequence) -> bool:
         return (await on_stage.play(scenario)).difference is not None
 
-    smallest = await shrink(played.scenario, difference.at, differs, plays)
-    return await on_stage.play(smallest)
+    smallest = await on_stage.play(await shrink(played.scenario, difference.at, differs, plays))
+    if smallest.difference is None:
+        return smallest
+    # In a small cluster the two may part earlier; what follows is of no interest.
+    steps = smallest.scenario.steps[: smallest.difference.at + 1]
+    return dataclasses.replace(
+        smallest, scenario=msgspec.structs.replace(smallest.scenario, steps=steps)
+    )
 
 
 # -- manifests ---------------------------------------------------------------------------------------------------------
