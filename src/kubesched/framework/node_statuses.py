@@ -74,6 +74,15 @@ class NodeStatusColumns(NodeToStatus):
             "nodes have changed since these verdicts were made"
         )
 
+    def get(self, node_name: str) -> Status:
+        row = self._table.row_of.get(node_name) if self._unnamed else None
+        if row is not None:
+            self._check_rows()
+            found = np.flatnonzero(self._rows == row)
+            if len(found):
+                return self._statuses[int(self._ids[found[0]])]
+        return self._explicit.get(node_name, self.absent_status)
+
     def set(self, node_name: str, status: Status) -> None:
         _ = self.explicit
         self._explicit[node_name] = status
