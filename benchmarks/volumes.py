@@ -39,7 +39,7 @@ from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE, PodBuilder
 from kubesched.testing.frameworks import default_framework
-from kubesched.testing.listers import MemoryListers
+from kubesched.testing.harness import DictListers
 
 BATCH = 100
 DRIVER = "csi.example.com"
@@ -115,35 +115,39 @@ def csi_volume(name: str, zone: str) -> PersistentVolume:
     return volume(name, on_label(ZONE, zone), "zonal", csi=source)
 
 
-def none(number: int, listers: MemoryListers) -> PodBuilder:
+def put(listers: DictListers, obj: Any) -> None:
+    listers.of(type(obj)).put(obj)
+
+
+def none(number: int, listers: DictListers) -> PodBuilder:
     return pod(f"p-{number}")
 
 
-def bound(number: int, listers: MemoryListers) -> PodBuilder:
+def bound(number: int, listers: DictListers) -> PodBuilder:
     name = f"claim-{number}"
-    listers.put(csi_volume(f"pv-{number}", f"zone-{number % ZONES}"))
-    listers.put(claim(name, f"pv-{number}"))
+    put(listers, csi_volume(f"pv-{number}", f"zone-{number % ZONES}"))
+    put(listers, claim(name, f"pv-{number}"))
     return pod(f"p-{number}").claim(name)
 
 
-def shared(number: int, listers: MemoryListers) -> PodBuilder:
+def shared(number: int, listers: DictListers) -> PodBuilder:
     if number == 0:
-        listers.put(csi_volume("pv-shared", "zone-0"))
-        listers.put(claim("claim-shared", "pv-shared"))
+        put(listers, csi_volume("pv-shared", "zone-0"))
+        put(listers, claim("claim-shared", "pv-shared"))
     return pod(f"p-{number}").claim("claim-shared")
 
 
-def local(number: int, listers: MemoryListers) -> PodBuilder:
-    listers.put(claim(f"claim-{number}", storage_class="local"))
+def local(number: int, listers: DictListers) -> PodBuilder:
+    put(listers, claim(f"claim-{number}", storage_class="local"))
     return pod(f"p-{number}").claim(f"claim-{number}")
 
 
-def dynamic(number: int, listers: MemoryListers) -> PodBuilder:
-    listers.put(claim(f"claim-{number}", storage_class="dynamic"))
+def dynamic(number: int, listers: DictListers) -> PodBuilder:
+    put(listers, claim(f"claim-{number}", storage_class="dynamic"))
     return pod(f"p-{number}").claim(f"claim-{number}")
 
 
-WORKLOADS: dict[str, Callable[[int, MemoryListers], PodBuilder]] = {
+WORKLOADS: dict[str, Callable[[int, DictListers], PodBuilder]] = {
     "none": none,
     "bound": bound,
     "shared": shared,
@@ -190,7 +194,9 @@ def run(workload: str, node_count: int, pod_count: int, *, classes: bool) -> flo
         node = make_node(f"node-{number}").capacity(cpu="16", memory="64Gi")
         cache.add_node(node.zone(f"zone-{number % ZONES}").build())
         cache.add_pod(pod(f"old-{number}").on(f"node-{number}").build())
-    listers = MemoryListers(*cluster(node_count, workload))
+    listers = DictListers()
+    for obj in cluster(node_count, workload):
+        put(listers, obj)
     framework = default_framework(table, Handle(table=table, listers=listers), DEFAULT_GATES)
     algorithm = SchedulingAlgorithm(table, Random(1), classes=ClassCache() if classes else None)
     pods = [PodInfo(WORKLOADS[workload](number, listers).build()) for number in range(pod_count)]

@@ -3,6 +3,7 @@
 import msgspec
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.names import key_of
 from kubesched.api.storage_v1 import (
     CSIDriver,
     CSINode,
@@ -10,6 +11,8 @@ from kubesched.api.storage_v1 import (
     StorageClass,
     VolumeAttachment,
 )
+from kubesched.informers.lister import Lister
+from kubesched.informers.store import Store
 from kubesched.testing import make_pod
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -235,3 +238,27 @@ class Built:
 
     def build(self):
         return self._record
+
+
+class MemoryListers:
+    """Production listers over stores that a test fills itself."""
+
+    def __init__(self, *objects):
+        self._stores = {}
+        self._listers = {}
+        for obj in objects:
+            self.put(obj)
+
+    def of(self, kind):
+        if kind not in self._listers:
+            self._stores[kind] = Store()
+            self._listers[kind] = Lister(self._stores[kind])
+        return self._listers[kind]
+
+    def put(self, obj):
+        self.of(type(obj))
+        self._stores[type(obj)].put(key_of(obj.metadata), obj)
+
+    def remove(self, obj):
+        self.of(type(obj))
+        self._stores[type(obj)].remove(key_of(obj.metadata))

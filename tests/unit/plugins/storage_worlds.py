@@ -19,6 +19,7 @@ from storage_objects import (
     REGION,
     SELECTED_NODE,
     ZONE,
+    MemoryListers,
     attachment_json,
     capacity_json,
     claim_json,
@@ -39,7 +40,6 @@ from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.listers import MemoryListers
 
 RECORDS = {
     "claims": PersistentVolumeClaim,

@@ -1,11 +1,10 @@
 """Assumed objects stand in for listed ones until the watch shows anything newer."""
 
 import pytest
-from storage_objects import claim, volume
+from storage_objects import MemoryListers, claim, volume
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache, AssumeError
-from kubesched.testing.listers import MemoryListers
 
 
 def caches(*objects):

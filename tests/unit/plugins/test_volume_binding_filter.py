@@ -7,6 +7,7 @@ from storage_objects import (
     HOSTNAME,
     SELECTED_NODE,
     ZONE,
+    MemoryListers,
     affinity,
     capacity,
     claim,
@@ -29,7 +30,6 @@ from kubesched.framework.status import Code
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.listers import MemoryListers
 
 UU = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"

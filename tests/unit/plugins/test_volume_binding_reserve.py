@@ -11,6 +11,7 @@ from storage_objects import (
     EPHEMERAL,
     HOSTNAME,
     SELECTED_NODE,
+    MemoryListers,
     capacity,
     claim,
     csi_driver,
@@ -36,7 +37,6 @@ from kubesched.plugins.volume_binding.binding import bound_volume, is_newer
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import framework_of
-from kubesched.testing.listers import MemoryListers
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 

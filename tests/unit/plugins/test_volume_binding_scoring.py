@@ -6,6 +6,7 @@ from storage_objects import (
     EPHEMERAL,
     HOSTNAME,
     Built,
+    MemoryListers,
     capacity,
     claim,
     csi_driver,
@@ -26,7 +27,6 @@ from kubesched.framework.status import Code
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.listers import MemoryListers
 
 GATES = FeatureGates(StorageCapacityScoring=True)
 RISING = ((0, 0), (100, 10))

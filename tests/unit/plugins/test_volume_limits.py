@@ -5,6 +5,7 @@ from judging import cluster, hint, make, passes, verdict
 from storage_objects import (
     EPHEMERAL,
     Built,
+    MemoryListers,
     attachment,
     claim,
     csi,
@@ -25,7 +26,6 @@ from kubesched.plugins.volumes.csi_migration import TranslationError
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.listers import MemoryListers
 
 DRIVER, EBS_DRIVER = "csi.example.com", "ebs.csi.aws.com"
 REASON = ("node(s) exceed max volume count",)

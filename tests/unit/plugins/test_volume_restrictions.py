@@ -2,7 +2,7 @@
 
 import pytest
 from judging import cluster, hint, make, passes, verdict
-from storage_objects import EPHEMERAL, Built, claim, pod_with
+from storage_objects import EPHEMERAL, Built, MemoryListers, claim, pod_with
 
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
@@ -11,7 +11,6 @@ from kubesched.plugins.volume_restrictions import VolumeRestrictions
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.listers import MemoryListers
 
 DISK = "node(s) had no available disk"
 IN_USE = (

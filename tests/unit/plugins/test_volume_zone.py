@@ -9,6 +9,7 @@ from storage_objects import (
     REGION,
     ZONE,
     Built,
+    MemoryListers,
     claim,
     pod_with,
     storage_class,
@@ -21,7 +22,6 @@ from kubesched.framework.status import Code
 from kubesched.plugins.volume_zone import VolumeZone
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.listers import MemoryListers
 
 REASON = ("node(s) had no available volume zone",)
 
