@@ -12,7 +12,7 @@ import pytest
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.transport import HeaderBlock, Request
-from kubesched.embedded import web
+from kubesched.embedded import http_connection
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
 
 JSON = HeaderBlock({"Content-Type": "application/json", "Accept": "application/json"})
@@ -141,7 +141,7 @@ async def test_one_write_reaches_two_hundred_watchers(bare_cluster, tmp_path):
 async def test_a_watcher_that_stops_reading_is_cut_off_without_hurting_others(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(web, "SEND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_connection, "SEND_TIMEOUT_S", 0.2)
     kubeconfig = tmp_path / "kubeconfig"
     async with EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig, history_limit=64)) as cluster:
         host, port = cluster.url.removeprefix("https://").split(":")

@@ -114,15 +114,12 @@ class EmbeddedCluster:
             registry,
             clock=self.clock,
             rng=self.rng,
-            settled=journal.settled if journal is not None else None,
+            journal=journal,
             token=self.token,
         )
         await self._start_controllers(stack)
         self._web = WebServer(
-            self.server,
-            token=self.token,
-            tls=self._certificates.server_context(),
-            trusts_certificates=True,
+            self.server, token=self.token, tls=self._certificates.server_context()
         )
         stack.push_async_callback(self._web.stop)
         await self._web.start(LOOPBACK, self.settings.port)

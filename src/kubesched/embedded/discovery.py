@@ -70,7 +70,7 @@ class Discovery:
         if not parts:
             return self._cached("/", self._paths)
         if parts[0] in ("api", "apis") and len(parts) == 1:
-            return self._roots(parts[0], request.headers.get("Accept", ""))
+            return self._roots(parts[0], request.headers.get("accept", ""))
         if parts[0] == "api" and len(parts) == 2 and self._catalog.has_group_version("", parts[1]):
             return self._cached(request.path, lambda: self._resource_list("", parts[1]))
         if parts[0] == "apis" and len(parts) == 2 and parts[1] in self._groups():

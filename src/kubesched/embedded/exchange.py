@@ -26,7 +26,7 @@ View: TypeAlias = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMe
 
 @dataclass(slots=True)
 class ApiRequest:
-    """One request. `headers` must look names up without regard to case; `path` is percent-decoded."""
+    """One request. Names of headers are in lower case; `path` is percent-decoded."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class ApiRequest:
 
     @property
     def media_type(self) -> str:
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
     def is_json(self) -> bool:

@@ -104,6 +104,10 @@ class SqliteJournal:
             self._recorded = change.revision
             self._wake_up.notify()
 
+    @property
+    def is_settled(self) -> bool:
+        return self._committed >= self._recorded and self._failure is None
+
     async def settled(self) -> None:
         """Return once everything recorded so far is on disk; `ServerError` if that cannot be any more."""
         if self._failure is not None:

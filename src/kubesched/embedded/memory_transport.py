@@ -16,16 +16,6 @@ from kubesched.embedded.server import ApiServer
 from kubesched.errors import DeadlineExceeded, StreamEnded
 
 
-class CaseInsensitiveHeaders(dict[str, str]):
-    """Headers looked up without regard to case, as HTTP has it."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        super().__init__({name.lower(): value for name, value in headers.items()})
-
-    def get(self, name: str, default: str = "") -> str:  # type: ignore[override]  # narrower on purpose
-        return super().get(name.lower(), default)
-
-
 class MemoryTransport:
     """Requests go straight to the server object."""
 
@@ -42,7 +32,8 @@ class MemoryTransport:
         if self._is_closed:
             raise StreamEnded("the transport is closed", sent=False)
         path, _, query = request.target.partition("?")
-        headers = CaseInsensitiveHeaders({"User-Agent": self._user_agent, **request.headers})
+        headers = {"user-agent": self._user_agent}
+        headers.update((name.lower(), value) for name, value in request.headers.items())
         incoming = ApiRequest(
             request.method, unquote(path), query, headers, request.body, self._user
         )

@@ -4,14 +4,14 @@
 (aiohttp over TLS) and by `memory_transport` (no bytes on any wire), which know nothing of Kubernetes.
 
 Order of work: authenticate (the carrier's business) -> fixed paths (health, discovery, OpenAPI) -> resource path ->
-verb. Nothing is answered before the writes it may reflect are durable (`settled`).
+verb. Nothing is answered before the writes it may reflect are durable (`settle`).
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from kubesched.clock import Clock
 from kubesched.embedded import reading, subresources, writing
@@ -29,6 +29,17 @@ from kubesched.errors import ApiError, MethodNotAllowed, ServerError
 logger = logging.getLogger(__name__)
 
 
+class Settling(Protocol):
+    """Somebody who knows which writes are durable."""
+
+    @property
+    def is_settled(self) -> bool: ...
+
+    async def settled(self) -> None:
+        """Return once every write so far is durable."""
+        ...
+
+
 class ApiServer:
     """All of the API over one registry."""
 
@@ -38,28 +49,47 @@ class ApiServer:
         *,
         clock: Clock,
         rng: random.Random,
-        settled: Callable[[], Awaitable[None]] | None = None,
+        journal: Settling | None = None,
         token: str = "",
     ) -> None:
         self.registry = registry
         self._clock = clock
         self._rng = rng
-        self._settled = settled
+        self._journal = journal
         self._token = token
         self._discovery = Discovery(registry.catalog)
         self._openapi = OpenApi(registry)
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
-        """The answer to a request, refusals included."""
+        """The answer to a request, refusals included, once it can be given."""
+        response = self.respond(request)
+        if self.is_settled or response.stream is not None:
+            return response
+        return await self.settle(response)
+
+    def respond(self, request: ApiRequest) -> ApiResponse:
+        """The answer to a request; unless `is_settled`, it must pass through `settle` before anybody sees it."""
         try:
-            response = self._dispatch(request)
-            if self._settled is not None:
-                await self._settled()
+            return self._dispatch(request)
         except ApiError as error:
             return failure(error)
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
             return failure(ServerError(f"Internal error occurred: {type(error).__name__}: {error}"))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every write so far is durable."""
+        return self._journal is None or self._journal.is_settled
+
+    async def settle(self, response: ApiResponse) -> ApiResponse:
+        """The answer once every write it may reflect is durable, or a refusal when that cannot be any more."""
+        if self._journal is None:
+            return response
+        try:
+            await self._journal.settled()
+        except ApiError as error:
+            return failure(error)
         return response
 
     def _dispatch(self, request: ApiRequest) -> ApiResponse:
@@ -88,7 +118,7 @@ class ApiServer:
         method = request.method
         if method in ("GET", "HEAD"):
             return self._read(request, target, query)
-        accepted = negotiate(request.headers.get("Accept", ""))
+        accepted = negotiate(request.headers.get("accept", ""))
         if method == "POST":
             return self._post(request, target, query)
         if method == "DELETE" and not target.subresource:
@@ -110,7 +140,7 @@ class ApiServer:
         self._require(target, "get")
         if target.subresource in ("binding", "eviction", "finalize"):
             raise not_allowed()
-        accepted = negotiate(request.headers.get("Accept", ""))
+        accepted = negotiate(request.headers.get("accept", ""))
         is_watch = target.is_watch_path or query.flag("watch")
         if is_watch and not target.subresource:
             watch_request = parse_watch_request(self.registry, query, self._rng)
@@ -121,7 +151,7 @@ class ApiServer:
                 accepted,
                 watch_request,
                 clock=self._clock,
-                settled=self._settled,
+                settled=self._journal.settled if self._journal is not None else None,
             )
             return ApiResponse(200, stream=stream)
         if target.name:
@@ -137,7 +167,7 @@ class ApiServer:
         if target.name:
             raise not_allowed()
         self._require(target, "create")
-        accepted = negotiate(request.headers.get("Accept", ""))
+        accepted = negotiate(request.headers.get("accept", ""))
         return writing.create(self.registry, request, target, query, accepted)
 
     @staticmethod

@@ -56,7 +56,7 @@ def write_options(request: ApiRequest, query: Query) -> WriteOptions:
 
 
 def _manager_from_agent(request: ApiRequest) -> str:
-    agent = request.headers.get("User-Agent", "")
+    agent = request.headers.get("user-agent", "")
     return agent.partition("/")[0][:_MAX_MANAGER_LENGTH] or "unknown"
 
 

@@ -11,7 +11,6 @@ import pytest
 from kubesched.clock import ManualClock
 from kubesched.embedded.exchange import ApiRequest, ApiResponse
 from kubesched.embedded.local import LocalApi
-from kubesched.embedded.memory_transport import CaseInsensitiveHeaders
 from kubesched.embedded.server import ApiServer
 
 
@@ -34,9 +33,7 @@ class Http:
         data = (
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
-        headers = CaseInsensitiveHeaders(
-            {"Content-Type": content_type, "Accept": accept, "User-Agent": "tests/1.0"}
-        )
+        headers = {"content-type": content_type, "accept": accept, "user-agent": "tests/1.0"}
         return await self.server.handle(ApiRequest(method, path, query, headers, data))
 
     async def call(

@@ -60,7 +60,7 @@ class OpenApi:
     def answer(self, request: ApiRequest) -> ApiResponse:
         path = request.path.rstrip("/")
         if path == "/openapi/v2":
-            accept = request.headers.get("Accept", "")
+            accept = request.headers.get("accept", "")
             if accept and "json" not in accept and "*/*" not in accept:
                 raise NotAcceptable("only the following media types are accepted: application/json")
             return self._cached(path, self._version_2)
