@@ -102,10 +102,20 @@ def test_a_name_is_registered_once() -> None:
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
-        pytest.param("kubesched.nowhere:X", "cannot be imported", id="a module that does not exist"),
-        pytest.param("kubesched.errors:Missing", "has no Missing", id="a class that does not exist"),
-        pytest.param("kubesched.errors:NotFound", "not a class derived from", id="a class that is no plugin"),
-        pytest.param("kubesched.framework.interfaces:BindPlugin", "does not implement bind", id="an abstract plugin"),
+        pytest.param(
+            "kubesched.nowhere:X", "cannot be imported", id="a module that does not exist"
+        ),
+        pytest.param(
+            "kubesched.errors:Missing", "has no Missing", id="a class that does not exist"
+        ),
+        pytest.param(
+            "kubesched.errors:NotFound", "not a class derived from", id="a class that is no plugin"
+        ),
+        pytest.param(
+            "kubesched.framework.interfaces:BindPlugin",
+            "does not implement bind",
+            id="an abstract plugin",
+        ),
     ],
 )
 def test_what_cannot_be_loaded_by_path_is_said_clearly(path: str, complaint: str) -> None:
