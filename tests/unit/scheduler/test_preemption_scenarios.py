@@ -30,6 +30,12 @@ SYNCHRONOUS = dataclasses.replace(DEFAULT_GATES, SchedulerAsyncPreemption=False)
 NO_CLAIMS = "no new claims to deallocate, preemption: "
 
 
+@pytest.fixture(autouse=True)
+def no_pause_between_retries(monkeypatch) -> None:
+    """Time stands still here, so nobody should wait for it to pass."""
+    monkeypatch.setattr("kubesched.framework.pod_status.FIRST_RETRY_S", 0.0)
+
+
 def small_node(name: str, cpu: str = "1") -> Node:
     return make_node(name).capacity(cpu=cpu, memory="8Gi").build()
 
@@ -433,9 +439,6 @@ def heavy_cluster(world: SchedulerHarness) -> None:
 async def outcome_of_preemption(world: SchedulerHarness) -> dict[str, str]:
     for _ in range(6):
         await world.settle()
-        await world.assembly.scheduler.background.drain(
-            10
-        )  # status patches pause before they are retried
         await world.advance(15)
     return world.client.bindings
 
