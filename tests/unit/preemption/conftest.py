@@ -165,9 +165,10 @@ class PreemptionWorld:
             )
         )
 
-    def nominate(self, node, name, cpu="1", priority=0):
-        """A pending pod for which room is being made."""
-        pod = make_pod(name).cpu(cpu).priority(priority).nominated(node).build()
+    def nominate(self, node, name, cpu="1", priority=0, builder=None):
+        """A pending pod for which room is being made; `builder` may say more about it."""
+        builder = builder or make_pod(name)
+        pod = builder.cpu(cpu).priority(priority).nominated(node).build()
         self.listers.of(Pod).put(pod)
         self.queued[f"default/{name}"] = PodInfo(pod)
         self.nominator.add_nominated_pod(PodInfo(pod), NominatingInfo(True, node))

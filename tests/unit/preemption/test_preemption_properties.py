@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kubesched.framework.extenders import Victims
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
 from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
+from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import candidates_of
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.row_pods import RowPodsCache
@@ -38,7 +39,12 @@ def random_cluster(world_type, rng: Random, *, social: bool):
                 pod.pod_anti_affinity(rng.choice([HOSTNAME, ZONE]), app=rng.choice(["web", "p"]))
             world.add(pod)
         if rng.random() < 0.25:
-            world.nominate(name, f"rival{number}", "500m", rng.choice([0, 10, 30]))
+            rival = make_pod(f"rival{number}").labels(app=rng.choice(["web", "db"]))
+            if social and rng.random() < 0.5:
+                rival.pod_anti_affinity(HOSTNAME, app="p")
+            world.nominate(
+                name, rival.json["metadata"]["name"], "500m", rng.choice([0, 10, 30]), rival
+            )
     for app in ("web", "db"):
         if rng.random() < 0.5:
             world.budget(app, rng.randrange(3), app=app)
@@ -161,6 +167,26 @@ def test_what_is_done_together_is_what_is_done_node_by_node(world_type, seed: in
     assert found[0] == expected[0]
     if not expected[0]:
         assert found[1] == expected[1]
+
+
+def test_candidates_are_kept_in_the_order_of_the_visit(world_type) -> None:
+    """Whether a node was tried together with others or alone plays no part in which candidates are enough."""
+    world = world_type()
+    for name, app, priority in (
+        ("n0", "web", 50),  # the pod's anti-affinity, and nobody to evict for it
+        ("n1", "db", 0),
+        ("n2", "web", 0),  # tried alone: the pod cares about whom it may evict there
+        ("n3", "db", 0),
+    ):
+        world.node(name, "2")
+        world.on(name, f"keep-{name}", priority=priority, app=app if priority else "other")
+        world.on(name, f"go-{name}", app=app)
+    pod = make_pod("p").cpu("1").priority(10).pod_anti_affinity(HOSTNAME, app="web").build()
+    rows = np.array([world.table.row_of[f"n{number}"] for number in range(4)])
+    preemptor, pods = world.preemptor(pod), RowPodsCache(world.table)
+    for together in (True, False):
+        done = dry_run(preemptor, rows, 2, Budgets(()), pods, USUAL_RULES, together=together)
+        assert [c.node_name for c in candidates_of(done.shortlist)] == ["n1", "n2"]
 
 
 def found_by(done):
