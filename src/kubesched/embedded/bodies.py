@@ -19,12 +19,13 @@ from kubesched.embedded.schema.decoding import (
 from kubesched.errors import BadRequest
 
 FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
+_MODES = get_args(FieldValidation)
 
 
 def field_validation(query: Query) -> FieldValidation:
     """What to do about fields the kind does not have; they are kept either way unless refused."""
     mode = query.get("fieldValidation") or "Warn"
-    if mode not in get_args(FieldValidation):
+    if mode not in _MODES:
         choices = ("", "Ignore", "Strict", "Warn")
         raise invalid_options("CreateOptions", not_supported("fieldValidation", mode, choices))
     return cast("FieldValidation", mode)

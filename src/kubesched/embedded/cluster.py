@@ -24,6 +24,7 @@ from kubesched.embedded import bootstrap, pki
 from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.controllers import ControllerOptions, ControllerSet, start_all
 from kubesched.embedded.journal import SqliteJournal
+from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.memory_transport import MemoryTransport
 from kubesched.embedded.objects import JsonObject
@@ -49,8 +50,11 @@ class ClusterSettings:
     data_dir: Path | None = None
     """Where to keep everything across restarts; None keeps it in memory."""
 
+    nodes: int = 0
+    """How many nodes to play; short for the usual cast with that many kubelets."""
+
     controllers: ControllerOptions | None = None
-    """The cast, kubelets included; None runs a bare API server."""
+    """The cast, kubelets included, in detail; None runs a bare API server unless there are `nodes`."""
 
     history_limit: int = DEFAULT_HISTORY_LIMIT
     """How many changes per resource a watch may be behind."""
@@ -139,9 +143,12 @@ class EmbeddedCluster:
         return store, journal
 
     async def _start_controllers(self, stack: contextlib.AsyncExitStack) -> None:
-        if self.settings.controllers is None:
-            return
-        self.controllers = start_all(self.api, self.clock, self.rng, self.settings.controllers)
+        options = self.settings.controllers
+        if options is None:
+            if not self.settings.nodes:
+                return
+            options = ControllerOptions(kubelet=KubeletOptions(nodes=self.settings.nodes))
+        self.controllers = start_all(self.api, self.clock, self.rng, options)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         group.create_task(self.controllers.run(), name="embedded/controllers")
         stack.callback(self.controllers.stop)

@@ -11,6 +11,7 @@ import ssl
 
 from kubesched.embedded.http_connection import HttpConnection
 from kubesched.embedded.server import ApiServer
+from kubesched.errors import KubeschedError
 
 BACKLOG = 1024
 MAX_CONNECTIONS = 4096
@@ -37,9 +38,14 @@ class WebServer:
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 takes any free one, `port` then says which."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            self._connect, host, port, ssl=self._tls, backlog=BACKLOG
-        )
+        try:
+            self._listener = await loop.create_server(
+                self._connect, host, port, ssl=self._tls, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise KubeschedError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}"
+            ) from error
         self.port = self._listener.sockets[0].getsockname()[1]
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
 

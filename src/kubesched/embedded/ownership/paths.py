@@ -8,7 +8,7 @@ an item implies nothing about the item, so items are members themselves.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal, TypeAlias
 
 from kubesched.embedded.objects import Json, JsonObject, decode, encode
@@ -19,6 +19,7 @@ Paths: TypeAlias = frozenset[Path]
 
 NO_PATHS: Paths = frozenset()
 _SELF = "."
+_LEAF: JsonObject = {}
 
 
 class Layout:
@@ -154,26 +155,31 @@ def _collect(layout: Layout, value: Json, path: Path, found: list[Path]) -> None
 
 
 def fields_v1_of(layout: Layout, value: Json) -> JsonObject:
-    """`to_fields_v1(paths_of(...))` in one go: the short way for whole new objects."""
-    fields: JsonObject = {}
+    """`to_fields_v1(paths_of(...))` in one go: the short way for whole new objects. Leaves are shared, so only read."""
     kind = layout.kind
-    if isinstance(value, dict):
-        if kind in ("object", "untyped"):
-            for name, member in value.items():
-                fields["f:" + name] = (
-                    fields_v1_of(layout.child(name), member)
-                    if isinstance(member, (dict, list))
-                    else {}
-                )
-    elif kind == "items":
+    if type(value) is dict:
+        if kind not in ("object", "untyped"):
+            return _LEAF
+        child = layout.child
+        return {
+            _field_step(name): fields_v1_of(child(name), member)
+            if type(member) is dict or type(member) is list
+            else _LEAF
+            for name, member in value.items()
+        }
+    if kind == "items":
+        fields = {}
         for item in value:
-            below = fields_v1_of(layout.item, item)
-            below[_SELF] = {}
-            fields[item_step(layout, item)] = below
-    elif kind == "set":
-        for item in value:
-            fields[value_step(item)] = {}
-    return fields
+            fields[item_step(layout, item)] = {**fields_v1_of(layout.item, item), _SELF: _LEAF}
+        return fields
+    if kind == "set":
+        return {value_step(item): _LEAF for item in value}
+    return _LEAF
+
+
+@lru_cache(maxsize=4096)
+def _field_step(name: str) -> str:
+    return f"f:{name}"
 
 
 def to_fields_v1(paths: Iterable[Path]) -> JsonObject:
