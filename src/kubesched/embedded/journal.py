@@ -16,8 +16,9 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -164,10 +165,9 @@ class SqliteJournal:
                 database.execute("ROLLBACK")
             raise
 
-    def _tell(self, method: object, argument: object) -> None:
+    def _tell(self, method: Callable[[Any], None], argument: object) -> None:
         """Call a method on the event loop, unless that has gone."""
         assert self._loop is not None
-        assert callable(method)
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(method, argument)
 

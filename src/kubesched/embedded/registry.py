@@ -114,12 +114,7 @@ class Registry:
             raise invalid(resource, "", [name_required])
         for _attempt in range(_GENERATE_ATTEMPTS):
             metadata["name"] = prefix[:_MAX_GENERATED_BASE] + self._suffix()
-            if (
-                self.store.get(
-                    resource.storage_key, metadata.get("namespace", ""), metadata["name"]
-                )
-                is None
-            ):
+            if not self._exists(resource, metadata):
                 break
         return self._create_named(resource, obj, options, managers)
 
@@ -152,12 +147,15 @@ class Registry:
         if strategy.admit is not None:
             strategy.admit(self, obj)
         self._validate(resource, obj, strategy)
-        if (
-            self.store.get(resource.storage_key, metadata.get("namespace", ""), metadata["name"])
-            is not None
-        ):
+        if self._exists(resource, metadata):
             raise already_exists(resource, metadata["name"])
         return self._put(resource, obj, managers, options)
+
+    def _exists(self, resource: ResourceInfo, metadata: JsonObject) -> bool:
+        found = self.store.get(
+            resource.storage_key, metadata.get("namespace", ""), metadata["name"]
+        )
+        return found is not None
 
     def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
         """The object's metadata with the request's namespace in it."""

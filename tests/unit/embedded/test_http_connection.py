@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.embedded import http_connection
+from kubesched.embedded import http_connection, web
 from kubesched.embedded.http_connection import HttpConnection
 from kubesched.embedded.web import WebServer
 
@@ -266,6 +266,25 @@ async def test_an_answer_waits_until_it_is_durable(peer, http, monkeypatch):
     for _ in range(10):
         await asyncio.sleep(0)
     assert [status for status, _, _ in peer.answers()] == [201, 200]
+
+
+async def test_a_request_that_never_ends_is_given_up_on(peer, monkeypatch):
+    monkeypatch.setattr(web, "REQUEST_TIMEOUT_S", -1.0)
+    peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    peer.web._sweep()
+    peer.web._sweeper.cancel()
+    assert peer.transport.aborted.is_set()
+
+
+async def test_an_idle_connection_is_left_alone_for_long_but_not_for_ever(peer, monkeypatch):
+    peer.send(request("GET", "/healthz"))
+    peer.web._sweep()
+    peer.web._sweeper.cancel()
+    assert not peer.transport.aborted.is_set()
+    monkeypatch.setattr(web, "IDLE_TIMEOUT_S", -1.0)
+    peer.web._sweep()
+    peer.web._sweeper.cancel()
+    assert peer.transport.aborted.is_set()
 
 
 @settings(max_examples=100, deadline=None)

@@ -218,6 +218,16 @@ def test_an_applied_object_may_not_bring_its_own_account(api):
         apply(api, config)
 
 
+@pytest.mark.parametrize("precondition", [{"resourceVersion": "1"}, {"uid": "somebody-else"}])
+def test_a_configuration_meant_for_another_version_is_a_conflict(api, precondition):
+    apply(api, config_map(x="1"))
+    config = config_map(x="2")
+    config["metadata"] |= precondition
+    with pytest.raises(Conflict):
+        apply(api, config)
+    assert api.get("configmaps", "default", "c")["data"] == {"x": "1"}
+
+
 def test_custom_objects_are_applied_field_by_field(api):
     api.create(
         "customresourcedefinitions.apiextensions.k8s.io",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubesched.embedded.bodies import FieldValidation, check_fields, check_kind, to_stored
-from kubesched.embedded.failures import not_found
+from kubesched.embedded.failures import conflict, not_found, stale
 from kubesched.embedded.objects import Json, JsonObject, decode, encode, timestamp
 from kubesched.embedded.ownership.compare import compare
 from kubesched.embedded.ownership.managers import Manager, encode_fields, ownable
@@ -66,29 +66,49 @@ def apply_object(
             True,
             warnings,
         )
+    _check_preconditions(resource, old, config["metadata"])
+    obj, managers = _applied(registry.layout(resource), resource, old, config, mine, force=force)
+    entry = registry.replace(
+        resource, old, obj, options, subresource=subresource, managers=managers
+    )
+    return entry, False, warnings
+
+
+def _applied(
+    layout: Layout,
+    resource: ResourceInfo,
+    old: Entry,
+    config: JsonObject,
+    mine: Manager,
+    *,
+    force: bool,
+) -> tuple[JsonObject, tuple[Manager, ...]]:
+    """The live object with the configuration in it, and its managers after that."""
     managers = old.managers or (_before_first_apply(resource, layout, old),)
     merged = merge(layout, old.obj, config)
+    claimed = set(mine.paths())
     others = [each for each in managers if not each.is_same_as(mine)]
     others = _settle_conflicts(layout, old.obj, merged, claimed, others, force=force)
     last = next((each for each in managers if each.is_same_as(mine)), None)
+    present = [*others, mine]
     if last is not None:
         removed = prefixes(last.paths()) - prefixes(claimed)
         kept = prefixes(path for each in others for path in each.paths())
         merged = prune(layout, merged, removed, kept)
         if last.fields == mine.fields:
-            mine = last
-    present = (
-        [*others, mine] if last is None or mine is not last else _in_place(managers, others, mine)
-    )
+            present = _in_place(managers, others, last)
     # The merged object shares parts with the stored one, and defaulting works in place.
-    obj: JsonObject = decode(encode(merged))
-    return (
-        registry.replace(
-            resource, old, obj, options, subresource=subresource, managers=tuple(present)
-        ),
-        False,
-        warnings,
-    )
+    return decode(encode(merged)), tuple(present)
+
+
+def _check_preconditions(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
+    """A configuration may say which version of the object, or which incarnation, it is meant for."""
+    known = old.obj["metadata"]
+    if metadata.get("resourceVersion", "") not in ("", str(old.revision)):
+        raise stale(resource, known["name"])
+    if metadata.get("uid", "") not in ("", known["uid"]):
+        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {known['uid']}"
+        raise conflict(resource, known["name"], why)
 
 
 def _in_place(managers: tuple[Manager, ...], others: list[Manager], mine: Manager) -> list[Manager]:
