@@ -27,6 +27,7 @@ from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient
 from kubesched.conformance.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.embedded.server import ApiServer
 
 PATIENCE_S = 60.0
 POLL_S = 0.05
@@ -36,6 +37,44 @@ QUICK_ELECTION = {
     "renewDeadline": "2s",
     "retryPeriod": "500ms",
 }
+
+
+async def eventually(find: Callable[[], Awaitable[object]], patience_s=PATIENCE_S):
+    """The first true answer."""
+    async with asyncio.timeout(patience_s):
+        while True:
+            if found := await find():
+                return found
+            await asyncio.sleep(POLL_S)
+
+
+class Intercepted(ApiServer):
+    """An embedded API server whose answers a test can replace or hold back."""
+
+    @classmethod
+    def install(cls, server, judge):
+        """`judge(request, answer)` gives the answer, by calling `answer()` or otherwise, and maybe an event to wait for."""
+        server.__class__ = cls
+        server.judge = judge
+        server.held = {}
+
+    def respond(self, request):
+        given = self.judge(request, lambda: super(Intercepted, self).respond(request))
+        response, event = given if isinstance(given, tuple) else (given, None)
+        if event is not None and not event.is_set():
+            self.held[id(response)] = event
+        return response
+
+    @property
+    def is_settled(self):
+        return not self.held and super().is_settled
+
+    async def settle(self, response):
+        event = self.held.get(id(response))
+        if event is not None:
+            await event.wait()
+            del self.held[id(response)]
+        return await super().settle(response)
 
 
 @dataclass
@@ -112,17 +151,14 @@ class Cluster:
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
         return json.loads(await self.admin.get_raw(path))
 
+    eventually = staticmethod(eventually)
+
+    def intercept(self, judge, server=None):
+        """Let `judge(request, answer)` answer in an embedded server's place."""
+        Intercepted.install(server or self.embedded.server, judge)
+
     async def nodes(self):
         return [node.metadata.name for node in (await self.admin.list(Node)).items]
-
-
-async def eventually(find: Callable[[], Awaitable[object]], patience_s=PATIENCE_S):
-    """The first true answer."""
-    async with asyncio.timeout(patience_s):
-        while True:
-            if found := await find():
-                return found
-            await asyncio.sleep(POLL_S)
 
 
 @dataclass

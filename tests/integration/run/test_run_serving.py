@@ -11,6 +11,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kubesched.embedded.server import failure
+from kubesched.errors import ServerError
 from kubesched.server import self_signed
 
 ALONE = {"leaderElection": {"leaderElect": False}}
@@ -156,15 +158,14 @@ async def test_metrics_can_be_opened_renamed_away_and_left_out(cluster, run):
 
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 async def test_it_is_alive_but_not_ready_until_it_knows_the_cluster(cluster, run):
-    server = cluster.embedded.server
-    handle, may_go_on = server.handle, asyncio.Event()
+    may_go_on = asyncio.Event()
 
-    async def slowly(request):
-        if request.path == "/api/v1/nodes":
-            await may_go_on.wait()
-        return await handle(request)
+    def without_nodes(request, answer):
+        if request.path == "/api/v1/nodes" and not may_go_on.is_set():
+            return failure(ServerError("not yet", code=503, reason="ServiceUnavailable"))
+        return answer()
 
-    server.handle = slowly
+    cluster.intercept(without_nodes)
     scheduler = await run(config=ALONE)
     await scheduler.says('"Serving securely"')
     assert (await get(scheduler, "/livez"))[0] == 200

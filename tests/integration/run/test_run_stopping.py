@@ -7,22 +7,24 @@ import signal
 
 import pytest
 
+from kubesched.embedded.server import failure
+from kubesched.errors import ServerError
+
 pytestmark = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 
 
 @pytest.fixture
 def slow_bindings(cluster):
     """Bindings reach the server and are answered only when the test says so."""
-    server = cluster.embedded.server
-    handle, arrived, may_go_on = server.handle, asyncio.Event(), asyncio.Event()
+    arrived, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(request):
-        if request.path.endswith("/binding"):
-            arrived.set()
-            await may_go_on.wait()
-        return await handle(request)
+    def slowly(request, answer):
+        if not request.path.endswith("/binding"):
+            return answer()
+        arrived.set()
+        return answer(), may_go_on
 
-    server.handle = slowly
+    cluster.intercept(slowly)
     return arrived, may_go_on
 
 
@@ -70,16 +72,13 @@ async def test_a_second_signal_ends_it_at_once(cluster, run, slow_bindings):
 
 
 async def test_it_can_be_stopped_while_it_waits_for_the_cluster(cluster, run):
-    server = cluster.embedded.server
-    handle, never = server.handle, asyncio.Event()
+    def without_pods(request, answer):
+        if request.path == "/api/v1/pods":
+            return failure(ServerError("not yet", code=503, reason="ServiceUnavailable"))
+        return answer()
 
-    async def silent(request):
-        if request.path.startswith("/api/v1/pods"):
-            await never.wait()
-        return await handle(request)
-
-    server.handle = silent
+    cluster.intercept(without_pods)
     scheduler = await run()
     await scheduler.says('"Serving securely"')
     assert await scheduler.terminated() == 0
-    never.set()
+    assert '"Handlers synced"' not in scheduler.log

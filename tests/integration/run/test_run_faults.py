@@ -1,0 +1,158 @@
+"""What a running scheduler survives: an API server that goes away and comes back, watches that expire, errors in bursts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.embedded.server import failure
+from kubesched.errors import ServerError
+
+ALONE = {"leaderElection": {"leaderElect": False}}
+EMBEDDED = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+REAL = pytest.mark.parametrize(
+    "cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True
+)
+
+
+async def many(cluster, prefix, count):
+    names = [f"{prefix}{number}" for number in range(count)]
+    for name in names:
+        await cluster.add_pod(name, cpu="10m")
+    return names
+
+
+@REAL
+async def test_a_restart_of_the_api_server_in_mid_flight(cluster, run):
+    for name in ("n1", "n2"):
+        await cluster.add_node(name, cpu="16")
+    scheduler = await run(config=ALONE)
+    before = await many(cluster, "before", 40)
+    await cluster.plane.server.kill()
+    await cluster.plane.server.restart()
+    await cluster.plane.wait_until_ready()
+    after = await many(cluster, "after", 10)
+    await cluster.bound(*before, *after)
+    assert scheduler.process.returncode is None
+
+
+@REAL
+async def test_a_leader_outlives_a_short_absence_of_the_api_server(cluster, run):
+    await cluster.add_node("n1", cpu="16")
+    # Longer than the server takes to come back, here.
+    election = {"leaderElect": True, "leaseDuration": "60s", "renewDeadline": "50s"}
+    scheduler = await run(config={"leaderElection": election})
+    await scheduler.says('"Successfully acquired lease"')
+    await cluster.plane.server.kill()
+    await cluster.plane.server.restart()
+    await cluster.plane.wait_until_ready()
+    await cluster.add_pod("after")
+    assert await cluster.bound("after") == ["n1"]
+    assert "Leaderelection lost" not in scheduler.log
+
+
+@EMBEDDED
+async def test_answers_of_a_failing_server_are_taken_calmly(cluster, run):
+    """Every third write fails; in the end everything is where it should be."""
+    for name in ("n1", "n2"):
+        await cluster.add_node(name, cpu="16")
+    writes = 0
+
+    def flaky(request, answer):
+        nonlocal writes
+        ours = request.headers.get("user-agent", "").startswith("kubesched/")
+        if ours and request.method != "GET":
+            writes += 1
+            if writes % 3 == 0:
+                return failure(ServerError("try again", code=503, reason="ServiceUnavailable"))
+        return answer()
+
+    cluster.intercept(flaky)
+    scheduler = await run(config=ALONE)
+    names = await many(cluster, "p", 30)
+    await cluster.bound(*names)
+    assert writes > 30
+    assert scheduler.process.returncode is None
+
+
+@EMBEDDED
+async def test_a_binding_that_took_effect_without_an_answer_is_found_out(cluster, run):
+    await cluster.add_node("n1")
+    lost = asyncio.Event()
+
+    def forgetful(request, answer):
+        given = answer()
+        if request.path.endswith("/binding") and not lost.is_set():
+            lost.set()
+            return failure(ServerError("lost", code=504, reason="Timeout"))
+        return given
+
+    cluster.intercept(forgetful)
+    scheduler = await run(config=ALONE)
+    await cluster.add_pod("a")
+    await lost.wait()
+    await scheduler.says('"Successfully bound pod to node"')
+    assert "Error scheduling pod" not in scheduler.log
+
+
+@EMBEDDED
+async def test_an_expired_watch_is_begun_anew(cluster, run, tmp_path):
+    """A server that remembers few changes answers 410 to one who was away, who then lists again."""
+    kubeconfig = tmp_path / "forgetful.kubeconfig"
+    settings = ClusterSettings(kubeconfig=kubeconfig, history_limit=10)
+    async with EmbeddedCluster(settings) as forgetful:
+        refused, away = asyncio.Event(), asyncio.Event()
+
+        def judge(request, answer):
+            if request.path != "/api/v1/pods":
+                return answer()
+            if away.is_set():
+                refused.set()
+                return failure(ServerError("not now", code=503, reason="ServiceUnavailable"))
+            return answer()
+
+        cluster.intercept(judge, forgetful.server)
+        scheduler = await run(config=ALONE, kubeconfig=kubeconfig)
+        await scheduler.says('"Handlers synced"')
+        away.set()
+        for connection in list(forgetful._web.connections):
+            connection.abort()
+        await refused.wait()
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "n1"},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+        }
+        forgetful.api.create("nodes", node)
+        for number in range(30):
+            pod = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"late{number}", "namespace": "default"},
+                "spec": {"containers": [{"name": "c", "image": "x"}]},
+            }
+            forgetful.api.create("pods", pod, "default")
+        away.clear()
+
+        async def all_bound():
+            pods, _ = forgetful.api.list("pods", "default")
+            return len(pods) == 30 and all(each["spec"].get("nodeName") for each in pods)
+
+        await cluster.eventually(all_bound)
+
+
+@EMBEDDED
+async def test_a_start_without_an_api_server_waits_for_it(cluster, run):
+    port = cluster.embedded._web.port
+    await cluster.embedded._web.stop()
+    scheduler = await run(config=ALONE)
+    await scheduler.says('"Starting Kubernetes Scheduler"')
+    await scheduler.says("failed")
+    await cluster.embedded._web.start("127.0.0.1", port)
+    await cluster.add_node("n1")
+    await cluster.add_pod("a")
+    assert await cluster.bound("a") == ["n1"]
+    assert scheduler.process.returncode is None

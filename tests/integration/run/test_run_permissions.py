@@ -1,0 +1,382 @@
+"""The permissions in deploy/manifests are enough for everything the scheduler does, and are asked for nothing else.
+
+Against the embedded API server the rules of the manifests are enforced by a small authorizer here, which also notes
+what was used. Against a real one, RBAC itself does it, with a service account's token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import aiohttp
+import pytest
+import yaml
+
+from kubesched.api.core_v1 import PersistentVolume, Pod
+from kubesched.api.meta import DeleteOptions
+from kubesched.client.patch import strategic_merge_patch
+from kubesched.embedded.routes import parse_target
+from kubesched.embedded.server import failure
+from kubesched.errors import Forbidden, NotFound
+
+MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"
+
+
+def documents(name):
+    return [each for each in yaml.safe_load_all((MANIFESTS / name).read_text()) if each]
+
+
+def scheduler_config():
+    (config,) = documents("configmap.yaml")
+    return yaml.safe_load(config["data"]["scheduler.yaml"])
+
+
+BOOTSTRAP = {
+    ("ClusterRole", "system:auth-delegator"): [
+        {
+            "apiGroups": ["authentication.k8s.io"],
+            "resources": ["tokenreviews"],
+            "verbs": ["create"],
+        },
+        {
+            "apiGroups": ["authorization.k8s.io"],
+            "resources": ["subjectaccessreviews"],
+            "verbs": ["create"],
+        },
+    ],
+    ("Role", "extension-apiserver-authentication-reader"): [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["extension-apiserver-authentication"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ],
+}
+"""Roles that every API server brings along."""
+
+
+@dataclass
+class Rbac:
+    """Enough of RBAC to enforce the manifests on requests of the scheduler."""
+
+    cluster_rules: list = field(default_factory=list)
+    namespaced_rules: list = field(default_factory=list)
+    used: set = field(default_factory=set)
+    refused: list = field(default_factory=list)
+
+    @classmethod
+    def of_manifests(cls):
+        objects = documents("rbac.yaml")
+        roles = dict(BOOTSTRAP)
+        for each in objects:
+            if each["kind"] in ("Role", "ClusterRole"):
+                roles[each["kind"], each["metadata"]["name"]] = each["rules"]
+        made = cls()
+        for each in objects:
+            if not each["kind"].endswith("Binding"):
+                continue
+            rules = roles[each["roleRef"]["kind"], each["roleRef"]["name"]]
+            if each["kind"] == "ClusterRoleBinding":
+                made.cluster_rules += rules
+            else:
+                namespace = each["metadata"]["namespace"]
+                made.namespaced_rules += [(namespace, rule) for rule in rules]
+        return made
+
+    def allows(self, request, catalog):
+        if not request.path.startswith("/api"):
+            return False
+        target = parse_target(request.path, catalog)
+        info = target.resource
+        resource = f"{info.plural}/{target.subresource}" if target.subresource else info.plural
+        verb = _verb(request, target)
+        wanted = (verb, info.group, resource)
+        self.used.add(wanted)
+        rules = [
+            *self.cluster_rules,
+            *(rule for namespace, rule in self.namespaced_rules if namespace == target.namespace),
+        ]
+        if any(_matches(rule, *wanted, target.name) for rule in rules):
+            return True
+        self.refused.append((*wanted, target.namespace, target.name))
+        return False
+
+
+def _verb(request, target):
+    if request.method == "GET":
+        if "watch" in parse_qs(request.query):
+            return "watch"
+        return "get" if target.name else "list"
+    return {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[request.method]
+
+
+def _matches(rule, verb, group, resource, name):
+    return (
+        verb in rule["verbs"]
+        and group in rule.get("apiGroups", ())
+        and resource in rule.get("resources", ())
+        and (not rule.get("resourceNames") or name in rule["resourceNames"])
+    )
+
+
+@pytest.fixture
+def rbac(cluster):
+    """Enforce the manifests on everything that the scheduler sends."""
+    enforced = Rbac.of_manifests()
+    catalog = cluster.embedded.server.registry.catalog
+
+    def guarded(request, answer):
+        ours = request.headers.get("user-agent", "").startswith("kubesched/")
+        if ours and not enforced.allows(request, catalog):
+            return failure(Forbidden(f"{request.method} {request.path} is not in the manifests"))
+        return answer()
+
+    cluster.intercept(guarded)
+    return enforced
+
+
+async def full_run(cluster, run, kubeconfig, token):
+    """Bind, fail, preempt, choose a volume, lead, serve, step down."""
+    await cluster.create(
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        apiVersion="scheduling.k8s.io/v1",
+        kind="PriorityClass",
+        metadata={"name": "high"},
+        value=1000,
+    )
+    await cluster.add_node("n1", cpu="2")
+    scheduler = await run(
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        config={
+            key: value
+            for key, value in scheduler_config().items()
+            if key not in ("apiVersion", "kind")
+        },
+        kubeconfig=kubeconfig,
+    )
+    await scheduler.says('"Successfully acquired lease" lock="kube-system/kubesched"')
+
+    ours = {"schedulerName": "kubesched"}
+    await cluster.add_pod("victim", cpu="1500m", **ours)
+    assert await cluster.bound("victim") == ["n1"]
+    await cluster.add_pod("big", cpu="100", **ours)
+    await cluster.condition("big")
+    await cluster.events("big", "FailedScheduling")
+
+    await cluster.add_pod("important", cpu="1500m", priorityClassName="high", **ours)
+
+    async def nominated():
+        return (await cluster.pod("important")).status.nominated_node_name
+
+    assert await cluster.eventually(nominated) == "n1"
+
+    async def victim_is_leaving():
+        try:
+            return (await cluster.pod("victim")).metadata.deletion_timestamp
+        except NotFound:
+            return True
+
+    await cluster.eventually(victim_is_leaving)
+    with contextlib.suppress(NotFound):  # there is no kubelet to finish what was asked for
+        await cluster.admin.delete(Pod, "victim", "default", DeleteOptions(grace_period_seconds=0))
+    assert await cluster.bound("important") == ["n1"]
+
+    await choose_volume(cluster, ours)
+    await scrape(scheduler, token)
+    return scheduler
+
+
+async def choose_volume(cluster, ours):
+    """A claim that waits for its first consumer: the scheduler gives it a volume."""
+    await cluster.create(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        apiVersion="storage.k8s.io/v1",
+        kind="StorageClass",
+        metadata={"name": "local"},
+        provisioner="kubernetes.io/no-provisioner",
+        volumeBindingMode="WaitForFirstConsumer",
+    )
+    await cluster.create(
+        "/api/v1/persistentvolumes",
+        apiVersion="v1",
+        kind="PersistentVolume",
+        metadata={"name": "disk"},
+        spec={
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "hostPath": {"path": "/tmp/disk"},
+        },
+    )
+    available = strategic_merge_patch({"status": {"phase": "Available"}})
+    await cluster.admin.patch(PersistentVolume, "disk", "", available, subresource="status")
+    await cluster.create(
+        "/api/v1/namespaces/default/persistentvolumeclaims",
+        apiVersion="v1",
+        kind="PersistentVolumeClaim",
+        metadata={"name": "claim"},
+        spec={
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    )
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}]
+    await cluster.add_pod("stateful", volumes=volumes, **ours)
+
+    async def claimed():
+        volume = await cluster.admin.get(PersistentVolume, "disk")
+        return volume.spec.claim_ref
+
+    reference = await cluster.eventually(claimed)
+    assert (reference.namespace, reference.name) == ("default", "claim")
+
+
+async def scrape(scheduler, token):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(f"https://127.0.0.1:{scheduler.port}/metrics", ssl=context) as answer,
+    ):
+        assert answer.status == 200
+        assert "scheduler_schedule_attempts_total" in await answer.text()
+
+
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_the_manifests_allow_a_full_run(cluster, run, rbac):
+    scheduler = await full_run(cluster, run, cluster.kubeconfig, cluster.embedded.token)
+    assert await scheduler.terminated() == 0
+    assert rbac.refused == []
+    assert {
+        ("create", "", "pods/binding"),
+        ("patch", "", "pods/status"),
+        ("delete", "", "pods"),
+        ("create", "events.k8s.io", "events"),
+        ("create", "", "events"),
+        ("update", "", "persistentvolumes"),
+        ("create", "coordination.k8s.io", "leases"),
+        ("update", "coordination.k8s.io", "leases"),
+        ("create", "authentication.k8s.io", "tokenreviews"),
+        ("get", "", "configmaps"),
+        ("watch", "", "nodes"),
+    } <= rbac.used
+
+
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_the_authorizer_of_this_test_refuses_what_is_missing(cluster, run, rbac):
+    rbac.cluster_rules = [
+        rule for rule in rbac.cluster_rules if "pods/binding" not in rule.get("resources", ())
+    ]
+    await cluster.add_node("n1")
+    scheduler = await run(config={"leaderElection": {"leaderElect": False}})
+    await cluster.add_pod("a")
+    await scheduler.says('"Error scheduling pod; retrying"')
+    assert ("create", "", "pods/binding", "default", "a") in rbac.refused
+
+
+REAL = pytest.mark.parametrize(
+    "cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True
+)
+
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
+    "Service": "/api/v1/namespaces/{namespace}/services",
+    "Pod": "/api/v1/namespaces/{namespace}/pods",
+    "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+}
+
+
+async def apply(cluster, obj, *, dry_run=False):
+    path = PATHS[obj["kind"]].format(namespace=obj["metadata"].get("namespace", ""))
+    query = "?fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
+    return json.loads(await cluster.admin.post_raw(path + query, json.dumps(obj).encode()))
+
+
+async def service_account_token(cluster, name="kubesched"):
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3600},
+    }
+    path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
+    answer = json.loads(await cluster.admin.post_raw(path, json.dumps(request).encode()))
+    return answer["status"]["token"]
+
+
+def write_kubeconfig(cluster, path, **user):
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = user
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@REAL
+async def test_a_real_api_server_accepts_every_manifest_strictly(cluster):
+    for path in sorted(MANIFESTS.glob("*.yaml")):
+        if path.name in ("kustomization.yaml", "servicemonitor.yaml"):
+            continue
+        for obj in documents(path.name):
+            created = await apply(cluster, obj, dry_run=True)
+            assert created["metadata"]["name"] == obj["metadata"]["name"]
+
+
+@REAL
+async def test_real_rbac_allows_a_full_run(cluster, run, tmp_path):
+    for obj in documents("rbac.yaml"):
+        await apply(cluster, obj)
+    reader = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "scrapes-itself"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "kubesched:metrics-reader",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "kubesched", "namespace": "kube-system"}],
+    }
+    await apply(cluster, reader)
+    token = await service_account_token(cluster)
+    kubeconfig = write_kubeconfig(cluster, tmp_path / "sa.kubeconfig", token=token)
+    scheduler = await full_run(cluster, run, kubeconfig, token)
+    assert await scheduler.terminated() == 0
+    assert "forbidden" not in scheduler.log.lower()
+    assert "Unauthorized" not in scheduler.log
+
+
+@REAL
+async def test_a_rotated_token_is_used_without_a_restart(cluster, run, tmp_path):
+    for obj in documents("rbac.yaml"):
+        await apply(cluster, obj)
+    token_file = tmp_path / "token"
+    token_file.write_text(await service_account_token(cluster))
+    kubeconfig = write_kubeconfig(cluster, tmp_path / "sa.kubeconfig", tokenFile=str(token_file))
+    await cluster.add_node("n1")
+    scheduler = await run(kubeconfig=kubeconfig, config={"leaderElection": {"leaderElect": False}})
+    await cluster.add_pod("before")
+    await cluster.bound("before")
+    # The account is made anew, so the old token is worth nothing any more.
+    path = "/api/v1/namespaces/kube-system/serviceaccounts/kubesched"
+    await cluster.admin._write("DELETE", path, b"")
+    (account,) = [each for each in documents("rbac.yaml") if each["kind"] == "ServiceAccount"]
+    await apply(cluster, account)
+    token_file.write_text(await service_account_token(cluster))
+    await cluster.add_pod("after")
+    assert await cluster.bound("after") == ["n1"]
+    assert scheduler.process.returncode is None
