@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from kubesched.api import field_errors
 from kubesched.api.field_errors import FieldError, required
@@ -39,8 +40,10 @@ from kubesched.embedded.ownership.managers import Manager, after_update, creator
 from kubesched.embedded.ownership.paths import Layout, kind_layout
 from kubesched.embedded.resources import ResourceCatalog, ResourceInfo
 from kubesched.embedded.schema.table import type_of_kind
-from kubesched.embedded.store import Entry, Store
+from kubesched.embedded.store import Collection, Entry, Store
 from kubesched.embedded.strategy import GENERIC, GENERIC_CUSTOM, Defaulter, Strategy
+
+T = TypeVar("T")
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a random suffix never spells a word
 _GENERATE_ATTEMPTS = 8
@@ -76,6 +79,7 @@ class Registry:
         self.clock = clock
         self.rng = rng
         self._kinds = kinds
+        self._derived: dict[str, tuple[int, Any]] = {}
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -84,6 +88,15 @@ class Registry:
         if found is not None:
             return found
         return GENERIC_CUSTOM if resource.custom else GENERIC
+
+    def derived(self, name: str, resource: str, compute: Callable[[Collection], T]) -> T:
+        """Something computed from a whole collection, remembered until the collection changes."""
+        collection = self.store.collection(resource)
+        known = self._derived.get(name)
+        if known is None or known[0] != collection.changed_at:
+            known = self._derived[name] = (collection.changed_at, compute(collection))
+        result: T = known[1]
+        return result
 
     def get(self, resource: ResourceInfo, namespace: str, name: str) -> Entry:
         entry = self.store.get(resource.storage_key, namespace, name)

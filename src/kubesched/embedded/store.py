@@ -59,7 +59,7 @@ class Entry:
     def with_managed_fields(self) -> JsonObject:
         if not self.managers:
             return self.obj
-        managed = [manager.to_json() for manager in self.managers]
+        managed = [manager.encoded for manager in self.managers]
         return {**self.obj, "metadata": {**self.obj["metadata"], "managedFields": managed}}
 
     def variant(self, name: str, build: Callable[[Entry], bytes]) -> bytes:
@@ -103,6 +103,8 @@ class Collection:
         self.resource = resource
         self.by_namespace: dict[str, dict[str, Entry]] = {}
         self.count = 0
+        self.changed_at = compacted
+        """The revision of the last change."""
         self.compacted = compacted
         """The newest revision whose successor changes are not all in the history any more."""
         self.subscribers: list[Subscriber] = []
@@ -189,6 +191,7 @@ class Collection:
                 self.count += 1
                 self._sorted_names.pop(namespace, None)
             names[name] = change.entry
+        self.changed_at = change.revision
         self._history.append(change)
         # Dropping a quarter at a time keeps the amortised cost of a write constant.
         if len(self._history) > self._history_limit:

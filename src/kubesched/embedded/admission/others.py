@@ -5,10 +5,9 @@ from __future__ import annotations
 from kubesched.embedded.failures import forbidden
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry import Registry
+from kubesched.embedded.store import Collection
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-PVC_PROTECTION = "kubernetes.io/pvc-protection"
-PV_PROTECTION = "kubernetes.io/pv-protection"
 
 _SERVICE_NETWORK = (10, 96)  # 10.96.0.0/16, the usual choice
 _ADDRESS_ATTEMPTS = 4096
@@ -29,15 +28,17 @@ def admit_persistent_volume_claim(registry: Registry, obj: JsonObject) -> None:
     obj["status"] = {"phase": "Pending"}
     spec = obj["spec"]
     if spec.get("storageClassName") is None:
-        default = default_storage_class(registry)
+        default = registry.derived(
+            "default storage class", "storageclasses.storage.k8s.io", default_storage_class
+        )
         if default is not None:
             spec["storageClassName"] = default
 
 
-def default_storage_class(registry: Registry) -> str | None:
+def default_storage_class(classes: Collection) -> str | None:
     """The newest class marked as default, by name among equals."""
     best: tuple[str, str] | None = None
-    for entry in registry.store.collection("storageclasses.storage.k8s.io").entries():
+    for entry in classes.entries():
         metadata = entry.obj["metadata"]
         if (metadata.get("annotations") or {}).get(DEFAULT_CLASS) == "true":
             created = metadata["creationTimestamp"]

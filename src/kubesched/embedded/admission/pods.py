@@ -5,10 +5,10 @@ from __future__ import annotations
 from kubesched.embedded.failures import forbidden
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry import Registry
+from kubesched.embedded.store import Collection
+from kubesched.embedded.validation.scheduling import DEFAULT_TOLERATIONS
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-DEFAULT_TOLERATION_S = 300
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -38,13 +38,13 @@ def _priority(registry: Registry, pod: JsonObject, spec: JsonObject) -> None:
     """Resolve the class into a number; whoever states a number must state the right one."""
     class_name = spec.get("priorityClassName")
     if class_name:
-        entry = registry.store.get("priorityclasses.scheduling.k8s.io", "", class_name)
+        entry = registry.store.get(PRIORITY_CLASSES, "", class_name)
         if entry is None:
             why = f"no PriorityClass with name {class_name} was found"
             raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
         chosen = entry.obj
     else:
-        found = _global_default(registry)
+        found = registry.derived("default priority class", PRIORITY_CLASSES, _global_default)
         chosen = found if found is not None else {}
         if found is not None:
             spec["priorityClassName"] = found["metadata"]["name"]
@@ -68,10 +68,10 @@ def _priority(registry: Registry, pod: JsonObject, spec: JsonObject) -> None:
     spec["preemptionPolicy"] = policy
 
 
-def _global_default(registry: Registry) -> JsonObject | None:
+def _global_default(priority_classes: Collection) -> JsonObject | None:
     """The default class; of several (they may only appear through races upstream) the one of least value."""
     found: JsonObject | None = None
-    for entry in registry.store.collection("priorityclasses.scheduling.k8s.io").entries():
+    for entry in priority_classes.entries():
         if entry.obj.get("globalDefault") and (
             found is None or entry.obj["value"] < found["value"]
         ):
@@ -88,17 +88,9 @@ def _default_tolerations(spec: JsonObject) -> None:
             tolerated.add(each.get("key") or "")
     if "" in tolerated:
         return
-    missing = [key for key in (NOT_READY, UNREACHABLE) if key not in tolerated]
+    missing = [each for each in DEFAULT_TOLERATIONS if each["key"] not in tolerated]
     if missing:
-        spec["tolerations"] = present + [
-            {
-                "key": key,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": DEFAULT_TOLERATION_S,
-            }
-            for key in missing
-        ]
+        spec["tolerations"] = present + missing
 
 
 def _selectors_from_own_labels(pod: JsonObject, spec: JsonObject) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
-from kubesched.embedded.objects import JsonObject, decode, timestamp
+from kubesched.embedded.objects import JsonObject, decode, encode, timestamp
 from kubesched.embedded.ownership.compare import compare
 from kubesched.embedded.ownership.paths import (
     Layout,
@@ -58,6 +58,11 @@ class Manager:
     def paths(self) -> Paths:
         return _decode_fields(self.fields)
 
+    @property
+    def encoded(self) -> msgspec.Raw:
+        """The entry as JSON; objects made by one writer in one second share it."""
+        return _encode_manager(self)
+
     def to_json(self) -> JsonObject:
         entry: JsonObject = {
             "manager": self.name,
@@ -78,6 +83,11 @@ class Manager:
             other.subresource,
             other.api_version,
         )
+
+
+@lru_cache(maxsize=1024)
+def _encode_manager(manager: Manager) -> msgspec.Raw:
+    return msgspec.Raw(encode(manager.to_json()))
 
 
 def encode_fields(paths: Paths | set[Path]) -> bytes:
@@ -138,14 +148,14 @@ def creator(
         metadata.pop(step, None)
     if metadata:
         fields["f:metadata"] = metadata
-    entry = Manager(
-        name=manager,
-        operation="Update",
-        api_version=api_version,
-        time=timestamp(now),
-        fields=_intern(fields),
+    return _sole_manager(manager, api_version, timestamp(now), _intern(fields))
+
+
+@lru_cache(maxsize=1024)
+def _sole_manager(name: str, api_version: str, time: str, fields: bytes) -> tuple[Manager, ...]:
+    return (
+        Manager(name=name, operation="Update", api_version=api_version, time=time, fields=fields),
     )
-    return (entry,)
 
 
 def after_update(

@@ -22,9 +22,18 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
+# The tolerations every pod gets. Pods share them, and whoever shares them needs no second look.
+DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = tuple(
+    {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+)
+
+
 def tolerations(items: Sequence[JsonObject], path: str) -> list[FieldError]:
     problems: list[FieldError] = []
     for index, toleration in enumerate(items):
+        if any(toleration is each for each in DEFAULT_TOLERATIONS):
+            continue
         here = f"{path}[{index}]"
         key, operator, value = (toleration.get(each, "") for each in ("key", "operator", "value"))
         if key:
