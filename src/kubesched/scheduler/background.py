@@ -28,12 +28,16 @@ class BackgroundTasks:
         self._waiting: deque[tuple[Coroutine[Any, Any, None], str]] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
+        self._is_over = False
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._running)
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        """Have the work done soon; `what` names it in the log should it fail."""
+        """Have the work done soon; `what` names it in the log should it fail. After the end nothing is begun any more."""
+        if self._is_over:
+            work.close()
+            return
         self._waiting.append((work, what))
         self._start()
 
@@ -46,6 +50,7 @@ class BackgroundTasks:
                 await asyncio.Event().wait()
             finally:
                 # Before the group calls off what runs: nothing new must begin in its place.
+                self._is_over = True
                 self._group = None
                 while self._waiting:
                     self._waiting.popleft()[0].close()

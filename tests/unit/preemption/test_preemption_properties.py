@@ -189,6 +189,21 @@ def test_candidates_are_kept_in_the_order_of_the_visit(world_type) -> None:
         assert [c.node_name for c in candidates_of(done.shortlist)] == ["n1", "n2"]
 
 
+def test_candidates_that_violate_no_budget_come_first(world_type) -> None:
+    world = world_type()
+    for name, app in (("n0", "guarded"), ("n1", "free"), ("n2", "guarded"), ("n3", "free")):
+        world.node(name, "1")
+        world.on(name, f"v-{name}", app=app)
+    world.budget("b", 0, app="guarded")
+    preemptor = world.preemptor(make_pod("p").cpu("1").priority(10).build())
+    budgets = world.plugin.evaluator._budgets.list()
+    pods = RowPodsCache(world.table)
+    for together in (True, False):
+        done = dry_run(preemptor, rows_of(world), 4, budgets, pods, USUAL_RULES, together=together)
+        found = [c.node_name for c in candidates_of(done.shortlist)]
+        assert found == ["n1", "n3", "n0", "n2"]
+
+
 def found_by(done):
     candidates = candidates_of(done.shortlist) if done.shortlist is not None else []
     return (

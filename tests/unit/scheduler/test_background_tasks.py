@@ -93,6 +93,27 @@ async def test_shutting_down_calls_off_what_runs_and_drops_what_waits() -> None:
     assert len(tasks) == 0
 
 
+async def test_nothing_is_begun_during_or_after_the_end() -> None:
+    tasks, begun = BackgroundTasks(), []
+
+    async def more() -> None:
+        begun.append("more")
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tasks.spawn(more(), "asked for while being called off")
+
+    async with running(tasks):
+        tasks.spawn(work(), "")
+        await turns()
+    tasks.spawn(more(), "asked for too late")
+    await turns()
+    assert begun == []
+    assert len(tasks) == 0
+
+
 async def test_draining_waits_for_what_runs_within_a_bound() -> None:
     tasks, gate = BackgroundTasks(), asyncio.Event()
     async with running(tasks):
