@@ -26,7 +26,6 @@ from kubesched.api import codec
 from kubesched.api.codec import ListOf, MalformedObject, Preserved
 from kubesched.api.kinds import PODS, Kind, kind_of
 from kubesched.api.meta import DeleteOptions, ObjectMeta, Record
-from kubesched.api.names import object_key
 from kubesched.api.policy_v1 import Eviction
 from kubesched.api.status import conflict
 from kubesched.client.patch import APPLY_PATCH, CONTENT_TYPES, Patch
@@ -254,7 +253,7 @@ class RestClient:
         if _metadata(current.record).resource_version != metadata.resource_version:
             raise conflict(
                 kind.plural,
-                object_key(metadata.namespace, metadata.name),
+                metadata.name,  # without the namespace, as the server would say it
                 "the object has been modified; please apply your changes to the latest version and try again",
                 kind.group,
             )

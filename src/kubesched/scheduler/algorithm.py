@@ -317,9 +317,11 @@ class SchedulingAlgorithm:
         whole = len(walk) == table.node_count
         view = NodeColumns(table) if whole else NodeColumns(table, walk)
         result = self._run_filters(framework, state, pod, view)
-        if result.error is not None:
-            return Feasible(_NO_ROWS, diagnosis, error=result.error)
         at = walk if whole else np.arange(len(walk))
+        if result.error is not None:
+            # Upstream: the next walk begins behind the nodes that were looked at before something broke.
+            looked_at = 0 if result.broken is None else int(result.broken[at].argmax())
+            return Feasible(_NO_ROWS, diagnosis, looked_at, error=result.error)
         passing = result.passing[at]
         found = np.flatnonzero(passing)
         examined, want = len(walk), self.nodes_to_find(framework, len(walk))

@@ -27,11 +27,13 @@ Indices = np.ndarray[Any, np.dtype[np.intp]]
 class FilterOutcome:
     """The filters' answer over a view. `error` set: something broke and the rest means nothing."""
 
-    __slots__ = ("_memo", "_rejections", "error", "passing")
+    __slots__ = ("_memo", "_rejections", "broken", "error", "passing")
 
     def __init__(self, passing: Mask, error: Status | None = None) -> None:
         self.passing = passing
         self.error = error
+        self.broken: Mask | None = None
+        """With an error: at which nodes it happened, if it was not all the same where."""
         self._rejections: list[tuple[str, Verdicts]] = []
         self._memo: dict[tuple[int, int], Status] = {}
 
@@ -150,6 +152,7 @@ def run_filters(
                 answer = Verdicts.reject(np.ones(len(nodes), dtype=np.bool_), status)
             codes = checked_codes(plugin, answer, len(nodes))
             if answer.broken is not None and (broken := answer.broken & outcome.passing).any():
+                outcome.broken = broken
                 status = answer.describe(int(codes[broken.argmax()]))
                 outcome.error = failure(
                     f'running "{plugin.name}" filter plugin: ', status, plugin=plugin.name
