@@ -319,7 +319,12 @@ class NodeTable:
     # -- cycle boundary --------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Begin a scheduling cycle: rows changed since the last one see today's image counts."""
+        """Begin a scheduling cycle: rows changed since the last one see today's image counts.
+
+        The order of nodes is settled here too, as upstream lists nodes when it takes its snapshot: a later change of
+        zone must not show in it, whoever asks for the order when.
+        """
+        _ = self.order_rows
         for row in self._touched:
             self.images.refresh_row(row)
         self._touched.clear()
