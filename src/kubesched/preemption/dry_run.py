@@ -190,9 +190,6 @@ class _Run:
         verdicts.ids[~has_some] = _NO_VICTIMS
         plugins = self._screening_plugins()
         if plugins:
-            if not self._is_local and self._rivals is not None:
-                # There the order of verdicts is another one: with the nominated pods first, over all plugins.
-                has_some[self._rivals.among(rows)] = False
             judged = np.flatnonzero(has_some)
             if len(judged):
                 verdicts.reject_as(judged, self._filter_without_lower(judged, plugins))

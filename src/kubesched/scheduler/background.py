@@ -51,7 +51,6 @@ class BackgroundTasks:
             finally:
                 # Before the group calls off what runs: nothing new must begin in its place.
                 self._is_over = True
-                self._group = None
                 while self._waiting:
                     self._waiting.popleft()[0].close()
 
