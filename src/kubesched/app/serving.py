@@ -3,19 +3,24 @@
 Who may ask what is decided with the API server's help, through credentials of their own
 (`--authentication-kubeconfig`, `--authorization-kubeconfig`), else through those of the pod we run in, else not at
 all: then only what is open to everybody can be seen.
+
+The port is taken at once, and whatever can be wrong with flags and files is found out at once; the HTTP library, which
+takes longer to load than the rest of the program, is loaded beside the scheduler's own start. Who connects meanwhile
+waits in the kernel's backlog.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.flags import RunOptions
@@ -34,14 +39,17 @@ from kubesched.server import self_signed
 from kubesched.server.authentication import Authenticator, TokenReviewer
 from kubesched.server.authorization import Authorizer
 from kubesched.server.health import Check, HealthMetrics, HealthPages
-from kubesched.server.listener import Limits, Listener, open_socket
 from kubesched.server.metrics_pages import MetricsPage, ResourcesPage
 from kubesched.server.pages import ConfigPage, FlagsPage, StatusPage
 from kubesched.server.profiling import DebugPages
 from kubesched.server.requests import Page
-from kubesched.server.secure_server import SecureServer
+from kubesched.server.sockets import open_socket
 from kubesched.server.tls import NamedFiles, ServingTls, TlsSettings
 from kubesched.server.trust import HeaderNames, TrustSettings, TrustSource
+
+if TYPE_CHECKING:
+    from kubesched.server.listener import Listener
+    from kubesched.server.secure_server import SecureServer
 
 log = get_logger(__name__)
 
@@ -84,16 +92,15 @@ class Serving:
         self.trust = TrustSource(trust_settings(options), authentication)
         self._tls_settings = tls_settings(options)
         self._tls_settings.check()
-        self._pair = (
-            None
-            if options.tls_cert_file
-            else self_signed.load_or_make(options.cert_dir, clock.now())
-        )
-        self._server = self._make_server(settings, exposed, authentication, authorization, Limits())
+        self._settings, self._exposed = settings, exposed
+        self._reviewers = authentication, authorization
+        self._pair: self_signed.Pair | None = None
         self._socket = open_socket(
             options.bind_address, options.secure_port, share_port=options.permit_port_sharing
         )
         self._tls: ServingTls | None = None
+        if options.tls_cert_file:
+            self._tls = ServingTls(self._tls_settings, lambda: self.trust.current)
         self._listener: Listener | None = None
 
     def _client(self, kubeconfig: str, purpose: str) -> RestClient | None:
@@ -118,14 +125,11 @@ class Serving:
             deadline_s=REVIEW_DEADLINE_S,
         )
 
-    def _make_server(
-        self,
-        settings: RunSettings,
-        exposed: Exposed,
-        authentication: RestClient | None,
-        authorization: RestClient | None,
-        limits: Limits,
-    ) -> SecureServer:
+    def _make_server(self) -> SecureServer:
+        from kubesched.server.secure_server import SecureServer
+
+        settings, exposed = self._settings, self._exposed
+        authentication, authorization = self._reviewers
         options = settings.options
         tokens = (
             None
@@ -153,7 +157,6 @@ class Serving:
                 denied_ttl_s=options.authorization_webhook_cache_unauthorized_ttl,
                 clock=self._clock,
             ),
-            limits=limits,
             prefixes=prefixes,
         )
 
@@ -181,23 +184,37 @@ class Serving:
         return int(self._socket.getsockname()[1])
 
     async def __aenter__(self) -> Self:
-        await self.trust.load()
-        self._tls = ServingTls(self._tls_settings, lambda: self.trust.current, self._pair)
-        self._listener = Listener(
-            self._socket, self._tls.context, self._server.handle, clock=self._clock
-        )
-        log.info("Serving securely", address=_shown(self._socket))
         return self
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        assert self._listener is not None, "serving was not entered"
+        await asyncio.to_thread(self._prepare)
+        await self.trust.load()
+        self._tls = self._tls or ServingTls(
+            self._tls_settings, lambda: self.trust.current, self._pair
+        )
+        self._tls.refresh()
+        self._listener = self._make_listener(self._tls)
+        log.info("Serving securely", address=_shown(self._socket))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listener.serve(), name="serving")
             group.create_task(self._watch_tls(), name="serving certificates")
             group.create_task(
                 self.trust.keep_current(self._authorities_changed), name="client authorities"
             )
+
+    def _prepare(self) -> None:
+        """What takes long: loading the HTTP library, making a certificate."""
+        importlib.import_module("kubesched.server.secure_server")
+        options = self._settings.options
+        if not options.tls_cert_file:
+            self._pair = self_signed.load_or_make(options.cert_dir, self._clock.now())
+
+    def _make_listener(self, tls: ServingTls) -> Listener:
+        from kubesched.server.listener import Listener
+
+        handle = self._make_server().handle
+        return Listener(self._socket, tls.context, handle, clock=self._clock)
 
     async def _watch_tls(self) -> None:
         assert self._tls is not None

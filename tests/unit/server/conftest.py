@@ -16,8 +16,9 @@ from kubesched.server import self_signed
 from kubesched.server.authentication import Authenticator, TokenReviewer
 from kubesched.server.authorization import Authorizer
 from kubesched.server.health import HealthPages
-from kubesched.server.listener import Limits, Listener, open_socket
+from kubesched.server.listener import Limits, Listener
 from kubesched.server.secure_server import SecureServer
+from kubesched.server.sockets import open_socket
 from kubesched.server.tls import ServingTls, TlsSettings
 from kubesched.server.trust import Trust
 
