@@ -1,0 +1,152 @@
+"""Parts of the process: registry flags, election settings, stop requests, how errors are told."""
+
+import asyncio
+import os
+import signal
+from random import Random
+
+import pytest
+
+from kubesched.app import run as run_module
+from kubesched.app.election import election_settings, new_identity
+from kubesched.app.flags import RunOptions
+from kubesched.app.process_metrics import (
+    ElectionMetrics,
+    make_registry,
+    register_common,
+    register_event_losses,
+)
+from kubesched.app.stopping import StopRequest
+from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.types import LeaderElectionConfiguration
+from kubesched.errors import ConfigError, FieldProblem
+from kubesched.metrics import Registry
+
+
+def test_the_identity_is_host_and_a_fresh_uuid():
+    first, second = new_identity(Random(1)), new_identity(Random(2))
+    host, _, uuid = first.rpartition("_")
+    assert host == os.uname().nodename
+    assert len(uuid) == 36
+    assert first != second
+
+
+def test_election_settings_come_from_the_configuration():
+    config = LeaderElectionConfiguration(lease_duration_s=30, resource_name="mine")
+    settings = election_settings(config, "me")
+    assert (settings.lease_duration_s, settings.name, settings.identity) == (30, "mine", "me")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"resource_lock": "endpoints"}, "couldn't create resource lock"),
+        (
+            {"lease_duration_s": 5.0},
+            "couldn't create leader elector: leaseDuration must be greater",
+        ),
+        ({"retry_period_s": 9.0}, "couldn't create leader elector: renewDeadline must be greater"),
+    ],
+)
+def test_settings_no_elector_can_work_with_are_refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        election_settings(LeaderElectionConfiguration(**config), "me")
+
+
+def test_metrics_flags_shape_the_registry(tmp_path):
+    manifest = tmp_path / "allow.yaml"
+    manifest.write_text('allowListMapping:\n  "a_total,x": "1,2"\n  "b_total,x": "1"\n')
+    registry = make_registry(
+        RunOptions(
+            disabled_metrics=("c_total",),
+            allow_metric_labels_manifest=str(manifest),
+            allow_metric_labels=(("b_total,x", "7"),),
+        )
+    )
+    for name in ("a_total", "b_total", "c_total"):
+        family = registry.counter(name, "Help.", labels=("x",))
+        for value in ("1", "7"):
+            family.labels(value).inc()
+    page = registry.text()
+    assert 'a_total{x="1"} 1' in page
+    assert 'a_total{x="unexpected"} 1' in page
+    assert 'b_total{x="7"} 1' in page  # the flag wins over the file
+    assert "c_total" not in page
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"allow_metric_labels": (("metric", "v"),)}, {"allow_metric_labels_manifest": "broken"}],
+    ids=["not metric,label", "not a mapping"],
+)
+def test_an_allow_list_that_cannot_be_understood_is_refused(options, tmp_path):
+    if "allow_metric_labels_manifest" in options:
+        path = tmp_path / "m"
+        path.write_text("allowListMapping: [1]")
+        options = {"allow_metric_labels_manifest": str(path)}
+    with pytest.raises(ConfigError):
+        make_registry(RunOptions(**options))
+
+
+def test_the_process_tells_about_itself():
+    registry = Registry()
+    register_common(registry, DEFAULT_GATES)
+    page = registry.text()
+    assert 'git_version="v1.36.4"' in page
+    assert 'kubernetes_feature_enabled{name="SchedulerQueueingHints",stage=""} 1' in page
+    assert 'kubernetes_feature_enabled{name="GangScheduling",stage="ALPHA"} 0' in page
+    assert "process_resident_memory_bytes" in page
+
+
+def test_who_leads_is_told():
+    registry = Registry()
+    metrics = ElectionMetrics(registry)
+    metrics.leader_off("lock")
+    assert 'leader_election_master_status{name="lock"} 0' in registry.text()
+    metrics.leader_on("lock")
+    metrics.slowpath_exercised("lock")
+    assert 'leader_election_master_status{name="lock"} 1' in registry.text()
+    assert 'leader_election_slowpath_total{name="lock"} 1' in registry.text()
+
+
+def test_lost_events_are_counted_by_reason():
+    registry = Registry()
+    losses = {"queue full": 3}
+    register_event_losses(registry, lambda: losses)
+    assert 'kubesched_events_dropped_total{reason="queue full"} 3' in registry.text()
+    assert 'kubesched_events_dropped_total{reason="shut down"} 0' in registry.text()
+
+
+async def test_a_signal_asks_to_stop():
+    stop = StopRequest()
+    stop.install()
+    try:
+        assert not stop.is_set
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(stop.wait(), 10)
+        assert stop.is_set
+    finally:
+        stop.uninstall()
+
+
+async def test_a_second_signal_ends_the_process(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    stop = StopRequest()
+    stop.ask()
+    stop._signalled(signal.SIGINT)
+    assert ended == [1]
+
+
+def test_errors_are_taken_out_of_their_groups():
+    inner = ConfigError([FieldProblem("", "wrong")])
+    wrapped = ExceptionGroup("a", [ExceptionGroup("b", [inner])])
+    assert run_module._without_groups(wrapped) is inner
+    several = ExceptionGroup("c", [inner, ValueError()])
+    assert run_module._without_groups(several) is several
+
+
+def test_several_problems_are_listed():
+    error = ConfigError([FieldProblem("a", "x"), FieldProblem("b", "y")], source="file")
+    assert run_module._text(error) == "file: [a: x, b: y]"
+    assert run_module._text(ValueError()) == "ValueError"
