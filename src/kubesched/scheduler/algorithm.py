@@ -44,12 +44,16 @@ from kubesched.framework.runtime.score import (
 )
 from kubesched.framework.runtime.timing import FILTER, SCORE
 from kubesched.framework.status import Code, Status, unresolvable
+from kubesched.logs import get_logger
 from kubesched.scheduler.host_choice import Indices, heap_winner, places_in_walk
 from kubesched.snapshot.columns import Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 
+log = get_logger(__name__)
+
+SCORES_VERBOSITY = 10
 MIN_FEASIBLE_NODES_TO_FIND = 100
 MIN_FEASIBLE_NODES_PERCENTAGE = 5
 
@@ -170,6 +174,8 @@ class SchedulingAlgorithm:
             and framework.has_scoring
             # What batching remembers is the ranking of all nodes, which kept columns do not give.
             and (framework.batching is None or state.signature is None)
+            # Nor do they give every plugin's score of every node, which somebody wants to read.
+            and not log.enabled(SCORES_VERBOSITY)
         )
 
     # -- filtering -------------------------------------------------------------------------------------------------
@@ -379,7 +385,31 @@ class SchedulingAlgorithm:
         started = framework.now()
         outcome = run_score(framework, state, pod, view)
         framework.point_done("Score", started, outcome.error)
+        if log.enabled(SCORES_VERBOSITY) and outcome.error is None:
+            self._log_scores(pod, rows, outcome)
         return outcome
+
+    def _log_scores(self, pod: Pod, rows: Indices, outcome: ScoreOutcome) -> None:
+        """Every plugin's weighted score of every node: many lines, for those who ask for them."""
+        for index, row in enumerate(rows.tolist()):
+            node = self.table.names[row]
+            by_plugin = {name: int(column[index]) for name, column in outcome.columns.items()}
+            for plugin, score in (by_plugin | outcome.constants).items():
+                log.info(
+                    "Plugin scored node for pod",
+                    v=SCORES_VERBOSITY,
+                    pod=pod,
+                    plugin=plugin,
+                    node=node,
+                    score=score,
+                )
+            log.info(
+                "Calculated node's final score for pod",
+                v=SCORES_VERBOSITY,
+                pod=pod,
+                node=node,
+                score=int(outcome.totals[index]),
+            )
 
     def _pick(
         self,

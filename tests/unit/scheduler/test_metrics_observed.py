@@ -259,3 +259,24 @@ async def test_an_ordinary_attempt_says_nothing(caplog):
             harness.add_pod(make_pod("a").build())
             await harness.settle()
     assert not [each for each in caplog.records if each.msg == "Slow scheduling attempt"]
+
+
+async def test_at_verbosity_ten_every_score_is_logged(caplog):
+    async with SchedulerHarness() as harness:
+        for name in ("n1", "n2"):
+            harness.add_node(make_node(name).build())
+        with caplog.at_level(10):
+            harness.add_pod(make_pod("a").cpu("1").build())
+            await harness.settle()
+    totals = {}
+    for record in caplog.records:
+        if record.msg == "Plugin scored node for pod":
+            node = record.values["node"]
+            totals[node] = totals.get(node, 0) + record.values["score"]
+    final = {
+        record.values["node"]: record.values["score"]
+        for record in caplog.records
+        if record.msg == "Calculated node's final score for pod"
+    }
+    assert set(final) == {"n1", "n2"}
+    assert totals == final
