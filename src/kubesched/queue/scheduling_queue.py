@@ -20,7 +20,6 @@ it is the outcome of the two operations in either order.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from kubesched.framework.events import (
     ClusterEvent,
 )
 from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.logs import get_logger
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
 from kubesched.queue.backoff import BACKOFF, FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
@@ -52,7 +52,7 @@ from kubesched.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
 from kubesched.queue.unschedulable import UNSCHEDULABLE, PreCheck, UnschedulablePods
 from kubesched.snapshot.pods import PodInfo
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 GATED: Final = "gated"
 LEFTOVER_PERIOD_S: Final = 30.0
@@ -218,7 +218,7 @@ class SchedulingQueue:
         try:
             place = self.place_of(info.pod_info.namespace, info.pod_info.name)
             if place is not None:
-                logger.info("pod %s is queued already (%s)", info.pod_info.key, place)
+                log.info("Pod is queued already", pod=info.pod_info.pod, queue=place)
                 return False
             self._note_failure(info, now)
             strategy = self._strategy_for_failed(info)
@@ -407,6 +407,7 @@ class SchedulingQueue:
         self._pool.remove(key)
         self._backoff.remove(key)
         self._active.add(info, label)
+        _log_move(info, label, "Active")
         if label in (_ADDED, _UPDATED):
             self.nominator.add_nominated_pod(info.pod_info)
         return True
@@ -420,16 +421,25 @@ class SchedulingQueue:
                 return False
         self._pool.remove(info.pod_info.key)
         self._backoff.add(info, label)
+        _log_move(info, label, "Backoff")
         return True
 
     def _keep_gated(self, info: QueuedPodInfo, label: str) -> None:
         info.was_flushed_from_unschedulable = False
         self._pool.add_or_update(info, label)
+        log.info(
+            "Pod moved to an internal scheduling queue, because the pod is gated",
+            v=5,
+            pod=info.pod_info.pod,
+            event=label,
+            queue="Unschedulable",
+        )
 
     def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str) -> str:
         """Put a pod where the strategy wants it; returns the queue in which it ended up."""
         if strategy is Strategy.SKIP:
             self._pool.add_or_update(info, label)
+            _log_move(info, label, "Unschedulable")
             return UNSCHEDULABLE
         must_rest = strategy is Strategy.AFTER_BACKOFF and self._backoff.policy.is_backing_off(
             info, self._clock.monotonic()
@@ -484,8 +494,8 @@ class SchedulingQueue:
         """Move a pod that left its queue to in flight; False, and it is dropped, if its UID is there already."""
         info.attempts += 1
         if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
-            logger.error(
-                "pod %s is being scheduled already; its second entry is dropped", info.pod_info.key
+            log.error(
+                "Pod is being scheduled already; its second entry is dropped", pod=info.pod_info.pod
             )
             return False
         self._scheduling_cycle += 1
@@ -514,7 +524,7 @@ class SchedulingQueue:
             return Strategy.AFTER_BACKOFF
         events = self._in_flight.events_since_pop(pod_info.uid)
         if events is None:
-            logger.error("pod %s comes back without having been popped", pod_info.key)
+            log.error("Pod comes back without having been popped", pod=pod_info.pod)
             return Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
         for event, old, new in events:
@@ -591,3 +601,13 @@ def _tick_after(instant: float, period_s: float, grid: float) -> float:
 
 def _nothing() -> None:
     """What an `on_ready` nobody has set does."""
+
+
+def _log_move(info: QueuedPodInfo, label: str, queue: str) -> None:
+    log.info(
+        "Pod moved to an internal scheduling queue",
+        v=3 if label == SCHEDULE_ATTEMPT_FAILURE else 5,
+        pod=info.pod_info.pod,
+        event=label,
+        queue=queue,
+    )
