@@ -34,8 +34,8 @@ from kubesched.preemption.row_pods import CountedBelow, RowPodsCache
 from kubesched.preemption.victim_columns import (
     Broken,
     VictimColumns,
-    all_below_gone,
-    filter_changed,
+    filter_what_if,
+    without_lower,
 )
 from kubesched.preemption.victims import (
     NO_VICTIMS,
@@ -215,8 +215,8 @@ class _Run:
         self, indices: Indices, plugins: list[FilterPlugin] | None
     ) -> FilterOutcome:
         rows, preemptor = self._rows[indices], self._preemptor
-        changes = all_below_gone(self._table, rows, self._below, preemptor.pod.priority)
-        return filter_changed(preemptor, rows, changes, self._rivals, plugins)
+        view = without_lower(self._table, rows, self._below, preemptor.pod.priority)
+        return filter_what_if(preemptor, view, self._rivals, plugins)
 
     # -- together and alone ----------------------------------------------------------------------------------------
 

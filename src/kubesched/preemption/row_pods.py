@@ -6,6 +6,7 @@ Kept per row and dropped when the row changes, so that between two preemptions o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +28,10 @@ assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), "the columns follow the ta
 
 
 class RowPods:
-    """One row's pods and their numbers, (pods, columns), in the same order."""
+    """One row's pods and their numbers, (pods, columns), the most important first.
+
+    Pods yet to start come after those of their priority that have, whatever time it is.
+    """
 
     __slots__ = ("has_scalars", "numbers", "pods")
 
@@ -74,14 +78,14 @@ class RowPodsCache:
         numbers: list[int] = []
         found: list[tuple[int, list[PodInfo], bool]] = []
         for row in rows:
-            pods = list(table.pods[row].values())
+            pods = sorted(table.pods[row].values(), key=_rank)
             has_scalars = False
             for pod in pods:
                 requests = pod.requests
                 has_scalars = has_scalars or bool(requests.scalars)
                 numbers += (
                     pod.priority,
-                    NOT_STARTED if pod.pod.status.start_time is None else started_us(pod.pod),
+                    started_us(pod.pod),
                     requests.milli_cpu,
                     requests.memory,
                     requests.ephemeral_storage,
@@ -93,6 +97,11 @@ class RowPodsCache:
             end = start + len(pods)
             self._known[row] = RowPods(pods, matrix[start:end], has_scalars=has_scalars)
             start = end
+
+
+def _rank(pod: PodInfo) -> tuple[int, float]:
+    started = started_us(pod.pod)
+    return -pod.priority, inf if started == NOT_STARTED else started
 
 
 class CountedBelow:

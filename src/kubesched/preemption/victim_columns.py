@@ -14,7 +14,7 @@ The outcome is what `victims.select_victims` gives node by node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -47,43 +47,23 @@ class Broken(Exception):
         super().__init__(status.message)
 
 
-class Changes:
-    """What is different on some rows: requests and pods fewer, and who they are."""
-
-    __slots__ = ("pod_count", "removed", "requested")
-
-    def __init__(
-        self,
-        requested: Callable[[int], Ints | None],
-        pod_count: Ints,
-        removed: Callable[[int], Sequence[PodInfo]],
-    ) -> None:
-        self.requested = requested
-        """line -> how much less is requested, per row; None for nothing."""
-        self.pod_count = pod_count
-        self.removed = removed
-        """index of a row -> the pods that are gone."""
-
-
-def filter_changed(
+def filter_what_if(
     preemptor: Preemptor,
-    rows: Indices,
-    changes: Changes,
+    view: BulkWhatIfColumns,
     rivals: Rivals | None,
     plugins: list[FilterPlugin] | None = None,
 ) -> FilterOutcome:
-    """Filter rows from which pods are gone; where nominated pods claim room, with them and without.
+    """Filter rows as they would be; where nominated pods claim room, with them and without.
 
     Raises:
         Broken: a filter failed.
     """
-    table = preemptor.framework.handle.table
-    outcome = _filtered(preemptor, _without(table, rows, changes), plugins)
+    outcome = _filtered(preemptor, view, plugins)
     if rivals is not None:
-        indices = rivals.among(rows)
+        indices = rivals.among(view.row_indices())
         if len(indices):
-            view = _without_but_with(table, rows, changes, rivals, indices)
-            outcome.overrule(indices, _filtered(preemptor, view, plugins))
+            contested = _with_rivals(view, rivals, indices)
+            outcome.overrule(indices, _filtered(preemptor, contested, plugins))
     return outcome
 
 
@@ -96,50 +76,40 @@ def _filtered(
     return outcome
 
 
-def _without(table: NodeTable, rows: Indices, changes: Changes) -> BulkWhatIfColumns:
-    def delta(line: int) -> Ints | None:
-        less = changes.requested(line)
-        return None if less is None else -less
+def _with_rivals(view: BulkWhatIfColumns, rivals: Rivals, indices: Indices) -> BulkWhatIfColumns:
+    """The rows at these indices of a view, with their rivals in place."""
+    rows = view.row_indices()[indices]
+
+    def delta(line: int) -> Ints:
+        less = view.requested_delta(line)
+        more = rivals.requested(line, rows)
+        return more if less is None else more + less[indices]
 
     return BulkWhatIfColumns(
-        table,
+        view.table,
         rows,
         requested_delta=delta,
-        pods_delta=-changes.pod_count,
-        removed=changes.removed,
+        pods_delta=rivals.pod_count(rows) + view.pods_delta[indices],
+        added=lambda index: rivals.pods_at(int(rows[index])),
+        removed=lambda index: view.removed_at(int(indices[index])),
     )
 
 
-def _without_but_with(
-    table: NodeTable, rows: Indices, changes: Changes, rivals: Rivals, indices: Indices
-) -> BulkWhatIfColumns:
-    """The rows at these indices, with their rivals in place."""
-    contested = rows[indices]
-
-    def delta(line: int) -> Ints | None:
-        less = changes.requested(line)
-        more = rivals.requested(line, contested)
-        return more if less is None else more - less[indices]
-
-    return BulkWhatIfColumns(
-        table,
-        contested,
-        requested_delta=delta,
-        pods_delta=rivals.pod_count(contested) - changes.pod_count[indices],
-        added=lambda index: rivals.pods_at(int(contested[index])),
-        removed=lambda index: changes.removed(int(indices[index])),
-    )
-
-
-def all_below_gone(
+def without_lower(
     table: NodeTable, rows: Indices, below: Below | CountedBelow, priority: int
-) -> Changes:
-    """Every pod below a priority is gone."""
+) -> BulkWhatIfColumns:
+    """The rows without any pod below a priority."""
 
     def removed(index: int) -> list[PodInfo]:
         return [pod for pod in table.pods[int(rows[index])].values() if pod.priority < priority]
 
-    return Changes(lambda line: below.requested(line, rows), below.pod_count(rows), removed)
+    return BulkWhatIfColumns(
+        table,
+        rows,
+        requested_delta=lambda line: -below.requested(line, rows),
+        pods_delta=-below.pod_count(rows),
+        removed=removed,
+    )
 
 
 class VictimColumns:
@@ -174,20 +144,26 @@ class VictimColumns:
         lengths = np.array([len(each.pods) for each in self._row_pods], dtype=np.intp)
         owner = np.repeat(np.arange(len(lengths)), lengths)
         place = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        lower = np.flatnonzero(numbers[:, PRIORITY] < self._preemptor.pod.priority)
-        numbers, owner, place = numbers[lower], owner[lower], place[lower]
-        started = numbers[:, STARTED]
-        started = np.where(started == NOT_STARTED, self._preemptor.now_us, started)
-        order = np.lexsort((started, -numbers[:, PRIORITY], owner))
-        self._numbers = numbers[order]
-        self._started: Ints = started[order]
-        self._owner: Indices = owner[order]
-        self._place: Indices = place[order]
-        counts = np.bincount(self._owner, minlength=len(self.rows))
+        is_lower = numbers[:, PRIORITY] < self._preemptor.pod.priority
+        if not is_lower.all():
+            numbers, owner, place = numbers[is_lower], owner[is_lower], place[is_lower]
+        now_us, started = self._preemptor.now_us, numbers[:, STARTED]
+        if int(started.max()) > now_us:
+            # Kept rows are in order, with pods yet to start at the end of their kind; but "now" may be before the start
+            # time that a node with a fast clock has written.
+            started = np.where(started == NOT_STARTED, now_us, started)
+            order = np.lexsort((started, -numbers[:, PRIORITY], owner))
+            numbers, owner, place = numbers[order], owner[order], place[order]
+            started = started[order]
+        self._numbers = numbers
+        self._started: Ints = np.where(started == NOT_STARTED, now_us, started)
+        self._owner: Indices = owner
+        self._place: Indices = place
+        counts = np.bincount(owner, minlength=len(self.rows))
         assert counts.all(), "a row without possible victims was not screened out"
         self._counts = counts
         self._first: Indices = np.cumsum(counts) - counts
-        self._rank_of: Indices = np.arange(len(order)) - self._first[self._owner]
+        self._rank_of: Indices = np.arange(len(owner)) - self._first[owner]
 
     def _pods_of(self, index: int) -> list[PodInfo]:
         """The pods of the index-th row that may go."""
@@ -229,8 +205,9 @@ class VictimColumns:
     def _reprieve(self, rivals: Rivals | None) -> None:
         """Let pods back in turn, over all rows at once: first those whose eviction would violate a budget."""
         self._gone: Mask = np.ones(len(self._owner), dtype=np.bool_)
-        self._freed: Ints = np.add.reduceat(self._amounts, self._first, axis=0)
-        self._left: Ints = self._counts.astype(np.int64)
+        self._requested_delta: Ints = -np.add.reduceat(self._amounts, self._first, axis=0)
+        self._pods_delta: Ints = -self._counts.astype(np.int64)
+        self._everywhere = self._view()
         turns = self._turns()
         by_turn = np.lexsort((self._owner, turns))
         start = 0
@@ -249,32 +226,42 @@ class VictimColumns:
     def _let_back(self, pods: Indices, rivals: Rivals | None) -> None:
         """One pod each of some rows comes back, and leaves again where it leaves no room."""
         at = self._owner[pods]
-        self._freed[at] -= self._amounts[pods]
-        self._left[at] -= 1
+        self._requested_delta[at] += self._amounts[pods]
+        self._pods_delta[at] += 1
         self._gone[pods] = False
-        framework = self._preemptor.framework
-        outcome = filter_changed(
+        outcome = filter_what_if(
             self._preemptor,
-            self.rows[at],
-            self._changes(at),
+            self._everywhere if len(at) == len(self.rows) else self._view(at),
             rivals,
-            framework.pod_dependent_filters,
+            self._preemptor.framework.pod_dependent_filters,
         )
         crowded = ~outcome.passing
         if crowded.any():
             pods, at = pods[crowded], at[crowded]
-            self._freed[at] += self._amounts[pods]
-            self._left[at] += 1
+            self._requested_delta[at] -= self._amounts[pods]
+            self._pods_delta[at] -= 1
             self._gone[pods] = True
 
-    def _changes(self, at: Indices) -> Changes:
-        freed = self._freed[at]
+    def _view(self, at: Indices | None = None) -> BulkWhatIfColumns:
+        """All rows as they are at any time, or some as they are now."""
+        columns = self._column_of
+        if at is None:
+            delta, pods_delta, rows = self._requested_delta, self._pods_delta, self.rows
+        else:
+            delta, pods_delta = self._requested_delta[at], self._pods_delta[at]
+            rows = self.rows[at]
 
-        def requested(line: int) -> Ints | None:
-            column = self._column_of.get(line)
-            return None if column is None else freed[:, column]
+        def requested_delta(line: int) -> Ints | None:
+            column = columns.get(line)
+            return None if column is None else delta[:, column]
 
-        return Changes(requested, self._left[at], lambda index: self._gone_from(int(at[index])))
+        return BulkWhatIfColumns(
+            self._preemptor.framework.handle.table,
+            rows,
+            requested_delta=requested_delta,
+            pods_delta=pods_delta,
+            removed=lambda index: self._gone_from(index if at is None else int(at[index])),
+        )
 
     def _gone_from(self, index: int) -> list[PodInfo]:
         start = int(self._first[index])
@@ -288,7 +275,7 @@ class VictimColumns:
         gone, first = self._gone, self._first
         priorities = self._numbers[:, PRIORITY]
         lowest = np.iinfo(np.int64).min
-        self.victim_count: Ints = self._left
+        self.victim_count: Ints = -self._pods_delta
         self.pdb_violations: Ints = (
             np.zeros(len(self.rows), dtype=np.int64)
             if self._violating is None

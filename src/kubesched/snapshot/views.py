@@ -313,10 +313,11 @@ class WhatIfColumns(NodeColumns):
 class BulkWhatIfColumns(WhatIfColumns):
     """Many rows with pods added and removed in thought, whose sums somebody has worked out already.
 
-    Which pods they are is asked, row by row, only by plugins that look at pods.
+    Which pods they are is asked, row by row, only by plugins that look at pods. The maker may go on changing the sums
+    in place; columns of the live rows are cut out once.
     """
 
-    __slots__ = ("_added_of", "_removed_of", "_requested_delta")
+    __slots__ = ("_added_of", "_cut", "_removed_of", "pods_delta", "requested_delta")
 
     def __init__(
         self,
@@ -330,11 +331,17 @@ class BulkWhatIfColumns(WhatIfColumns):
     ) -> None:
         """`requested_delta(line)` is what changes per row, None for nothing; `added` and `removed` are asked by index."""
         NodeColumns.__init__(self, table, rows)
-        self._requested_delta = requested_delta
-        self._pods_delta = pods_delta
+        self.requested_delta = requested_delta
+        self.pods_delta = pods_delta
         self._added_of = added
         self._removed_of = removed
-        self._delta = {}
+        self._cut: dict[tuple[str, int], Ints] = {}
+
+    def _live(self, what: str, line: int, column: Ints) -> Ints:
+        known = self._cut.get((what, line))
+        if known is None:
+            known = self._cut[what, line] = column[self.rows]
+        return known
 
     @property
     def _adds_pods(self) -> bool:
@@ -346,10 +353,21 @@ class BulkWhatIfColumns(WhatIfColumns):
     def removed_at(self, index: int) -> Sequence[PodInfo]:
         return () if self._removed_of is None else self._removed_of(index)
 
+    def allocatable(self, line: int) -> Ints:
+        return self._live("allocatable", line, self.table.allocatable[line].array)
+
     def requested(self, line: int) -> Ints:
-        delta = self._requested_delta(line)
-        base = NodeColumns.requested(self, line)
-        return base if delta is None else base + delta
+        live = self._live("requested", line, self.table.requested[line].array)
+        delta = self.requested_delta(line)
+        return live if delta is None else live + delta
+
+    @property
+    def pod_count(self) -> Ints:
+        return self._live("pods", 0, self.table.pod_count.array) + self.pods_delta
+
+    @property
+    def allowed_pods(self) -> Ints:
+        return self._live("allowed pods", 0, self.table.allowed_pods.array)
 
     @property
     def nonzero_cpu(self) -> Ints:

@@ -39,7 +39,8 @@ def random_victim(rng: Random, name: str):
     if rng.random() < 0.7:
         pod.labels(app=rng.choice(["web", "db"]))
     if rng.random() < 0.7:
-        pod.status(startTime=f"2026-01-01T{rng.randrange(3):02}:00:00Z")
+        hour = rng.choice([0, 1, 2, 15])  # it is noon, and some clocks are fast
+        pod.status(startTime=f"2026-01-01T{hour:02}:00:00Z")
     if rng.random() < 0.1:
         pod.terminating()
     return pod
