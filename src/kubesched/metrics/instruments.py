@@ -11,7 +11,7 @@ page is then little more than adding numbers to them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import inf, isfinite, isnan
 from operator import add
@@ -191,13 +191,21 @@ class Family(Generic[Cell]):
         return dict(self._cells)
 
     def write(self, out: list[str]) -> None:
+        for write in self.writers():
+            write(out)
+
+    def writers(self) -> Iterator[Callable[[list[str]], None]]:
+        """The page's part in steps, for those who must not write all of it at once: the header, then cell by cell."""
         cells = self._sorted
         if cells is None:
             cells = self._sorted = [self._cells[values] for values in sorted(self._cells)]
         if cells:
-            out.append(self._header)
+            yield self._write_header
             for cell in cells:
-                cell.write(out)
+                yield cell.write
+
+    def _write_header(self, out: list[str]) -> None:
+        out.append(self._header)
 
     def _add(self, values: tuple[str, ...]) -> Cell:
         if len(values) != len(self.label_names) or not all(isinstance(v, str) for v in values):

@@ -43,15 +43,27 @@ class MetricsPage:
         return Answer(body=body, content_type=CONTENT_TYPE, headers=headers)
 
     async def _render(self) -> bytes:
+        now = self.clock.monotonic
+        pieces: list[bytes] = []
         lines: list[str] = []
-        until = self.clock.monotonic() + SLICE_S
+        until = now() + SLICE_S
         for family in self.registry.families():
-            family.write(lines)
-            if self.clock.monotonic() > until:
-                await asyncio.sleep(0)
-                until = self.clock.monotonic() + SLICE_S
-        lines.append("")
-        return "\n".join(lines).encode()
+            for write in family.writers():
+                write(lines)
+                if now() > until:
+                    pieces.append(_text(lines))
+                    await asyncio.sleep(0)
+                    until = now() + SLICE_S
+        pieces.append(_text(lines))
+        return b"".join(pieces)
+
+
+def _text(lines: list[str]) -> bytes:
+    """The lines as they go on the wire; the list is empty afterwards."""
+    lines.append("")
+    text = "\n".join(lines).encode()
+    lines.clear()
+    return text
 
 
 @dataclass(frozen=True, slots=True)
