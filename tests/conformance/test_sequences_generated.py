@@ -11,13 +11,13 @@ import yaml
 
 from kubesched.cli.main import main
 from kubesched.conformance.comparison import Aspect
-from kubesched.conformance.control_plane import ASSETS_VARIABLE
 from kubesched.conformance.generate_sequence import FEATURES, sequence
 from kubesched.conformance.play import Outcome
 from kubesched.conformance.replay import replay
 from kubesched.conformance.run import Played, RunSettings, first_difference, recorded, run
 from kubesched.conformance.sequences import Decision, Sequence, Step
 from kubesched.conformance.shrink import shrink, write_case
+from kubesched.testing.control_plane import ASSETS_VARIABLE
 
 
 def outcome(scenario, change=None):

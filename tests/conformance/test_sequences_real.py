@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from kubesched.conformance.control_plane import ASSETS_VARIABLE, find_assets
 from kubesched.conformance.run import RunSettings, run, stages
+from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
 
 
 @pytest.mark.real

@@ -25,13 +25,13 @@ from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
-from kubesched.conformance.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.embedded.controllers import ControllerOptions
 from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.kubelet.node_templates import NodePool
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.errors import ApiError, NotFound
+from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
 PATIENCE_S = 60.0
 POLL_S = 0.05

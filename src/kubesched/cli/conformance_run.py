@@ -83,8 +83,8 @@ def _positive(text: str) -> int:
 
 def main(args: argparse.Namespace) -> int:
     from kubesched.app.event_loop import run as run_loop
-    from kubesched.conformance.control_plane import find_assets
     from kubesched.conformance.run import RunSettings
+    from kubesched.testing.control_plane import find_assets
 
     features = _features(args.features)
     assets = find_assets(args.assets)

@@ -16,10 +16,10 @@ from kubesched.api.kinds import Kind, find_kind
 from kubesched.api.meta import DeleteOptions
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.conformance.control_plane import ControlPlane, ControlPlaneError, Process
 from kubesched.conformance.sequences import Decision, Json, Step, running
 from kubesched.conformance.sequences import Sequence as Scenario
 from kubesched.errors import AlreadyExists, ApiError, NotFound
+from kubesched.testing.control_plane import ControlPlane, ControlPlaneError, Process
 
 DECISION_TIMEOUT_S = 60.0
 BINDING_TIMEOUT_S = 20.0

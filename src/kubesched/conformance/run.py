@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import yaml
 
 from kubesched.conformance.comparison import Agreement, Aspect, Finding, Tally, compare_decisions
-from kubesched.conformance.control_plane import (
-    Assets,
-    ControlPlane,
-    control_plane,
-    scheduler_command,
-)
 from kubesched.conformance.generate_sequence import FEATURES, sequence
 from kubesched.conformance.play import Outcome, play
 from kubesched.conformance.sequences import Decision, Sequence
 from kubesched.errors import KubeschedError
+from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
 
 ATTEMPTS = 3
 """How often a sequence is played when the control plane or a scheduler gives up under it."""
@@ -126,6 +123,29 @@ class Stages:
                     raise errors.exceptions[0] from None
         difference = first_difference(scenario, theirs.result(), ours.result())
         return Played(scenario, theirs.result(), ours.result(), difference)
+
+
+def scheduler_command(assets: Assets | None, plane: ControlPlane) -> list[str | Path]:
+    """kube-scheduler, or this program's scheduler without `assets`, as both are compared."""
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        # Under these two kube-scheduler decides the same in every run.
+        "parallelism": 1,
+        "percentageOfNodesToScore": 100,
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {
+            "kubeconfig": str(plane.scheduler_kubeconfig),
+            "qps": 1000,
+            "burst": 1000,
+        },
+    }
+    path = plane.folder / "scheduler-config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    program: list[str | Path] = (
+        [sys.executable, "-m", "kubesched", "run"] if assets is None else [assets.kube_scheduler]
+    )
+    return [*program, f"--config={path}", "--secure-port=0"]
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from kubesched.api.coordination_v1 import Lease
-from kubesched.conformance.control_plane import find_assets
+from kubesched.testing.control_plane import find_assets
 
 QUICK = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
 LEASE_S = 3.0

@@ -11,7 +11,6 @@ import contextlib
 import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -54,8 +53,8 @@ def find_assets(folder: str = "") -> Assets:
     given = folder or os.environ.get(ASSETS_VARIABLE, "")
     if not given:
         raise ControlPlaneError(
-            f"comparing with kube-scheduler needs etcd, kube-apiserver and kube-scheduler: name their folder with "
-            f"--assets or ${ASSETS_VARIABLE}; without them, 'kubesched conformance golden' compares with recordings"
+            f"a real control plane needs etcd, kube-apiserver and kube-scheduler: "
+            f"name their folder with --assets or ${ASSETS_VARIABLE}"
         )
     root = Path(given).expanduser()
     names = ("etcd", "kube-apiserver", "kube-scheduler")
@@ -79,6 +78,10 @@ class Process:
         self._command = command
         self._running = running
         self._log = log
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
 
     @classmethod
     async def start(cls, name: str, command: Sequence[str | Path], log: Path) -> Process:
@@ -141,7 +144,8 @@ class ControlPlane:
     scheduler_kubeconfig: Path
     admin_kubeconfig: Path
     server: Process
-    """kube-apiserver itself, for those who want to see it fail."""
+    """kube-apiserver itself, for those who want to see it fail or to know what it costs."""
+    etcd: Process
 
     async def wait_until_ready(self) -> None:
         await _until_ready(self.client, (self.server,))
@@ -168,11 +172,11 @@ async def control_plane(assets: Assets, folder: Path) -> AsyncIterator[ControlPl
         transport = HttpTransport(load_config(str(files["admin"])).connection)
         stack.push_async_callback(transport.aclose)
         client = RestClient(
-            transport, user_agent=user_agent("conformance"), random=Random(), deadline_s=30.0
+            transport, user_agent=user_agent("control-plane"), random=Random(), deadline_s=30.0
         )
         await _until_ready(client, (etcd, server))
         url = f"https://127.0.0.1:{port}"
-        yield ControlPlane(folder, url, client, files["scheduler"], files["admin"], server)
+        yield ControlPlane(folder, url, client, files["scheduler"], files["admin"], server, etcd)
 
 
 async def _until_ready(client: RestClient, processes: Sequence[Process]) -> None:
@@ -198,7 +202,7 @@ def _etcd(assets: Assets, folder: Path, port: int, peer_port: int) -> list[str |
     mine, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     return [
         assets.etcd,
-        "--name=conformance",
+        "--name=kubesched",
         f"--data-dir={folder / 'etcd'}",
         "--unsafe-no-fsync",
         "--log-level=warn",
@@ -206,7 +210,7 @@ def _etcd(assets: Assets, folder: Path, port: int, peer_port: int) -> list[str |
         f"--advertise-client-urls={mine}",
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=conformance={peer}",
+        f"--initial-cluster=kubesched={peer}",
     ]
 
 
@@ -263,7 +267,7 @@ def _write_credentials(
             "kind": "Config",
             "clusters": [
                 {
-                    "name": "conformance",
+                    "name": "kubesched",
                     "cluster": {
                         "server": f"https://127.0.0.1:{port}",
                         "certificate-authority": str(folder / "ca.crt"),
@@ -271,35 +275,12 @@ def _write_credentials(
                 }
             ],
             "users": [{"name": name, "user": user}],
-            "contexts": [{"name": name, "context": {"cluster": "conformance", "user": name}}],
+            "contexts": [{"name": name, "context": {"cluster": "kubesched", "user": name}}],
             "current-context": name,
         }
         written[name] = folder / f"{name}.kubeconfig"
         pki.write_private(written[name], yaml.safe_dump(config).encode())
     return written
-
-
-def scheduler_command(assets: Assets | None, plane: ControlPlane) -> list[str | Path]:
-    """kube-scheduler, or this program's scheduler without `assets`, as both are compared."""
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        # Under these two kube-scheduler decides the same in every run.
-        "parallelism": 1,
-        "percentageOfNodesToScore": 100,
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {
-            "kubeconfig": str(plane.scheduler_kubeconfig),
-            "qps": 1000,
-            "burst": 1000,
-        },
-    }
-    path = plane.folder / "scheduler-config.yaml"
-    path.write_text(yaml.safe_dump(config))
-    program: list[str | Path] = (
-        [sys.executable, "-m", "kubesched", "run"] if assets is None else [assets.kube_scheduler]
-    )
-    return [*program, f"--config={path}", "--secure-port=0"]
 
 
 def _free_ports(count: int) -> list[int]:
