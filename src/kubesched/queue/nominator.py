@@ -99,6 +99,10 @@ class Nominator:
     def delete_nominated_pod(self, pod: Pod) -> None:
         self._delete(pod.metadata.uid)
 
+    def node_of(self, uid: str) -> str:
+        """The node a pod is nominated to; empty if there is none."""
+        return self._node_by_uid.get(uid, "")
+
     def nominated_pods_for_node(self, node_name: str) -> Sequence[PodInfo]:
         """Copies of the pods nominated to a node, in the order of registration.
 

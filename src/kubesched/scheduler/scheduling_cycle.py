@@ -10,6 +10,8 @@ import inspect
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from kubesched.cache.cache import Cache, CacheError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError
@@ -77,10 +79,25 @@ class SchedulingCycle:
     def run(
         self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
     ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
+        self._recall_nomination(info.pod_info)
         if self._extended is not None:
             return self._run_extended(self._extended, framework, state, info, started)
         outcome = self._algorithm.schedule(framework, state, info.pod_info)
         return self._continue(framework, state, info, started, outcome)
+
+    def _recall_nomination(self, pod: PodInfo) -> None:
+        """A nomination made here holds before the API server has told us of it.
+
+        Upstream writes it before it takes up the next pod. Our writes happen behind the attempts, so that the victims'
+        room can be there before the nomination comes back; the pod would then be placed as if none was made for it.
+        """
+        status = pod.pod.status
+        if status.nominated_node_name:
+            return
+        node_name = self._queue.nominator.node_of(pod.uid)
+        if node_name:
+            status = structs.replace(status, nominated_node_name=node_name)
+            pod.pod = structs.replace(pod.pod, status=status)
 
     async def _run_extended(
         self,

@@ -69,3 +69,24 @@ async def test_a_preemptor_is_nominated_before_it_is_bound(world):
     await world.settle()
     assert log == [("bind", "low"), ("patch", "high"), ("bind", "high")]
     assert world.client.patches[-1][1]["status"]["nominatedNodeName"] == "n1"
+
+
+async def test_a_nomination_holds_before_the_server_has_it(world):
+    gate, _log = slow_patches(world, at_once=("low",))
+    delete = world.client.delete_pod
+
+    async def delete_pod(pod):
+        # When the retry comes, the nomination is still on its way and another node looks better.
+        world.add_node(make_node("n2").capacity(cpu="64").build())
+        await delete(pod)
+
+    world.client.delete_pod = delete_pod
+    world.add_node(make_node("n1").capacity(cpu="1").build())
+    world.add_pod(make_pod("low").cpu("1").priority(0).build())
+    await world.settle()
+    world.add_pod(make_pod("high").cpu("1").priority(10).build())
+    await world.advance(20)
+    gate.set()
+    await world.settle()
+    assert world.client.deleted == ["default/low"]
+    assert world.pod("high").spec.node_name == "n1"
