@@ -15,10 +15,12 @@ The outcome is what `victims.select_victims` gives node by node.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
+from kubesched.api.host_ports import HostPort
 from kubesched.framework.extenders import Victims
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.runtime.filter import FilterOutcome, run_filters
@@ -92,6 +94,9 @@ def _with_rivals(view: BulkWhatIfColumns, rivals: Rivals, indices: Indices) -> B
         pods_delta=rivals.pod_count(rows) + view.pods_delta[indices],
         added=lambda index: rivals.pods_at(int(rows[index])),
         removed=lambda index: view.removed_at(int(indices[index])),
+        ports=lambda index: view.ports_at(int(indices[index])).union(
+            *(pod.host_ports for pod in rivals.pods_at(int(rows[index])))
+        ),
     )
 
 
@@ -208,10 +213,11 @@ class VictimColumns:
         self._requested_delta: Ints = -np.add.reduceat(self._amounts, self._first, axis=0)
         self._pods_delta: Ints = -self._counts.astype(np.int64)
         self._everywhere = self._view()
-        turns = self._turns()
-        by_turn = np.lexsort((self._owner, turns))
+        self._turn_of: Indices = self._turns()
+        by_turn = np.lexsort((self._owner, self._turn_of))
         start = 0
-        for size in np.bincount(turns).tolist():
+        for turn, size in enumerate(np.bincount(self._turn_of).tolist()):
+            self._turn = turn
             self._let_back(by_turn[start : start + size], rivals)
             start += size
 
@@ -261,7 +267,36 @@ class VictimColumns:
             requested_delta=requested_delta,
             pods_delta=pods_delta,
             removed=lambda index: self._gone_from(index if at is None else int(at[index])),
+            ports=lambda index: self._ports_at(index if at is None else int(at[index])),
+            takers=lambda: np.flatnonzero(
+                self._holds_ports if at is None else self._holds_ports[at]
+            ).tolist(),
         )
+
+    @cached_property
+    def _holds_ports(self) -> Mask:
+        """Rows on which host ports depend on who is let back."""
+        lower = (self._pods_of(index) for index in range(len(self.rows)))
+        return np.array([any(pod.host_ports for pod in pods) for pods in lower], dtype=np.bool_)
+
+    def _ports_at(self, index: int) -> set[HostPort]:
+        """What is taken on a row after all that has happened there so far, in this order."""
+        ports = self._preemptor.framework.handle.table.ports_at(int(self.rows[index]))
+        if not self._holds_ports[index]:
+            return ports
+        pods = self._pods_of(index)
+        for pod in pods:
+            ports.difference_update(pod.host_ports)
+        start = int(self._first[index])
+        turns = self._turn_of[start : start + len(pods)]
+        for at in np.argsort(turns).tolist():
+            if turns[at] > self._turn:
+                break
+            if self._gone[start + at]:
+                ports.difference_update(pods[at].host_ports)
+            else:
+                ports.update(pods[at].host_ports)
+        return ports
 
     def _gone_from(self, index: int) -> list[PodInfo]:
         start = int(self._first[index])

@@ -13,11 +13,12 @@ The table knows nothing of assumed or confirmed pods: that is the cache's busine
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.host_ports import HostPort
 from kubesched.api.resources import node_allocatable
 from kubesched.snapshot.columns import Ids, IntColumn, InternedColumn, Mask, RowLog
 from kubesched.snapshot.images import ImageIndex
@@ -30,6 +31,8 @@ from kubesched.snapshot.priorities import Below, PriorityIndex
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 """Lines every table has. Scalar resources get the next line when first seen."""
+T = TypeVar("T")
+
 _NATIVE_LINES = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 
 
@@ -59,6 +62,7 @@ class NodeTable:
         self.allowed_pods = IntColumn(capacity)
 
         self._interned: dict[Hashable, InternedColumn[Any]] = {}
+        self._derived: dict[Callable[[NodeTable], Any], Any] = {}
         self.ports = HostPortIndex()
         self.images = ImageIndex(capacity)
         self.claims: dict[str, dict[int, int]] = {}
@@ -244,6 +248,22 @@ class NodeTable:
         if row is not None:
             self._touched.add(row)
             self.swap_log.append(row)
+            self._renew_ports(pod, row)
+
+    def _renew_ports(self, pod: PodInfo, row: int) -> None:
+        """# Upstream: the pod being put in again takes ports that another pod on the node, sharing them, freed."""
+        if not all(self.ports.is_taken(row, port) for port in pod.host_ports):
+            self.ports.add(row, pod.host_ports)
+            self.pod_log.append(row)
+
+    def ports_at(self, row: int) -> set[HostPort]:
+        """The host ports taken on a row."""
+        return {
+            port
+            for pod in self.pods[row].values()
+            for port in pod.host_ports
+            if self.ports.is_taken(row, port)
+        }
 
     def _account(self, pod: PodInfo, row: int, sign: int) -> None:
         requests = pod.requests
@@ -291,6 +311,13 @@ class NodeTable:
             for row in range(self.high_water):
                 column.set_row(row, self.nodes[row])
         return column
+
+    def derived(self, kind: Callable[[NodeTable], T]) -> T:
+        """Something that others compute from this table and share; made when first asked for, and kept with it."""
+        found: T | None = self._derived.get(kind)
+        if found is None:
+            found = self._derived[kind] = kind(self)
+        return found
 
     def label_column(self, key: str) -> InternedColumn[str]:
         """The values of one node label."""

@@ -71,8 +71,12 @@ class HostPortIndex:
                 return True
         return False
 
+    def is_taken(self, row: int, port: HostPort) -> bool:
+        """Is exactly this port, under exactly this address, taken on the row?"""
+        return row in self._rows.get((port.protocol, port.port), {}).get(port.ip, ())
+
     def ports_of(self, row: int) -> set[HostPort]:
-        """Everything taken on one row; walks the whole index, for what-ifs and humans."""
+        """Everything taken on one row; walks the whole index, for self-checks and humans."""
         return {
             HostPort(ip=ip, protocol=protocol, port=port)
             for (protocol, port), by_ip in self._rows.items()

@@ -128,6 +128,10 @@ class NodeColumns:
             taken[list(rows)] = True
         return taken[self.rows]
 
+    def ports_at(self, index: int) -> set[HostPort]:
+        """The host ports taken on the index-th node."""
+        return self.table.ports_at(self.row_at(index))
+
     # -- pods ------------------------------------------------------------------------------------------------------
 
     def pods_at(self, index: int) -> list[PodInfo]:
@@ -153,7 +157,7 @@ class NodeColumns:
             non_zero_requested=Resource(
                 int(self.nonzero_cpu[index]), int(self.nonzero_memory[index])
             ),
-            used_ports=frozenset(port for pod in pods for port in pod.host_ports),
+            used_ports=frozenset(self.ports_at(index)),
             image_states=table.images.states_of(row),
         )
 
@@ -175,9 +179,13 @@ class NodeColumns:
 
 
 class WhatIfColumns(NodeColumns):
-    """Some rows with pods added and removed in thought."""
+    """Some rows with pods added and removed in thought.
 
-    __slots__ = ("_added", "_delta", "_pods_delta", "_removed")
+    # Upstream: a node's ports are a set, so that a removed pod frees a port that another pod on the node shares, and
+    # one that is put back takes it again: the order of comings and goings decides, those removed first.
+    """
+
+    __slots__ = ("_added", "_delta", "_pods_delta", "_ports", "_removed")
 
     def __init__(
         self,
@@ -190,11 +198,12 @@ class WhatIfColumns(NodeColumns):
         self._added = added
         self._removed = removed
         self._delta: dict[int | str, Ints] = {}
+        self._ports: dict[int, set[HostPort]] = {}
         self._pods_delta = np.array(
             [len(a) - len(r) for a, r in zip(added, removed, strict=True)], dtype=np.int64
         )
         for index, (more, fewer) in enumerate(zip(added, removed, strict=True)):
-            for sign, pods in ((1, more), (-1, fewer)):
+            for sign, pods in ((-1, fewer), (1, more)):
                 for pod in pods:
                     self._account(index, pod, sign)
 
@@ -208,6 +217,12 @@ class WhatIfColumns(NodeColumns):
         cpu, memory = pod.nonzero_requests
         self._change("nonzero cpu", index, sign * cpu)
         self._change("nonzero memory", index, sign * memory)
+        if pod.host_ports:
+            ports = self._ports.setdefault(index, self.ports_at(index))
+            if sign > 0:
+                ports.update(pod.host_ports)
+            else:
+                ports.difference_update(pod.host_ports)
 
     def _change(self, what: int | str, index: int, amount: int) -> None:
         if amount:
@@ -247,12 +262,14 @@ class WhatIfColumns(NodeColumns):
 
     def subset(self, indices: np.ndarray[Any, np.dtype[np.intp]]) -> WhatIfColumns:
         chosen = indices.tolist()
-        return WhatIfColumns(
+        view = WhatIfColumns(
             self.table,
             self.row_indices()[indices],
             [list(self.added_at(i)) for i in chosen],
             [list(self.removed_at(i)) for i in chosen],
         )
+        view._ports = {at: set(self.ports_at(index)) for at, index in enumerate(chosen)}
+        return view
 
     def requested(self, line: int) -> Ints:
         return self._with_delta(line, super().requested(line))
@@ -272,27 +289,18 @@ class WhatIfColumns(NodeColumns):
     def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
         ports = list(wanted)
         taken = super().port_conflicts(ports)
-        # Taking pods away only frees ports, so a closer look is needed where a port is taken or pods were added.
-        for index in np.flatnonzero(taken).tolist():
-            taken[index] = self._keeps_conflict(ports, index)
-        for index in range(len(self)) if self._adds_pods else ():
-            taken[index] |= any(ports_conflict(ports, p.host_ports) for p in self.added_at(index))
+        # Pods that went only free ports, so a closer look is needed where a port is taken, or pods came.
+        for index in {*np.flatnonzero(taken).tolist(), *self._with_more_ports()}:
+            taken[index] = ports_conflict(ports, self.ports_at(index))
         return taken
 
-    @property
-    def _adds_pods(self) -> bool:
-        return True
+    def _with_more_ports(self) -> Iterable[int]:
+        """Indices at which ports may be taken that are not in the table."""
+        return self._ports
 
-    def _keeps_conflict(self, wanted: list[HostPort], index: int) -> bool:
-        """Is a wanted port still taken without the removed pods?
-
-        # Upstream: a node's ports are a set, so a removed pod frees a triple that another pod still uses.
-        """
-        pods = self.table.pods[self.row_at(index)].values()
-        ports = {port for pod in pods for port in pod.host_ports}
-        for pod in self.removed_at(index):
-            ports.difference_update(pod.host_ports)
-        return ports_conflict(wanted, ports)
+    def ports_at(self, index: int) -> set[HostPort]:
+        known = self._ports.get(index)
+        return super().ports_at(index) if known is None else known
 
     def pods_at(self, index: int) -> list[PodInfo]:
         gone = {pod.uid for pod in self.removed_at(index)}
@@ -302,12 +310,14 @@ class WhatIfColumns(NodeColumns):
     def what_if(
         self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()
     ) -> WhatIfColumns:
-        return WhatIfColumns(
+        view = WhatIfColumns(
             self.table,
             np.array([self.row_at(index)]),
             [[*self.added_at(index), *add]],
             [[*self.removed_at(index), *remove]],
         )
+        view._ports[0] = _after(self.ports_at(index), remove, add)
+        return view
 
 
 class BulkWhatIfColumns(WhatIfColumns):
@@ -317,7 +327,15 @@ class BulkWhatIfColumns(WhatIfColumns):
     in place; columns of the live rows are cut out once.
     """
 
-    __slots__ = ("_added_of", "_cut", "_removed_of", "pods_delta", "requested_delta")
+    __slots__ = (
+        "_added_of",
+        "_cut",
+        "_ports_of",
+        "_removed_of",
+        "_takers",
+        "pods_delta",
+        "requested_delta",
+    )
 
     def __init__(
         self,
@@ -328,13 +346,21 @@ class BulkWhatIfColumns(WhatIfColumns):
         pods_delta: Ints,
         added: Callable[[int], Sequence[PodInfo]] | None = None,
         removed: Callable[[int], Sequence[PodInfo]] | None = None,
+        ports: Callable[[int], set[HostPort]] | None = None,
+        takers: Callable[[], Iterable[int]] | None = None,
     ) -> None:
-        """`requested_delta(line)` is what changes per row, None for nothing; `added` and `removed` are asked by index."""
+        """`requested_delta(line)` is what changes per row, None for nothing; `added` and `removed` are asked by index.
+
+        So are `ports`, by default those of the table without the removed and with the added pods'; `takers` are the
+        indices at which they may be more than the table's, by default all if pods are added.
+        """
         NodeColumns.__init__(self, table, rows)
         self.requested_delta = requested_delta
         self.pods_delta = pods_delta
         self._added_of = added
         self._removed_of = removed
+        self._ports_of = ports
+        self._takers = takers
         self._cut: dict[tuple[str, int], Ints] = {}
 
     def _live(self, what: str, line: int, column: Ints) -> Ints:
@@ -343,9 +369,16 @@ class BulkWhatIfColumns(WhatIfColumns):
             known = self._cut[what, line] = column[self.rows]
         return known
 
-    @property
-    def _adds_pods(self) -> bool:
-        return self._added_of is not None
+    def _with_more_ports(self) -> Iterable[int]:
+        if self._takers is not None:
+            return self._takers()
+        return range(len(self)) if self._added_of is not None else ()
+
+    def ports_at(self, index: int) -> set[HostPort]:
+        if self._ports_of is not None:
+            return self._ports_of(index)
+        live = NodeColumns.ports_at(self, index)
+        return _after(live, self.removed_at(index), self.added_at(index))
 
     def added_at(self, index: int) -> Sequence[PodInfo]:
         return () if self._added_of is None else self._added_of(index)
@@ -387,3 +420,15 @@ class BulkWhatIfColumns(WhatIfColumns):
             ],
             dtype=np.int64,
         )
+
+
+def _after(
+    ports: Iterable[HostPort], removed: Iterable[PodInfo], added: Iterable[PodInfo]
+) -> set[HostPort]:
+    """The ports taken on a node once some pods have gone and then others have come."""
+    found = set(ports)
+    for pod in removed:
+        found.difference_update(pod.host_ports)
+    for pod in added:
+        found.update(pod.host_ports)
+    return found

@@ -37,6 +37,9 @@ def random_cluster(world_type, rng: Random, *, social: bool):
             pod.status(startTime=f"2026-01-01T{rng.randrange(5):02}:00:00Z")
             if social and rng.random() < 0.3:
                 pod.pod_anti_affinity(rng.choice([HOSTNAME, ZONE]), app=rng.choice(["web", "p"]))
+            if rng.random() < 0.3:
+                # Several pods of a node may hold the port: other schedulers do such things.
+                pod.host_port(80, ip=rng.choice(["", "10.0.0.1"]))
             world.add(pod)
         if rng.random() < 0.25:
             rival = make_pod(f"rival{number}").labels(app=rng.choice(["web", "db"]))
@@ -49,8 +52,8 @@ def random_cluster(world_type, rng: Random, *, social: bool):
         if rng.random() < 0.5:
             world.budget(app, rng.randrange(3), app=app)
     pod = make_pod("p").cpu(rng.choice(["500m", "1", "2"])).priority(10).labels(app="p")
-    if rng.random() < 0.2:
-        pod.host_port(80)
+    if rng.random() < 0.4:
+        pod.host_port(80, ip=rng.choice(["", "10.0.0.1", "10.0.0.2"]))
     if social:
         kind = rng.choice(["affinity", "anti", "spread", "none"])
         if kind == "affinity":
