@@ -19,11 +19,15 @@ from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.balance import balance, balance_change, balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
-from kubesched.plugins.node_resources.resource_matrix import EXACT_BELOW, ResourceMatrices
-from kubesched.plugins.node_resources.scored_resources import ScoredResource, ScoredResources
+from kubesched.plugins.node_resources.resource_matrix import BLOCK, Amounts, resource_amounts
+from kubesched.plugins.node_resources.scored_resources import (
+    ScoredRequests,
+    ScoredResource,
+    ScoredResources,
+)
 from kubesched.plugins.node_resources_fit import sign_requests
 from kubesched.plugins.row_mirror import RowMirror
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Ids, Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
@@ -54,41 +58,35 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
         )
         self._scored = ScoredResources(args.resources)
         self._device_backed = DeviceBackedResources(handle)
-        self._matrices = ResourceMatrices(nonzero=False)
         self._current: dict[tuple[int, ...], CurrentBalance] = {}
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        requests = pod_requests(pod, self._compared)
-        if not self._scored.any_requested(requests):
+        wanted = self._scored.for_pod(pod_requests(pod, self._compared), nodes.table)
+        if not wanted.any_requested:
             return SKIP
-        state.write(PRE_SCORE_STATE, self._scored.for_pod(requests, nodes.table))
+        state.write(PRE_SCORE_STATE, wanted)
         return None
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
-        resources: Sequence[ScoredResource] | None = state.get(PRE_SCORE_STATE)
-        if resources is None:
-            requests = pod_requests(pod, self._compared)
-            if not self._scored.any_requested(requests):
-                return np.zeros(len(nodes), dtype=np.int64)
-            resources = self._scored.for_pod(requests, nodes.table)
-        if not resources:
-            return np.full(len(nodes), _UNCHANGED, dtype=np.int64)
-        lines = tuple([each.line for each in resources])
-        amounts = self._matrices.over(nodes, lines)
-        if not (amounts.is_exact and all(0 <= r.request < EXACT_BELOW for r in resources)):
-            return self._score_one_by_one(resources, nodes)
-        more = np.array([[float(each.request)] for each in resources])
-        is_imagined = isinstance(nodes, WhatIfColumns)
-        current = None if is_imagined else self._current_balance(nodes.table, lines).over(nodes)
-        scores = np.empty(len(nodes), dtype=np.int64)
-        for where, part in amounts.blocks(len(nodes)):
-            capacity, used, absent = part.capacity, part.used, part.absent
-            block = balances(used + more, capacity, absent)
-            block -= balances(used, capacity, absent) if current is None else current[where]
-            # 50 + (50 + difference) / 2; the dividend is not negative, so shifting divides as upstream does.
-            block += 3 * _HALF_SCORE
-            block >>= 1
-            scores[where] = block
+        length = len(nodes)
+        wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
+        if wanted is None:
+            wanted = self._scored.for_pod(pod_requests(pod, self._compared), nodes.table)
+            if not wanted.any_requested:
+                return np.zeros(length, dtype=np.int64)
+        if not wanted.resources:
+            return np.full(length, _UNCHANGED, dtype=np.int64)
+        amounts = resource_amounts(nodes, wanted.lines)
+        if not (amounts.is_exact and wanted.is_exact):
+            return self._score_one_by_one(wanted.resources, nodes)
+        before = None
+        if not isinstance(nodes, WhatIfColumns):
+            before = self._current_balance(nodes.table, wanted.lines).over(nodes)
+        if length <= BLOCK:
+            return _score_block(amounts, wanted, before).astype(np.int64)
+        scores = np.empty(length, dtype=np.int64)
+        for where, part in amounts.blocks(length):
+            scores[where] = _score_block(part, wanted, None if before is None else before[where])
         return scores
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
@@ -109,20 +107,36 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
         if found is None or found.table is not table:
             if len(self._current) >= _CURRENT_LIMIT:
                 self._current.clear()
-            found = self._current[lines] = CurrentBalance(table, lines, self._matrices)
+            found = self._current[lines] = CurrentBalance(table, lines)
         return found
 
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
-        resources: Sequence[ScoredResource] = state.read(PRE_SCORE_STATE)
+        wanted: ScoredRequests = state.read(PRE_SCORE_STATE)
         return _score(
             [
                 (table.requested[line].cells[row], request, table.allocatable[line].cells[row])
-                for line, request, _ in resources
+                for line, request, _ in wanted.resources
             ]
         )
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
+
+
+def _score_block(amounts: Amounts, wanted: ScoredRequests, before: Ids | None) -> Ids:
+    """The scores; `before` is what `CurrentBalance` keeps of these nodes, if they are as they are."""
+    capacity, used, absent = amounts.capacity, amounts.used, amounts.absent
+    scores = balances(used + wanted.amounts, capacity, absent)
+    scores += _offset(balances(used.copy(), capacity, absent)) if before is None else before
+    # The sum is not negative, so shifting divides as upstream does.
+    scores >>= 1
+    return scores
+
+
+def _offset(balance: Ids) -> Ids:
+    """What to add to the balance with the pod, for twice the score: 50 + (50 + with - without) / 2."""
+    offset: Ids = 3 * _HALF_SCORE - balance
+    return offset
 
 
 def _score(demands: Sequence[tuple[int, int, int]]) -> int:
@@ -131,30 +145,30 @@ def _score(demands: Sequence[tuple[int, int, int]]) -> int:
 
 
 class CurrentBalance(RowMirror):
-    """The balance of every row as it is: the same for all pods that compare the same resources."""
+    """The balance of every row as it is (its `_offset`): the same for all pods that compare the same resources."""
 
-    __slots__ = ("_lines", "_matrices", "_values")
+    __slots__ = ("_cells", "_lines", "_values")
 
-    def __init__(
-        self, table: NodeTable, lines: tuple[int, ...], matrices: ResourceMatrices
-    ) -> None:
+    def __init__(self, table: NodeTable, lines: tuple[int, ...]) -> None:
         super().__init__(table)
         self._lines = lines
-        self._matrices = matrices
 
-    def over(self, nodes: NodeColumns) -> Ints:
+    def over(self, nodes: NodeColumns) -> Ids:
         self.sync()
         return self._values[nodes.rows]
 
     def _rebuild(self) -> None:
         nodes = NodeColumns(self.table)
-        amounts = self._matrices.over(nodes, self._lines)
-        self._values: Ints = np.zeros(self.table.capacity, dtype=np.int64)
-        self._values[: len(nodes)] = balances(amounts.used, amounts.capacity, amounts.absent)
+        amounts = resource_amounts(nodes, self._lines)
+        self._values: Ids = np.zeros(self.table.capacity, dtype=np.int32)
+        self._values[: len(nodes)] = _offset(
+            balances(amounts.used.copy(), amounts.capacity, amounts.absent)
+        )
+        self._cells = memoryview(self._values)  # type: ignore[arg-type]  # arrays offer the buffer protocol
 
     def _patch(self, row: int) -> None:
         table = self.table
-        self._values[row] = balance(
+        self._cells[row] = 3 * _HALF_SCORE - balance(
             [
                 min(table.requested[line].cells[row] / capacity, 1.0)
                 for line in self._lines

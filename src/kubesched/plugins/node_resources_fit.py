@@ -48,7 +48,7 @@ from kubesched.plugins.node_resources.needs import (
 )
 from kubesched.plugins.node_resources.scored_resources import (
     RESOURCES_NOT_FOUND,
-    ScoredResource,
+    ScoredRequests,
     ScoredResources,
 )
 from kubesched.plugins.node_resources.strategies import make_strategy
@@ -150,7 +150,7 @@ class NodeResourcesFit(
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         state.write(PRE_SCORE_STATE, self._resources(pod, nodes.table))
 
-    def _resources(self, pod: Pod, table: NodeTable) -> list[ScoredResource]:
+    def _resources(self, pod: Pod, table: NodeTable) -> ScoredRequests:
         return self._scored.for_pod(pod_requests(pod, SCORED), table)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:

@@ -13,16 +13,16 @@ import numpy as np
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Floats
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import Ids, Mask
 
 
-def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ints:
-    """The balance of each node; all matrices have the shape (resources, nodes)."""
-    fractions = amounts / capacity
+def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ids:
+    """The balance of each node; all matrices have the shape (resources, nodes). `amounts` is used up."""
+    fractions = np.divide(amounts, capacity, out=amounts)
     np.minimum(fractions, 1.0, out=fractions)
-    result = _balance_of(fractions)
     if absent is None:
-        return result
+        return _balance_of(fractions)
+    result = _balance_of(fractions.copy())
     # Nodes that lack a resource are judged by the others: each combination of resources on its own.
     lacking = np.flatnonzero(absent.any(axis=0))
     patterns, numbers = np.unique(absent[:, lacking], axis=1, return_inverse=True)
@@ -32,22 +32,26 @@ def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ints:
     return result
 
 
-def _balance_of(fractions: Floats) -> Ints:
+def _balance_of(fractions: Floats) -> Ids:
+    """The balance of nodes that all offer the same resources. `fractions` is used up."""
     count = len(fractions)
     if count < 2:
-        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int64)
+        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int32)
     if count == 2:
-        deviation = fractions[0] - fractions[1]
-        deviation *= 0.5  # as exact as dividing by 2
+        # Twice the deviation, taken from two and halved with the score: powers of two round alike.
+        deviation = fractions[0]
+        deviation -= fractions[1]
         np.abs(deviation, out=deviation)
+        np.subtract(2.0, deviation, out=deviation)
+        deviation *= MAX_NODE_SCORE / 2
     else:
         mean = _sum_in_order(fractions) / count
         deviation = fractions - mean
         deviation *= deviation
         deviation = np.sqrt(_sum_in_order(deviation) / count)
-    np.subtract(1.0, deviation, out=deviation)
-    deviation *= float(MAX_NODE_SCORE)
-    balance: Ints = deviation.astype(np.int64)
+        np.subtract(1.0, deviation, out=deviation)
+        deviation *= float(MAX_NODE_SCORE)
+    balance: Ids = deviation.astype(np.int32)
     return balance
 
 

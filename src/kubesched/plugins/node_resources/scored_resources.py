@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from kubesched.api.resources import PodRequests, ResourceClass, classify
 from kubesched.config.plugin_args import ResourceSpec
@@ -13,6 +15,15 @@ from kubesched.snapshot.views import NodeColumns
 
 RESOURCES_NOT_FOUND = "resources not found"
 
+EXACT_BELOW: Final = 2**45
+"""For amounts below this, `amount * 100 / capacity` in doubles truncates to the true integer quotient.
+
+Both numbers are exact doubles (100 * 2**45 < 2**53), and a quotient below an integer n <= 100 stays at least
+1 / capacity below it, which is more than a double's rounding error there. Beyond, and below zero, where sums have
+overflowed, scores are computed from integers, node by node.
+"""
+_KNOWN_LIMIT: Final = 256
+"""Combinations of amounts remembered."""
 _COUNTED = (
     ResourceClass.CPU,
     ResourceClass.MEMORY,
@@ -29,33 +40,64 @@ class ScoredResource(NamedTuple):
     weight: int
 
 
+class ScoredRequests:
+    """All resources that count for a pod, as columns to compute with; pods that ask for the same share one."""
+
+    __slots__ = (
+        "amounts",
+        "any_requested",
+        "hundredfold",
+        "is_exact",
+        "lines",
+        "resources",
+        "weights",
+    )
+
+    def __init__(self, resources: Sequence[ScoredResource], *, any_requested: bool) -> None:
+        self.resources = tuple(resources)
+        self.any_requested = any_requested
+        """Does the pod ask for any of the configured resources?"""
+        self.lines = tuple([each.line for each in resources])
+        self.weights = [each.weight for each in resources]
+        self.is_exact = all(0 <= each.request < EXACT_BELOW for each in resources)
+        requests = [[float(each.request)] for each in resources]
+        self.amounts: np.ndarray[Any, np.dtype[np.float64]] = np.array(requests)
+        """Of shape (resources, 1)."""
+        self.hundredfold = self.amounts * 100.0
+
+
 class ScoredResources:
     """The resources a plugin is configured to compare."""
 
-    __slots__ = ("_specs",)
+    __slots__ = ("_known", "_specs", "_table")
 
     def __init__(self, specs: Sequence[ResourceSpec]) -> None:
         self._specs = [(s.name, classify(s.name), s.weight) for s in specs]
+        self._table: NodeTable | None = None
+        self._known: dict[tuple[int, ...], ScoredRequests] = {}
 
     @property
     def is_empty(self) -> bool:
         return not self._specs
 
-    def any_requested(self, requests: PodRequests) -> bool:
-        return any(requests.get(name) for name, _, _ in self._specs)
-
-    def for_pod(self, requests: PodRequests, table: NodeTable) -> list[ScoredResource]:
+    def for_pod(self, requests: PodRequests, table: NodeTable) -> ScoredRequests:
         """The resources that count for this pod, in configured order.
 
         An extended resource the pod does not ask for is left out. One that no node has yet gets its line in the
         table here, so that the answer stays right when a node with it comes.
         """
-        found = []
-        for name, kind, weight in self._specs:
-            request = requests.get(name)
-            if kind in _COUNTED and (request or kind is not ResourceClass.SCALAR):
-                found.append(ScoredResource(table.line(name), request, weight))
-        return found
+        wanted = tuple([requests.get(name) for name, _, _ in self._specs])
+        if table is not self._table or len(self._known) > _KNOWN_LIMIT:
+            self._table, self._known = table, {}
+        known = self._known.get(wanted)
+        if known is None:
+            found = [
+                ScoredResource(table.line(name), request, weight)
+                for (name, kind, weight), request in zip(self._specs, wanted, strict=True)
+                if kind in _COUNTED and (request or kind is not ResourceClass.SCALAR)
+            ]
+            known = self._known[wanted] = ScoredRequests(found, any_requested=any(wanted))
+        return known
 
 
 def nonzero_use(nodes: NodeColumns, line: int) -> Ints:

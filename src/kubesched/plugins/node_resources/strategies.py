@@ -22,12 +22,14 @@ from kubesched.config.plugin_args import (
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import (
-    EXACT_BELOW,
+    BLOCK,
     Amounts,
     Floats,
-    ResourceMatrices,
+    resource_amounts,
 )
 from kubesched.plugins.node_resources.scored_resources import (
+    EXACT_BELOW,
+    ScoredRequests,
     ScoredResource,
     nonzero_use,
     nonzero_use_at,
@@ -40,32 +42,40 @@ from kubesched.snapshot.views import NodeColumns
 class Strategy(ABC):
     """A share per resource, and their weighted mean, rounded down."""
 
-    def __init__(self) -> None:
-        self._matrices = ResourceMatrices(nonzero=True)
-
-    def score_nodes(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
-        if not resources:
-            return np.zeros(len(nodes), dtype=np.int64)
-        amounts = self._matrices.over(nodes, tuple([each.line for each in resources]))
-        if not (amounts.is_exact and all(0 <= r.request < EXACT_BELOW for r in resources)):
-            return self._score_one_by_one(resources, nodes)
-        requests = np.array([[float(each.request)] for each in resources])
-        weights = [each.weight for each in resources]
-        scores = np.empty(len(nodes), dtype=np.int64)
-        for where, part in amounts.blocks(len(nodes)):
-            absent = part.absent
-            shares = self._shares(part, requests)
-            if absent is not None:
-                shares[absent] = 0.0
-            scores[where] = self._mean(shares, absent, weights)  # the fraction is dropped
+    def score_nodes(self, wanted: ScoredRequests, nodes: NodeColumns) -> Ints:
+        length = len(nodes)
+        if not wanted.resources:
+            return np.zeros(length, dtype=np.int64)
+        amounts = resource_amounts(nodes, wanted.lines)
+        if not (amounts.is_exact and wanted.is_exact):
+            return self._score_one_by_one(wanted.resources, nodes)
+        if length <= BLOCK:
+            return self._score_block(amounts, wanted).astype(np.int64)
+        scores = np.empty(length, dtype=np.int64)
+        for where, part in amounts.blocks(length):
+            scores[where] = self._score_block(part, wanted)
         return scores
+
+    def _score_block(self, amounts: Amounts, wanted: ScoredRequests) -> Floats:
+        """The scores, but for a fraction that is still to be dropped."""
+        absent = amounts.absent
+        # What would be left, a hundredfold, and nothing where more is asked for than there is. What is too large for
+        # a double to be exact is below zero here.
+        left = amounts.spare - wanted.hundredfold
+        np.maximum(left, 0.0, out=left)
+        shares = self._shares(left, amounts.capacity)
+        if absent is not None:
+            shares[absent] = 0.0
+        return self._mean(shares, absent, wanted.weights)
 
     def _mean(self, shares: Floats, absent: Mask | None, weights: list[int]) -> Floats:
         total = _weighted_sum(shares, weights)
-        if absent is None:
-            total /= sum(weights)
-        else:
+        if absent is not None:
             total /= np.maximum(np.array(weights, dtype=np.float64) @ ~absent, 1.0)
+        elif (whole := sum(weights)) == 2:
+            total *= 0.5  # as exact as dividing, and faster
+        else:
+            total /= whole
         return total
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
@@ -82,10 +92,10 @@ class Strategy(ABC):
         )
 
     @abstractmethod
-    def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
-        """Whole percentages, as doubles, by resource and node."""
+    def _shares(self, left: Floats, capacity: Floats) -> Floats:
+        """Whole percentages, as doubles, by resource and node, from a hundred times what would be left."""
 
-    def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
+    def score_row(self, wanted: ScoredRequests, table: NodeTable, row: int) -> int:
         return self._score(
             [
                 (
@@ -93,7 +103,7 @@ class Strategy(ABC):
                     nonzero_use_at(table, line, row) + request,
                     table.allocatable[line].cells[row],
                 )
-                for line, request, weight in resources
+                for line, request, weight in wanted.resources
             ]
         )
 
@@ -114,10 +124,9 @@ class Strategy(ABC):
 class LeastAllocated(Strategy):
     """The emptier, the better."""
 
-    def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
-        free = amounts.free - requests
-        np.maximum(free, 0.0, out=free)
-        return _percentages(free, amounts.capacity)
+    def _shares(self, left: Floats, capacity: Floats) -> Floats:
+        left /= capacity
+        return np.trunc(left, out=left)
 
     def _share(self, requested: int, capacity: int) -> int:
         if 0 <= requested <= capacity < EXACT_BELOW:
@@ -129,11 +138,10 @@ class LeastAllocated(Strategy):
 class MostAllocated(Strategy):
     """The fuller, the better; overcommitted counts as full."""
 
-    def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
-        capacity = amounts.capacity
-        requested = amounts.used + requests
-        np.minimum(requested, capacity, out=requested)
-        return _percentages(requested, capacity)
+    def _shares(self, left: Floats, capacity: Floats) -> Floats:
+        np.subtract(capacity * float(MAX_NODE_SCORE), left, out=left)
+        left /= capacity
+        return np.trunc(left, out=left)
 
     def _share(self, requested: int, capacity: int) -> int:
         return _percentage(min(int64.wrap(requested), capacity), capacity)
@@ -146,14 +154,13 @@ class RequestedToCapacityRatio(MostAllocated):
     """
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
-        super().__init__()
         scale = MAX_NODE_SCORE // MAX_CUSTOM_PRIORITY_SCORE
         points = [(point.utilization, point.score * scale) for point in shape]
         self._curve = [broken_linear(points, at) for at in range(MAX_NODE_SCORE + 1)]
         self._curve_table = np.array(self._curve, dtype=np.float64)
 
-    def _shares(self, amounts: Amounts, requests: Floats) -> Floats:
-        utilization = super()._shares(amounts, requests).astype(np.intp)
+    def _shares(self, left: Floats, capacity: Floats) -> Floats:
+        utilization = super()._shares(left, capacity).astype(np.intp)
         return self._curve_table.take(utilization, mode="clip")
 
     def _share(self, requested: int, capacity: int) -> int:
@@ -198,15 +205,9 @@ def broken_linear(points: Sequence[tuple[int, int]], at: int) -> int:
 
 def _weighted_sum(shares: Floats, weights: list[int]) -> Floats:
     total: Floats = shares[0] * weights[0] if weights[0] != 1 else shares[0]
-    for row, weight in zip(shares[1:], weights[1:], strict=True):
-        total += row * weight if weight != 1 else row
+    for at in range(1, len(weights)):
+        total += shares[at] * weights[at] if weights[at] != 1 else shares[at]
     return total
-
-
-def _percentages(part: Floats, whole: Floats) -> Floats:
-    part *= MAX_NODE_SCORE
-    part /= whole
-    return np.trunc(part, out=part)
 
 
 def _percentage(part: int, whole: int) -> int:
