@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from kubesched.snapshot.columns import ABSENT, Ids, InternedColumn, Ints, Mask, Rows
-from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.pods import PodInfo, label_key_of
 
 if TYPE_CHECKING:
     from kubesched.api.affinity_terms import AffinityTerm
@@ -86,14 +86,20 @@ class DomainCounter:
     """
 
     __slots__ = (
+        "_by_count",
+        "_cells",
         "_column",
         "_cursor",
+        "_domain_cells",
         "_domain_of",
         "_eligibility",
+        "_smallest",
         "_source",
         "_table",
         "counts",
+        "domain_count",
         "nodes",
+        "total",
         "version",
     )
 
@@ -106,21 +112,40 @@ class DomainCounter:
         self._eligibility = eligibility
         self.version = 0
         """Changes whenever any count or the set of domains changes."""
+        self.total = 0
+        """Pods in all domains together."""
+        self.domain_count = 0
+        """Domains that exist."""
         self._build()
 
     def _build(self) -> None:
         table = self._table
         self._cursor = table.node_log.end
-        self._domain_of: Ids = np.full(table.capacity, ABSENT, dtype=np.int32)
-        self._domain_of[: table.high_water] = self._domains(slice(0, table.high_water))
-        self.counts: Ints = np.zeros(self._slots(), dtype=np.int64)
+        domain_of: Ids = np.full(table.capacity, ABSENT, dtype=np.int32)
+        domain_of[: table.high_water] = self._domains(slice(0, table.high_water))
+        self._follow_rows(domain_of)
+        counts: Ints = np.zeros(self._slots(), dtype=np.int64)
         self.nodes: Ints = np.zeros(self._slots(), dtype=np.int64)
-        np.add.at(self.nodes, self._domain_of[self._domain_of >= 0], 1)
+        np.add.at(self.nodes, domain_of[domain_of >= 0], 1)
         for row, count in self._source.held():
-            domain = self._domain_of[row]
+            domain = domain_of[row]
             if domain >= 0:
-                self.counts[domain] += count
+                counts[domain] += count
+        self._hold(counts)
+        self.total = int(counts.sum())
+        self.domain_count = int(np.count_nonzero(self.nodes))
         self.version += 1
+
+    def _hold(self, counts: Ints) -> None:
+        self.counts = counts
+        self._cells = memoryview(counts)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+        self._by_count: dict[int, int] | None = None
+        """Number of existing domains by how many pods are in them, from when somebody asks for the smallest."""
+        self._smallest = 0
+
+    def _follow_rows(self, domain_of: Ids) -> None:
+        self._domain_of = domain_of
+        self._domain_cells = memoryview(domain_of)  # type: ignore[arg-type]  # as above
 
     def _slots(self) -> int:
         return max(2 * len(self._column.values), 8) + 1
@@ -132,7 +157,8 @@ class DomainCounter:
         )
         counts[: len(self.counts) - 1] = self.counts[:-1]
         nodes[: len(self.nodes) - 1] = self.nodes[:-1]
-        self.counts, self.nodes = counts, nodes
+        self.nodes = nodes
+        self._hold(counts)
 
     def _domains(self, rows: Rows) -> Ids:
         ids = self._column.ids[rows]
@@ -142,15 +168,30 @@ class DomainCounter:
         return np.where(live, ids, np.int32(ABSENT))
 
     def add(self, row: int, delta: int) -> None:
-        domain = self._domain_of[row]
+        domain = self._domain_cells[row]
         if domain >= 0:
-            self.counts[domain] += delta
+            before = self._cells[domain]
+            self._cells[domain] = before + delta
+            self.total += delta
             self.version += 1
+            if self._by_count is not None:
+                self._recount(self._by_count, before, before + delta)
+
+    def _recount(self, by_count: dict[int, int], before: int, after: int) -> None:
+        """A domain's count changed: keep track of the smallest one."""
+        by_count[after] = by_count.get(after, 0) + 1
+        left = by_count[before] - 1
+        if left:
+            by_count[before] = left
+        else:
+            del by_count[before]
+        if after < self._smallest or (not left and before == self._smallest):
+            self._smallest = after if after <= before + 1 else min(by_count)
 
     def grow(self, capacity: int) -> None:
         bigger = np.full(capacity, ABSENT, dtype=np.int32)
         bigger[: len(self._domain_of)] = self._domain_of
-        self._domain_of = bigger
+        self._follow_rows(bigger)
 
     def sync(self) -> DomainCounter:
         """Catch up with added, changed and removed nodes. Call before reading."""
@@ -175,7 +216,11 @@ class DomainCounter:
         for domain, sign in ((old, -1), (new, 1)):
             if domain >= 0:
                 self.counts[domain] += sign * pods
+                self.total += sign * pods
                 self.nodes[domain] += sign
+                if self.nodes[domain] == (1 if sign > 0 else 0):  # its first node, or its last
+                    self.domain_count += sign
+        self._by_count = None
         self._domain_of[row] = new
         self.version += 1
 
@@ -192,37 +237,53 @@ class DomainCounter:
         """Pods in each row's domain; 0 for rows without the label."""
         return self.counts[self._column.ids[rows]]
 
-    @property
-    def domain_count(self) -> int:
-        return int(np.count_nonzero(self.nodes))
+    def count_in_domain_of(self, row: int) -> int:
+        """The same for one row."""
+        return self._cells[int(self._column.ids[row])]
 
     @property
     def smallest(self) -> int:
         """The lowest count over existing domains; 0 when there is none."""
-        existing = self.counts[self.nodes > 0]
-        return int(existing.min()) if len(existing) else 0
-
-    @property
-    def total(self) -> int:
-        return int(self.counts.sum())
+        if self._by_count is None:
+            existing = self.counts[self.nodes > 0]
+            values, numbers = np.unique(existing, return_counts=True)
+            self._by_count = dict(zip(values.tolist(), numbers.tolist(), strict=True))
+            self._smallest = int(values[0]) if len(values) else 0
+        return self._smallest
 
 
 class Counter:
     """Pods per row satisfying one predicate."""
 
-    __slots__ = ("_domains", "_table", "last_used", "per_row", "predicate", "total", "version")
+    __slots__ = (
+        "_domains",
+        "_table",
+        "cells",
+        "is_dropped",
+        "last_used",
+        "per_row",
+        "predicate",
+        "total",
+        "version",
+    )
 
     def __init__(self, table: NodeTable, predicate: PodPredicate) -> None:
         self._table = table
         self.predicate = predicate
-        self.per_row: Ids = np.zeros(table.capacity, dtype=np.int32)
+        self._hold(np.zeros(table.capacity, dtype=np.int32))
+        self.is_dropped = False
+        """True once nobody keeps it up to date any more: ask the index for a new one."""
         self.total = 0
         self.version = 0
         self.last_used = 0
         self._domains: dict[Hashable, DomainCounter] = {}
 
+    def _hold(self, per_row: Ids) -> None:
+        self.per_row = per_row
+        self.cells = memoryview(per_row)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+
     def add(self, row: int, delta: int) -> None:
-        self.per_row[row] += delta
+        self.cells[row] += delta
         self.total += delta
         self.version += 1
         for domains in self._domains.values():
@@ -231,12 +292,12 @@ class Counter:
     def grow(self, capacity: int) -> None:
         bigger = np.zeros(capacity, dtype=np.int32)
         bigger[: len(self.per_row)] = self.per_row
-        self.per_row = bigger
+        self._hold(bigger)
         for domains in self._domains.values():
             domains.grow(capacity)
 
     def count_at(self, row: int) -> int:
-        return int(self.per_row[row])
+        return self.cells[row]
 
     def held(self) -> Iterable[tuple[int, int]]:
         rows = np.flatnonzero(self.per_row)
@@ -357,13 +418,12 @@ class PodIndex:
 
     def _label_class(self, pod: PodInfo) -> LabelClass:
         meta = pod.pod.metadata
-        labels = meta.labels
         terminating = meta.deletion_timestamp is not None
-        key = (pod.namespace, tuple(sorted(labels.items())) if labels else (), terminating)
+        key = (pod.label_key or label_key_of(pod.pod), terminating)
         found = self._classes.get(key)
         if found is None:
             found = self._classes[key] = LabelClass(
-                key, pod.namespace, labels or EMPTY_LABELS, terminating
+                key, pod.namespace, meta.labels or EMPTY_LABELS, terminating
             )
             found.counters = [
                 counter
@@ -411,6 +471,11 @@ class PodIndex:
         counter.last_used = self._tick
         return counter
 
+    def keep(self, counter: Counter) -> None:
+        """Somebody who holds a counter has just used it."""
+        self._tick += 1
+        counter.last_used = self._tick
+
     def _build_counter(self, predicate: PodPredicate) -> Counter:
         counter = Counter(self._table, predicate)
         for label_class in self._classes.values():
@@ -425,6 +490,7 @@ class PodIndex:
     def _drop_least_recently_used(self) -> None:
         key = min(self._counters, key=lambda k: self._counters[k].last_used)
         dropped = self._counters.pop(key)
+        dropped.is_dropped = True
         for label_class in self._classes.values():
             if dropped in label_class.counters:
                 label_class.counters.remove(dropped)
@@ -473,3 +539,7 @@ def _check_domains(domains: DomainCounter, rows: Mapping[int, int], name: object
             expected[domain] += rows.get(row, 0)
     assert (domains.counts == expected).all(), f"domain counts of {name!r} drifted"
     assert (domains.nodes == existing).all(), f"domains of {name!r} drifted"
+    assert domains.total == expected.sum(), f"total of {name!r} drifted"
+    assert domains.domain_count == np.count_nonzero(existing), f"domains of {name!r} drifted"
+    smallest = int(expected[existing > 0].min()) if existing.any() else 0
+    assert domains.smallest == smallest, f"smallest of {name!r} drifted"

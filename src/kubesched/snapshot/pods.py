@@ -19,20 +19,32 @@ from kubesched.api.resources import PodRequests, accounted_requests, nonzero_req
 if TYPE_CHECKING:
     from kubesched.snapshot.pod_index import LabelClass
 
+LabelKey = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class Derived:
+    """What is worked out from a pod on first use. Pods that ask for the same may share one record."""
+
+    __slots__ = ("affinity", "claims", "nonzero", "ports", "requests", "volume_uses")
+
+    def __init__(self) -> None:
+        self.requests: PodRequests | None = None
+        self.nonzero: tuple[int, int] | None = None
+        self.ports: tuple[HostPort, ...] | None = None
+        self.affinity: AffinityTerms | None = None
+        self.claims: tuple[str, ...] | None = None
+        self.volume_uses: int | None = None
+
 
 class PodInfo:
     """A pod and its derived values. The pod may be swapped for a newer version of the same UID."""
 
     __slots__ = (
-        "_affinity",
-        "_claims",
-        "_nonzero",
-        "_ports",
-        "_requests",
-        "_volume_uses",
+        "_derived",
         "class_key",
         "key",
         "label_class",
+        "label_key",
         "namespace",
         "pod",
         "priority",
@@ -51,79 +63,107 @@ class PodInfo:
         self.priority = pod.spec.priority or 0
         self.label_class: LabelClass | None = None
         """Where the table's pod index counts this pod; None while it is not on a node."""
+        self.label_key: LabelKey | None = None
+        """Namespace and labels in the form the pod index looks them up by, if somebody has worked it out already."""
         self.class_key: bytes | None = None
         """Equivalence-class signature, made when the pod is first queued."""
-        self._requests: PodRequests | None = None
-        self._nonzero: tuple[int, int] | None = None
-        self._ports: tuple[HostPort, ...] | None = None
-        self._affinity: AffinityTerms | None = None
-        self._claims: tuple[str, ...] | None = None
-        self._volume_uses: int | None = None
+        self._derived: Derived | None = None
 
     @property
     def name(self) -> str:
         return self.pod.metadata.name
 
     @property
+    def derived(self) -> Derived:
+        found = self._derived
+        if found is None:
+            found = self._derived = Derived()
+        return found
+
+    @property
     def requests(self) -> PodRequests:
         """What the pod takes from its node (status-aware: a resize in progress counts in full)."""
-        if self._requests is None:
-            self._requests = accounted_requests(self.pod)
-        return self._requests
+        derived = self.derived
+        found = derived.requests
+        if found is None:
+            found = derived.requests = accounted_requests(self.pod)
+        return found
 
     @property
     def nonzero_requests(self) -> tuple[int, int]:
         """(milli CPU, memory bytes) with defaults for containers that name none."""
-        if self._nonzero is None:
-            self._nonzero = nonzero_requests(self.pod)
-        return self._nonzero
+        derived = self.derived
+        found = derived.nonzero
+        if found is None:
+            found = derived.nonzero = nonzero_requests(self.pod)
+        return found
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
-        if self._ports is None:
-            self._ports = pod_host_ports(self.pod)
-        return self._ports
+        derived = self.derived
+        found = derived.ports
+        if found is None:
+            found = derived.ports = pod_host_ports(self.pod)
+        return found
 
     @property
     def affinity_terms(self) -> AffinityTerms:
-        if self._affinity is None:
-            self._affinity = parse_affinity_terms(self.pod)
-        return self._affinity
+        derived = self.derived
+        found = derived.affinity
+        if found is None:
+            found = derived.affinity = parse_affinity_terms(self.pod)
+        return found
 
     @property
     def claims(self) -> tuple[str, ...]:
         """`namespace/claim` of every volume that names a PersistentVolumeClaim, repeats included."""
-        if self._claims is None:
-            self._claims = tuple(
+        derived = self.derived
+        found = derived.claims
+        if found is None:
+            found = derived.claims = tuple(
                 f"{self.namespace}/{volume.persistent_volume_claim.claim_name}"
                 for volume in self.pod.spec.volumes or ()
                 if volume.persistent_volume_claim is not None
             )
-        return self._claims
+        return found
 
     @property
     def volume_uses(self) -> int:
         """Which kinds of volumes it has that placement depends on: flags of `api.pod_volumes`."""
-        if self._volume_uses is None:
-            self._volume_uses = volume_uses(self.pod.spec.volumes)
-        return self._volume_uses
+        derived = self.derived
+        found = derived.volume_uses
+        if found is None:
+            found = derived.volume_uses = volume_uses(self.pod.spec.volumes)
+        return found
 
     def assumed_on(self, node_name: str) -> PodInfo:
         """A copy that is on a node, sharing every derived value."""
-        pod = structs.replace(self.pod, spec=structs.replace(self.pod.spec, node_name=node_name))
-        copy = PodInfo(pod)
-        copy.adopt_derived(self)
+        pod = self.pod
+        copy = PodInfo.__new__(PodInfo)
+        copy.pod = structs.replace(pod, spec=structs.replace(pod.spec, node_name=node_name))
+        copy.uid = self.uid
+        copy.namespace = self.namespace
+        copy.key = self.key
+        copy.priority = self.priority
+        copy.label_class = None
+        copy.label_key = self.label_key
+        copy.class_key = self.class_key
+        copy._derived = self.derived
         return copy
 
     def adopt_derived(self, other: PodInfo) -> None:
         """Take over the values another record of the same pod has computed."""
         self.class_key = other.class_key
-        self._requests = other._requests
-        self._nonzero = other._nonzero
-        self._ports = other._ports
-        self._affinity = other._affinity
-        self._claims = other._claims
-        self._volume_uses = other._volume_uses
+        self._derived = other._derived
+
+    def share_derived(self, derived: Derived, label_key: LabelKey) -> None:
+        """Use the values of a pod that asks for the same and has the same labels.
+
+        Values of its own, if it has computed any, stay: they may stem from an earlier version of the pod.
+        """
+        if self._derived is None:
+            self._derived = derived
+        self.label_key = label_key
 
     def update(self, pod: Pod) -> None:
         """Take a newer version.
@@ -132,8 +172,15 @@ class PodInfo:
         """
         if pod.metadata.uid == self.uid:
             self.pod = pod
+            self.label_key = None
         else:
             self._load(pod)
 
     def __repr__(self) -> str:
         return f"<PodInfo {self.key}>"
+
+
+def label_key_of(pod: Pod) -> LabelKey:
+    """Equal for pods that no label selector, in whatever namespaces, can tell apart."""
+    labels = pod.metadata.labels
+    return pod.metadata.namespace, tuple(sorted(labels.items())) if labels else ()
