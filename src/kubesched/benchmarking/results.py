@@ -73,6 +73,30 @@ class ProcessUse(Record):
     max_rss_bytes: int = 0
 
 
+class EndToEnd(Record):
+    """What only a run against a control plane has."""
+
+    release: str
+    """When measured pods came: `as-created`, while the scheduler was at work, or `drained`, before it was started."""
+    created_per_s: float = 0.0
+    """The rate at which pods were created; 0 for as fast as it goes."""
+    encoding: str = ""
+    """What the scheduler speaks with the API server."""
+    events: int = 0
+    """Events written, until the last of them."""
+    settled_s: float = 0.0
+    """From the last binding to the last event written."""
+    pods_per_s_with_events: float = 0.0
+    """Pods per second if that time counts as well."""
+    longest_pause_s: float = 0.0
+    """The longest time without any binding."""
+    seen_ms: Percentiles | None = None
+    """From sending a pod's creation to its binding in a watch."""
+    etcd: ProcessUse | None = None
+    driver: ProcessUse | None = None
+    """The process that creates and observes."""
+
+
 class RunResult(Record):
     """One repetition."""
 
@@ -106,6 +130,7 @@ class RunResult(Record):
     api_server: ProcessUse | None = None
     threshold: float | None = None
     """What the workload file asks of upstream's machines, in pods per second."""
+    end_to_end: EndToEnd | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -129,7 +154,7 @@ class Environment(Record):
     control_plane: str = ""
 
 
-class Report(Record):
+class Report(Record, kw_only=True):
     """Everything one command measured."""
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)

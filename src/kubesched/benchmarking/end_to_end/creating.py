@@ -1,0 +1,117 @@
+"""Making a workload's objects on an API server: many at a time, or at a given rate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from kubesched.api import codec
+from kubesched.api.kinds import Kind, find_kind
+from kubesched.api.meta import Record
+from kubesched.benchmarking.templates import Manifest
+from kubesched.client.patch import merge_patch
+from kubesched.client.rest import RestClient
+from kubesched.clock import Clock
+from kubesched.errors import AlreadyExists, ApiError, KubeschedError, TransportError
+
+CREATORS = 32
+"""Requests under way at a time; scheduler_perf has 30."""
+
+_STATUS_APART = frozenset(("PersistentVolume", "PersistentVolumeClaim"))
+"""Kinds whose status the API server ignores at their creation."""
+
+
+class CreationError(KubeschedError):
+    """The API server does not take an object of the workload."""
+
+
+class Creator:
+    """Creates manifests. Failures name the object and end the workload."""
+
+    def __init__(self, client: RestClient, clock: Clock) -> None:
+        self._client = client
+        self._now = clock.monotonic
+
+    async def create_all(
+        self,
+        manifests: Iterable[Manifest],
+        *,
+        per_second: float = 0.0,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """All of them, as fast as it goes or so many per second; objects appear roughly in the given order."""
+        began = self._now()
+        due = enumerate(iter(manifests))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CREATORS):
+                group.create_task(self._work_off(due, began, per_second, check))
+
+    async def _work_off(
+        self,
+        due: Iterator[tuple[int, Manifest]],
+        began: float,
+        per_second: float,
+        check: Callable[[], None],
+    ) -> None:
+        for number, manifest in due:
+            if per_second:
+                await asyncio.sleep(max(0.0, began + number / per_second - self._now()))
+            if number % 256 == 0:
+                check()
+            await self.create(manifest)
+
+    async def create(self, manifest: Manifest, *, may_exist: bool = False) -> None:
+        kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
+        path = kind.collection_path(metadata.get("namespace", ""))
+        try:
+            await self._client.post_raw(path, codec.encode(manifest))
+            if manifest["kind"] in _STATUS_APART and manifest.get("status"):
+                patch = merge_patch({"status": manifest["status"]})
+                name, namespace = metadata["name"], metadata.get("namespace", "")
+                await self._client.patch(kind, name, namespace, patch, subresource="status")
+        except AlreadyExists as error:
+            if not may_exist:
+                raise CreationError(f"cannot create {described(manifest)}: {error}") from error
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot create {described(manifest)}: {error}") from error
+
+    async def replace(self, manifest: Manifest, subresources: Sequence[str]) -> None:
+        """Change an object that exists to what the manifest says, and its subresources likewise."""
+        kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        patch = merge_patch({key: manifest[key] for key in manifest if key != "status"})
+        try:
+            await self._client.patch(kind, name, namespace, patch)
+            for subresource in subresources:
+                part = merge_patch({"status": manifest.get("status")})
+                await self._client.patch(kind, name, namespace, part, subresource=subresource)
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot update {described(manifest)}: {error}") from error
+
+    async def delete(self, manifest: Manifest) -> None:
+        kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        try:
+            await self._client.delete(kind, name, namespace)
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot delete {described(manifest)}: {error}") from error
+
+
+def kind_of_manifest(manifest: Manifest) -> Kind[Record]:
+    """Raises `CreationError` for kinds that are not known here."""
+    found = find_kind(manifest["apiVersion"], manifest["kind"])
+    if found is None:
+        raise CreationError(f"{described(manifest)}: {manifest['apiVersion']} is not known here")
+    return found
+
+
+def described(manifest: Manifest) -> str:
+    metadata = manifest["metadata"]
+    return f"{manifest['kind']} {key_of_manifest(manifest)}" if metadata else manifest["kind"]
+
+
+def key_of_manifest(manifest: Manifest) -> str:
+    metadata = manifest["metadata"]
+    name = metadata.get("name", "")
+    namespace = metadata.get("namespace", "")
+    return f"{namespace}/{name}" if namespace else str(name)

@@ -1,0 +1,404 @@
+"""Playing a workload's operations on a control plane with a scheduler at work, and measuring where it asks for that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
+
+from kubesched.api.core_v1 import Pod
+from kubesched.benchmarking import operations as ops
+from kubesched.benchmarking.end_to_end.contestants import RunningScheduler
+from kubesched.benchmarking.end_to_end.creating import (
+    Creator,
+    key_of_manifest,
+)
+from kubesched.benchmarking.end_to_end.measuring import (
+    EVENTS_PATH,
+    Measurement,
+    UsageLog,
+    measurement,
+    until_settled,
+)
+from kubesched.benchmarking.end_to_end.metric_pages import MetricPage
+from kubesched.benchmarking.end_to_end.observing import BindingObserver, StalledError
+from kubesched.benchmarking.end_to_end.planes import Plane, count_objects
+from kubesched.benchmarking.templates import Manifest
+from kubesched.clock import Clock
+from kubesched.errors import KubeschedError, NotFound
+
+Start = Callable[[], contextlib.AbstractAsyncContextManager[RunningScheduler]]
+T = TypeVar("T")
+
+Report = Callable[[str], None]
+
+_POLL_S = 0.2
+
+
+class NotPlayableError(KubeschedError):
+    """A workload asks for something that cannot be done here."""
+
+
+class Release(Enum):
+    """When the pods to be measured come."""
+
+    AS_CREATED = "as-created"
+    """While the scheduler is at work, as scheduler_perf does it: creating them competes with scheduling them."""
+    DRAINED = "drained"
+    """Before the scheduler is started: what is measured is how fast it works off a queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How the pods to be measured come."""
+
+    release: Release = Release.AS_CREATED
+    pods_per_s: float = 0.0
+    """Create measured pods at this rate; 0 creates them as fast as it goes."""
+    stall_s: float = 120.0
+    """A workload in which nothing is bound for so long has failed."""
+
+
+class Driver:
+    """One workload on one plane."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        observer: BindingObserver,
+        start_scheduler: Start,
+        pace: Pace,
+        clock: Clock,
+        report: Report,
+    ) -> None:
+        self._plane = plane
+        self._observer = observer
+        self._start = start_scheduler
+        self._pace = pace
+        self._clock = clock
+        self._report = report
+        self._creator = Creator(plane.client, clock)
+        self._names = ops.Names()
+        self._namespaces: set[str] = {"default"}
+        self._pods: dict[str, Mapping[str, str]] = {}  # key -> labels, of all pods that are to be
+        self._scheduler: RunningScheduler | None = None
+        self._stack = contextlib.AsyncExitStack()
+        self._beside: list[asyncio.Task[None]] = []
+        self._stretch: _Stretch | None = None
+        self.log: UsageLog | None = None
+        self.measurements: list[Measurement] = []
+
+    @property
+    def scheduler(self) -> RunningScheduler | None:
+        return self._scheduler
+
+    async def play(self, steps: Sequence[ops.Op]) -> None:
+        """All operations in order; the scheduler is started before the first pod and stopped in the end."""
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._stop_scheduler)
+            stack.push_async_callback(self._stop_beside)
+            for number, step in enumerate(steps, 1):
+                self._report(f"{number}/{len(steps)} {_told(step)}")
+                self._check()
+                for namespace in step.namespaces_used():
+                    await self._ensure_namespace(namespace)
+                await self._play(step)
+
+    async def _play(self, step: ops.Op) -> None:
+        match step:
+            case ops.CreateNodes() | ops.CreateNamespaces() | ops.CreateAny():
+                await self._create(list(step.manifests(self._names)))
+            case ops.CreatePods():
+                await self._create_pods(step, [step])
+            case ops.CreatePodSets():
+                await self._create_pods(step.create_pods_op, list(step.sets()))
+            case ops.DeletePods():
+                await self._maybe_beside(self._delete_pods(step), step.skip_wait_to_completion)
+            case ops.UpdateAny():
+                await self._maybe_beside(self._update(step), step.skip_wait_to_completion)
+            case ops.Churn():
+                await self._ensure_scheduler()
+                await self._maybe_beside(self._churn(step), True)
+            case ops.Barrier():
+                await self._wait_at(step)
+            case ops.Sleep():
+                await asyncio.sleep(step.duration)
+            case ops.StartCollectingMetrics():
+                await self._begin_stretch(step)
+            case ops.StopCollectingMetrics():
+                await self._end_stretch()
+            case _:
+                raise NotPlayableError(f"cannot play {_told(step)}")
+
+    def _check(self) -> None:
+        self._plane.check()
+        if self._scheduler is not None:
+            self._scheduler.check()
+        for task in self._beside:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    # The scheduler.
+
+    async def _ensure_scheduler(self) -> None:
+        if self._scheduler is None:
+            self._scheduler = await self._stack.enter_async_context(self._start())
+
+    async def _stop_scheduler(self) -> None:
+        self._scheduler = None
+        await self._stack.aclose()
+
+    # Creating.
+
+    async def _ensure_namespace(self, name: str) -> None:
+        if name and name not in self._namespaces:
+            made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            await self._creator.create(made, may_exist=True)
+            self._namespaces.add(name)
+
+    async def _create(self, manifests: Iterable[Manifest], per_second: float = 0.0) -> None:
+        await self._creator.create_all(manifests, per_second=per_second, check=self._check)
+
+    def _expect(self, manifests: Iterable[Manifest]) -> list[str]:
+        keys = []
+        for each in manifests:
+            if each["kind"] == "Pod":
+                keys.append(key_of_manifest(each))
+                self._pods[keys[-1]] = each["metadata"].get("labels") or {}
+        return keys
+
+    async def _create_pods(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
+        if how.steady_state:
+            await self._ensure_scheduler()
+            await self._keep_up(how, sets)
+            return
+        manifests = [manifest for each in sets for manifest in each.manifests(self._names)]
+        keys = self._expect(manifests)
+        if how.collect_metrics:
+            await self._measure(manifests, keys)
+            return
+        await self._ensure_scheduler()
+        await self._create(manifests)
+        if not how.skip_wait_to_completion:
+            await self._until_bound(keys, "the pods created")
+
+    async def _until_bound(self, keys: Sequence[str], what: str) -> None:
+        await self._observer.until_bound(
+            keys, stall_s=self._pace.stall_s, check=self._check, what=what
+        )
+
+    async def _keep_up(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
+        """Every pod that is bound makes room for the next, for a time."""
+        ends_at = self._clock.monotonic() + how.duration
+
+        async def one_after_another(made: ops.CreatePods, index: int) -> None:
+            while self._clock.monotonic() < ends_at:
+                manifests = list(made.manifests_of(index, self._names))
+                for manifest in manifests:
+                    await self._creator.create(manifest)
+                keys = [key_of_manifest(each) for each in manifests if each["kind"] == "Pod"]
+                await self._until_bound(keys, "pods that are kept up")
+                await self._creator.delete(manifests[-1])
+
+        async with asyncio.TaskGroup() as group:
+            for made in sets:
+                for index in range(made.count):
+                    group.create_task(one_after_another(made, index))
+
+    # Measuring.
+
+    async def _measure(self, manifests: list[Manifest], keys: list[str]) -> None:
+        """Pods of one operation, from their creation to their last event."""
+        is_drained = self._pace.release is Release.DRAINED
+        if is_drained:
+            await self._stop_scheduler()
+            await self._create(manifests)
+        else:
+            await self._ensure_scheduler()
+        stretch = await self._new_stretch(is_drained)
+        if is_drained:
+            await self._ensure_scheduler()
+        else:
+            await self._create(
+                _noting(manifests, stretch.created, self._clock), self._pace.pods_per_s
+            )
+        await self._until_bound(keys, "the measured pods")
+        await self._finish(stretch, keys)
+
+    async def _begin_stretch(self, step: ops.StartCollectingMetrics) -> None:
+        await self._ensure_scheduler()
+        self._stretch = await self._new_stretch(False)
+        self._stretch.namespaces = step.namespaces
+        self._stretch.labels = step.label_selector
+
+    async def _end_stretch(self) -> None:
+        if (stretch := self._stretch) is None:
+            raise NotPlayableError("measuring ends before it has begun")
+        self._stretch = None
+        keys = [
+            key
+            for key, moment in self._observer.moments.items()
+            if moment >= stretch.began_at
+            and _is_among(key, self._pods.get(key, {}), stretch.namespaces, stretch.labels)
+        ]
+        await self._finish(stretch, keys)
+
+    async def _new_stretch(self, is_drained: bool) -> _Stretch:
+        page = None
+        if not is_drained:
+            assert self._scheduler is not None, "the scheduler is at work"
+            page = await self._scheduler.page()
+        events = await count_objects(self._plane.client, EVENTS_PATH)
+        assert self.log is not None, "somebody keeps the accounts"
+        self.log.note()
+        return _Stretch(self._clock.monotonic(), page, events, is_drained)
+
+    async def _finish(self, stretch: _Stretch, keys: Sequence[str]) -> None:
+        self._report(f"{len(keys)} pods bound; waiting for the last event to be written")
+        events, settled_at = await until_settled(
+            self._plane, self._clock, len(keys), stretch.events_before
+        )
+        assert self._scheduler is not None, "the scheduler outlives a stretch"
+        assert self.log is not None, "somebody keeps the accounts"
+        self.log.note()
+        moments = self._observer.moments
+        self.measurements.append(
+            measurement(
+                moments={key: moments[key] for key in keys},
+                created=stretch.created,
+                began_at=stretch.began_at,
+                counts_from_first=stretch.is_drained,
+                log=self.log,
+                pages=(stretch.page, await self._scheduler.page()),
+                events=events,
+                settled_at=settled_at,
+            )
+        )
+
+    # Waiting.
+
+    async def _wait_at(self, step: ops.Barrier) -> None:
+        keys = [
+            key
+            for key, labels in self._pods.items()
+            if _is_among(key, labels, step.namespaces, step.label_selector)
+        ]
+        if step.stage_requirement == "Scheduled":
+            await self._until_bound(keys, "the pods a barrier waits for")
+        else:
+            await self._until_tried(set(keys))
+
+    async def _until_tried(self, keys: set[str]) -> None:
+        """Until each is bound, or the scheduler has said in its status that it cannot be."""
+        deadline = self._clock.monotonic() + self._pace.stall_s
+        while True:
+            listed = await self._plane.client.list(Pod, field_selector="spec.nodeName=")
+            left = [
+                f"{pod.metadata.namespace}/{pod.metadata.name}"
+                for pod in listed.items
+                if not any(c.type == "PodScheduled" for c in pod.status.conditions or ())
+            ]
+            left = [key for key in left if key in keys]
+            if not left:
+                return
+            if self._clock.monotonic() > deadline:
+                raise StalledError(
+                    f"a barrier waits for pods to be tried: {len(left)} of {len(keys)} were not within "
+                    f"{self._pace.stall_s:.0f} s; one of them is {min(left)}"
+                )
+            self._check()
+            await asyncio.sleep(_POLL_S)
+
+    # Changes beside the rest.
+
+    async def _maybe_beside(self, work: Coroutine[Any, Any, None], is_beside: bool) -> None:
+        task = asyncio.ensure_future(work)
+        if is_beside:
+            self._beside.append(task)
+        else:
+            await task
+
+    async def _stop_beside(self) -> None:
+        tasks, self._beside = self._beside, []
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _delete_pods(self, step: ops.DeletePods) -> None:
+        wanted = [
+            key
+            for key, labels in self._pods.items()
+            if _is_among(key, labels, (step.namespace,), step.label_selector)
+        ]
+        async for key in self._paced(wanted, step.delete_pods_per_second):
+            namespace, _, name = key.partition("/")
+            with contextlib.suppress(NotFound):
+                await self._plane.client.delete(Pod, name, namespace)
+            self._pods.pop(key, None)
+
+    async def _update(self, step: ops.UpdateAny) -> None:
+        manifests = list(step.manifests(self._names))
+        async for each in self._paced(manifests, step.update_per_second):
+            await self._creator.replace(each, step.subresources)
+
+    async def _churn(self, step: ops.Churn) -> None:
+        pause_s, turn = step.interval_milliseconds / 1000, 0
+        while step.mode == "recreate" or not step.number or turn < step.number:
+            made: list[Manifest] = []
+            for _ in range(max(1, step.number) if step.mode == "recreate" else 1):
+                for manifest in step.manifests_of(turn, self._names):
+                    await self._creator.create(manifest)
+                    made.append(manifest)
+                turn += 1
+                await asyncio.sleep(pause_s)
+            if step.mode == "recreate":
+                for manifest in made:
+                    await self._creator.delete(manifest)
+                    await asyncio.sleep(pause_s)
+
+    async def _paced(self, items: Sequence[T], per_second: float) -> AsyncIterator[T]:
+        began = self._clock.monotonic()
+        for number, item in enumerate(items):
+            if per_second:
+                await asyncio.sleep(max(0.0, began + number / per_second - self._clock.monotonic()))
+            yield item
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """What was when a stretch began."""
+
+    began_at: float
+    page: MetricPage | None
+    events_before: int
+    is_drained: bool
+    created: dict[str, float] = field(default_factory=dict)
+    namespaces: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def _noting(
+    manifests: Iterable[Manifest], created: dict[str, float], clock: Clock
+) -> Iterable[Manifest]:
+    for each in manifests:
+        if each["kind"] == "Pod":
+            created[key_of_manifest(each)] = clock.monotonic()
+        yield each
+
+
+def _is_among(
+    key: str, labels: Mapping[str, str], namespaces: Sequence[str], wanted: Mapping[str, str]
+) -> bool:
+    """Whether a pod is in one of the namespaces (none named: any) and has the labels."""
+    namespace = key.partition("/")[0]
+    return (not namespaces or namespace in namespaces) and wanted.items() <= labels.items()
+
+
+def _told(step: ops.Op) -> str:
+    count = getattr(step, "count", None)
+    return step.opcode if count is None else f"{step.opcode} {count}"

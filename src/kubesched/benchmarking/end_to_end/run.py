@@ -1,0 +1,210 @@
+"""Running a workload end to end: contestants in turn, each time on a control plane of their own.
+
+Contestants alternate (A B, A B, …) so that a machine that gets slower or busier in the course of a run does so for all
+of them. The first rounds may be thrown away as warm-up: files are read from disk then, and processors speed up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kubesched.benchmarking.end_to_end.contestants import (
+    ClientLimits,
+    Contestant,
+    running,
+)
+from kubesched.benchmarking.end_to_end.driving import Driver, NotPlayableError, Pace
+from kubesched.benchmarking.end_to_end.measuring import (
+    DRIVER,
+    SCHEDULER,
+    Measurement,
+    usage_log,
+)
+from kubesched.benchmarking.end_to_end.observing import observed_bindings
+from kubesched.benchmarking.end_to_end.planes import Plane, embedded_plane, real_plane
+from kubesched.benchmarking.results import EndToEnd, Mode, RunResult, percentiles
+from kubesched.benchmarking.workload_files import Workload
+from kubesched.clock import Clock, SystemClock
+from kubesched.errors import KubeschedError
+from kubesched.testing.control_plane import Assets
+
+EMBEDDED = "embedded"
+REAL = "real"
+
+
+class BenchmarkFailed(KubeschedError):
+    """A run came to no result; the message says why and where the programs' logs are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndToEndOptions:
+    """How a workload is run."""
+
+    contestants: Sequence[Contestant] = field(default_factory=lambda: (Contestant.kubesched(),))
+    assets: Assets | None = None
+    """Programs of a real control plane; without them the embedded one is used."""
+    repeats: int = 3
+    warm_ups: int = 0
+    """Rounds before the first one that counts."""
+    pace: Pace = field(default_factory=Pace)
+    limits: ClientLimits = field(default_factory=ClientLimits)
+
+    @property
+    def control_plane(self) -> str:
+        return EMBEDDED if self.assets is None else REAL
+
+
+async def run_end_to_end(
+    workload: Workload,
+    options: EndToEndOptions,
+    progress: Callable[[str], None] = lambda _text: None,
+    clock: Clock | None = None,
+) -> list[RunResult]:
+    """All rounds, in the order in which they were run. Several measured stretches of a workload are several results.
+
+    Raises:
+        BenchmarkFailed: one of the programs did not start, ended early or did not schedule all pods.
+    """
+    if workload.not_supported:
+        raise NotPlayableError(f"{workload.full_name}: {workload.not_supported}")
+    clock = clock or SystemClock()
+    results: list[RunResult] = []
+    for number in range(1 - options.warm_ups, options.repeats + 1):
+        for contestant in options.contestants:
+            label = f"round {number}/{options.repeats}" if number > 0 else "warm-up"
+            told = f"{workload.full_name}: {contestant.name}, {label}"
+
+            def report(text: str, told: str = told) -> None:
+                progress(f"{told}: {text}")
+
+            found = await _round(workload, contestant, options, clock, report)
+            if not found:
+                raise BenchmarkFailed(f"{told}: the workload measures nothing")
+            if number > 0:
+                results += [_result(workload, contestant, options, number, each) for each in found]
+                for each in found:
+                    report(f"{each.rate:.0f} pods/s")
+    return results
+
+
+async def _round(
+    workload: Workload,
+    contestant: Contestant,
+    options: EndToEndOptions,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> list[Measurement]:
+    folder = Path(tempfile.mkdtemp(prefix="kubesched-bench-"))
+    try:
+        async with _plane(options.assets, folder) as plane:
+            found = await _played(workload, contestant, options, plane, clock, report)
+    except KubeschedError as error:
+        raise BenchmarkFailed(
+            f"{workload.full_name}, {contestant.name}: {error}\nlogs are kept in {folder}"
+        ) from error
+    except BaseExceptionGroup as errors:
+        known, _ = errors.split(KubeschedError)
+        if known is None:
+            raise
+        first = _first(known)
+        raise BenchmarkFailed(
+            f"{workload.full_name}, {contestant.name}: {first}\nlogs are kept in {folder}"
+        ) from first
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _first(errors: BaseExceptionGroup[KubeschedError]) -> KubeschedError:
+    error: KubeschedError | BaseExceptionGroup[KubeschedError] = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _played(
+    workload: Workload,
+    contestant: Contestant,
+    options: EndToEndOptions,
+    plane: Plane,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> list[Measurement]:
+    config = _config(workload)
+    async with observed_bindings(plane.client, clock) as observer:
+        driver = Driver(
+            plane,
+            observer,
+            lambda: running(contestant, plane, config, options.limits, workload.feature_gates),
+            options.pace,
+            clock,
+            report,
+        )
+        async with usage_log(plane, lambda: driver.scheduler, clock) as log:
+            driver.log = log
+            await driver.play(workload.ops)
+    return driver.measurements
+
+
+@contextlib.asynccontextmanager
+async def _plane(assets: Assets | None, folder: Path) -> AsyncIterator[Plane]:
+    made = embedded_plane(folder) if assets is None else real_plane(assets, folder)
+    async with made as plane:
+        yield plane
+
+
+def _config(workload: Workload) -> dict[str, Any]:
+    path = workload.case.scheduler_config
+    if not path:
+        return {}
+    read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    return dict(read) if isinstance(read, dict) else {}
+
+
+def _result(
+    workload: Workload,
+    contestant: Contestant,
+    options: EndToEndOptions,
+    number: int,
+    found: Measurement,
+) -> RunResult:
+    is_real = options.control_plane == REAL
+    return RunResult(
+        workload=workload.full_name,
+        contestant=contestant.name,
+        mode=Mode.END_TO_END,
+        repeat=number,
+        control_plane=options.control_plane,
+        nodes=workload.node_count,
+        pods=found.pods,
+        seconds=found.seconds,
+        pods_per_s=found.rate,
+        throughput=percentiles(sample.pods_per_s for sample in found.series),
+        series=found.series,
+        attempt_ms=found.attempt_ms,
+        sli_ms=found.sli_ms,
+        attempts=found.attempts,
+        unschedulable_attempts=found.unschedulable_attempts,
+        scheduler=found.use_of(SCHEDULER),
+        api_server=found.use_of("kube-apiserver" if is_real else "embedded"),
+        threshold=workload.threshold,
+        end_to_end=EndToEnd(
+            release=options.pace.release.value,
+            created_per_s=options.pace.pods_per_s,
+            encoding=contestant.encoding,
+            events=found.events,
+            settled_s=found.settled_s,
+            pods_per_s_with_events=found.rate_with_events,
+            longest_pause_s=found.longest_pause_s,
+            seen_ms=found.seen_ms,
+            etcd=found.use_of("etcd"),
+            driver=found.use_of(DRIVER),
+        ),
+    )
