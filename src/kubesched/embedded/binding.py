@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubesched.embedded.admission.pods import add_topology_labels
 from kubesched.embedded.failures import conflict, not_found
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry import Registry
@@ -47,10 +48,13 @@ def bind(
     if dry_run:
         return
     now = timestamp(registry.clock.now())
-    registry.modify(pods, old, lambda pod: _bound(pod, node_name, now, annotations, labels))
+    registry.modify(
+        pods, old, lambda pod: _bound(registry, pod, node_name, now, annotations, labels)
+    )
 
 
 def _bound(
+    registry: Registry,
     pod: JsonObject,
     node_name: str,
     now: str,
@@ -61,6 +65,7 @@ def _bound(
     for field, added in (("annotations", annotations), ("labels", labels)):
         if added:
             metadata[field] = {**(metadata.get(field) or {}), **added}
+    add_topology_labels(registry, metadata, node_name)
     status = dict(pod.get("status") or {})
     status.pop("nominatedNodeName", None)
     status["conditions"] = [

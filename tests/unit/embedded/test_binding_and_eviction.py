@@ -40,6 +40,44 @@ def test_a_pod_is_bound_once(api, nodes, make_pod):
     assert api.get("pods", "default", "p")["spec"]["nodeName"] == "n1"
 
 
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+@pytest.mark.parametrize(
+    ("on_node", "on_pod", "bound"),
+    [
+        pytest.param(
+            {ZONE: "z", REGION: "r", "topology.kubernetes.io/rack": "7"},
+            None,
+            {ZONE: "z", REGION: "r"},
+            id="zone and region are copied, nothing else",
+        ),
+        pytest.param(
+            {ZONE: "z"},
+            {ZONE: "mine", REGION: "mine", "app": "web"},
+            {ZONE: "z", REGION: "mine", "app": "web"},
+            id="the node's word counts, where it has one",
+        ),
+        pytest.param({"disk": "ssd"}, None, None, id="a node without topology adds nothing"),
+    ],
+)
+@pytest.mark.parametrize("how", ["bound", "created there"])
+def test_a_pod_carries_the_topology_labels_of_its_node(
+    api, make_pod, on_node, on_pod, bound, how
+) -> None:
+    api.create("nodes", {"metadata": {"name": "n", "labels": on_node}})
+    pod = make_pod("p")
+    if on_pod is not None:
+        pod["metadata"]["labels"] = on_pod
+    if how == "created there":
+        pod["spec"]["nodeName"] = "n"
+    api.create("pods", pod)
+    if how == "bound":
+        assert api.get("pods", "default", "p")["metadata"].get("labels") == on_pod
+        api.bind("default", "p", "n")
+    assert api.get("pods", "default", "p")["metadata"].get("labels") == bound
+
+
 def test_another_incarnation_of_the_pod_is_not_bound(api, nodes, make_pod):
     api.create("pods", make_pod("p"))
     with pytest.raises(Conflict, match="UID in precondition"):

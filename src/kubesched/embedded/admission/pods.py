@@ -1,4 +1,4 @@
-"""Admission of pods: priority, service account, default tolerations, selectors by own labels, initial status."""
+"""Admission of pods: priority, service account, default tolerations, topology labels, selectors by own labels, status."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from kubesched.embedded.validation.scheduling import DEFAULT_TOLERATIONS
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
+TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+"""What a pod is told about its node by labels of its own."""
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -20,6 +23,8 @@ def admit_pod(registry: Registry, pod: JsonObject) -> None:
     _service_account(spec)
     _priority(registry, pod, spec)
     _default_tolerations(spec)
+    if spec.get("nodeName"):
+        add_topology_labels(registry, pod["metadata"], spec["nodeName"])
     _selectors_from_own_labels(pod, spec)
     pod["status"] = initial_status(spec, timestamp(registry.clock.now()))
 
@@ -27,6 +32,15 @@ def admit_pod(registry: Registry, pod: JsonObject) -> None:
 def admit_pod_update(registry: Registry, pod: JsonObject, old: JsonObject) -> None:
     """An update that drops the default tolerations gets them back before anybody complains."""
     _default_tolerations(pod["spec"])
+
+
+def add_topology_labels(registry: Registry, metadata: JsonObject, node_name: str) -> None:
+    """A pod gets the zone and region of its node, in place of what it says itself. A node may be missing."""
+    node = registry.store.get("nodes", "", node_name)
+    labels = node.obj["metadata"].get("labels") if node is not None else None
+    found = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}
+    if found:
+        metadata["labels"] = {**(metadata.get("labels") or {}), **found}
 
 
 def _service_account(spec: JsonObject) -> None:
