@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kubesched.config import durations
+from kubesched.api import times
 from kubesched.logs import parse_vmodule
 
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
@@ -71,7 +71,7 @@ def _address(text: str, _before: object) -> str:
 
 
 def _duration(text: str, _before: object) -> float:
-    return durations.parse(text)
+    return times.parse_duration(text)
 
 
 def _list(text: str, before: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ INT32 = Kind("int32", _integer(32))
 LEVEL = Kind("Level", _integer(31, signed=False))
 FLOAT = Kind("float32", _number, lambda value: f"{value:g}")
 BOOL = Kind("bool", _boolean, show_boolean, bare="true")
-DURATION = Kind("duration", _duration, durations.to_text)
+DURATION = Kind("duration", _duration, times.format_duration)
 ADDRESS = Kind("ip", _address)
 STRINGS = Kind("strings", _list, _show_list)
 INTEGERS = Kind("int32Slice", _integers, _show_list)

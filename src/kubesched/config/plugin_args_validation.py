@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubesched.api import times
 from kubesched.api.core_v1 import TopologySpreadConstraint
 from kubesched.api.names import label_key_problems
 from kubesched.api.node_selectors import ParsedNodeSelector, PreferredNodeTerms
 from kubesched.api.selectors import SelectorError
-from kubesched.config import durations
 from kubesched.config.features import FeatureGates
 from kubesched.config.field_problems import duplicate, forbidden, invalid, not_supported, required
 from kubesched.config.plugin_args import (
@@ -84,7 +84,7 @@ def _dynamic_resources(path: str, args: DynamicResourcesArgs, gates: FeatureGate
             # Upstream: the text misspells the gate.
             yield forbidden(where, "DRASchedulingFilterTimeout feature gate is disabled")
         elif timeout < 0:
-            yield invalid(where, durations.to_text(timeout), "must be zero or positive")
+            yield invalid(where, times.format_duration(timeout), "must be zero or positive")
     if binding is not None:
         where = f"{path}.bindingTimeout"
         if not (gates.DRADeviceBindingConditions and gates.DRAResourceClaimDeviceStatus):
@@ -94,7 +94,7 @@ def _dynamic_resources(path: str, args: DynamicResourcesArgs, gates: FeatureGate
                 "disabled",
             )
         elif binding < 1:
-            yield invalid(where, durations.to_text(binding), "must be at least 1 second")
+            yield invalid(where, times.format_duration(binding), "must be at least 1 second")
 
 
 def _balanced_allocation(path: str, args: NodeResourcesBalancedAllocationArgs) -> Problems:

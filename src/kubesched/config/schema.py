@@ -23,15 +23,15 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from kubesched.api import times
 from kubesched.api.meta import json_name
-from kubesched.config import durations
 from kubesched.config.field_problems import invalid, shown
 from kubesched.config.yaml_nodes import (
     Mapping,
@@ -42,6 +42,8 @@ from kubesched.config.yaml_nodes import (
     child,
     fields,
     from_plain,
+    is_json,
+    parse,
     to_plain,
 )
 from kubesched.errors import ConfigError, FieldProblem
@@ -148,6 +150,28 @@ class Decoder:
             message = f"Invalid value: expected {expected}, found {_kind(node)}"
         self.report(path, message, node)
         return _NOTHING
+
+
+def decode_file(
+    data: bytes,
+    source: str,
+    record: type[R],
+    check: Callable[[R], Iterable[FieldProblem]],
+) -> R:
+    """A whole YAML or JSON file as a record, judged by `check` as far as it could be read.
+
+    Raises:
+        ConfigError: with every problem, each with field path, line and column.
+    """
+    decoder = Decoder(json=is_json(data))
+    decoded = decoder.read(parse(data, source), record, "")
+    unread = {problem.path for problem in decoder.problems}
+    found = [decoder.located(each) for each in check(decoded) if each.path not in unread]
+    problems = [*decoder.problems, *found]
+    if problems:
+        problems.sort(key=lambda each: (each.line or 0, each.column or 0))
+        raise ConfigError(problems, source=source)
+    return decoded
 
 
 def decode_args(raw: RawArgs | None, record: type[R], path: str = "args") -> R:
@@ -410,7 +434,7 @@ def _read_seconds(decoder: Decoder, node: Node, path: str) -> object:
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return decoder.wrong_type(path, node, 'a duration such as "15s"')
     try:
-        return durations.parse(node.value)
+        return times.parse_duration(node.value)
     except ValueError as error:
         decoder.report(path, f"Invalid value: {shown(node.value)}: {error}", node)
         return _NOTHING
@@ -476,7 +500,7 @@ def _writer(annotation: object) -> Writer:
     annotation = _without_none(annotation)
     if typing.get_origin(annotation) is Annotated:
         base, *marks = typing.get_args(annotation)
-        return durations.to_text if _DURATION in marks else _writer(base)
+        return times.format_duration if _DURATION in marks else _writer(base)
     origin = typing.get_origin(annotation)
     if origin in (list, tuple):
         write_item = _writer(typing.get_args(annotation)[0])

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubesched.api import times
 from kubesched.api.names import label_key_problems
 from kubesched.api.resources import is_extended
-from kubesched.config import durations
 from kubesched.config.defaults import ignored_by_extenders
 from kubesched.config.features import FeatureGates
 from kubesched.config.field_problems import duplicate, invalid, required
@@ -61,9 +61,9 @@ def validate_start(config: KubeSchedulerConfiguration, gates: FeatureGates) -> P
     ):
         yield invalid(
             "leaderElection.renewDeadline",
-            durations.to_text(election.renew_deadline_s),
+            times.format_duration(election.renew_deadline_s),
             "renewDeadline must be greater than retryPeriod*JitterFactor "
-            f"({durations.to_text(election.retry_period_s)} * {ELECTION_JITTER})",
+            f"({times.format_duration(election.retry_period_s)} * {ELECTION_JITTER})",
         )
     for index, extender in enumerate(config.extenders):
         tls = extender.tls_config
@@ -125,12 +125,14 @@ def _leader_election(path: str, election: LeaderElectionConfiguration) -> Proble
         ("retryPeriod", election.retry_period_s),
     ):
         if seconds <= 0:
-            yield invalid(f"{path}.{name}", durations.to_text(seconds), "must be greater than zero")
+            yield invalid(
+                f"{path}.{name}", times.format_duration(seconds), "must be greater than zero"
+            )
     if lease <= renew:
         # Upstream: the path is the lease's, the value the deadline's.
         yield invalid(
             f"{path}.leaseDuration",
-            durations.to_text(renew),
+            times.format_duration(renew),
             "must be greater than `RenewDeadline`",
         )
     for name, value in (

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
+from kubesched.api import times
 from kubesched.api.core_v1 import Pod
-from kubesched.config import durations
 from kubesched.framework.status import Code, Status, StatusError, error_status
 
 MAX_WAIT_S = 15 * 60.0
@@ -83,7 +83,7 @@ class WaitingPod:
             self._callbacks.append(callback)
 
     def _time_out(self, plugin: str, limit_s: float) -> None:
-        waited = durations.to_text(limit_s)
+        waited = times.format_duration(limit_s)
         self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
 
     def _finish(self, outcome: Status) -> bool:

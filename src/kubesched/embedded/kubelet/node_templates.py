@@ -16,10 +16,9 @@ from kubesched.api import quantity
 from kubesched.api.meta import Record
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.config import field_problems
-from kubesched.config.schema import Decoder
-from kubesched.config.yaml_nodes import is_json, parse
+from kubesched.config.schema import decode_file
 from kubesched.embedded.objects import JsonObject, timestamp
-from kubesched.errors import ConfigError, FieldProblem
+from kubesched.errors import FieldProblem
 
 API_VERSION = "kubesched.io/v1alpha1"
 KIND = "NodePools"
@@ -191,15 +190,7 @@ def load_node_pools(data: bytes, source: str = "") -> tuple[NodePool, ...]:
     Raises:
         ConfigError: with every problem, each with field path, line and column.
     """
-    decoder = Decoder(json=is_json(data))
-    file = decoder.read(parse(data, source), NodePoolFile, "")
-    undecoded = {problem.path for problem in decoder.problems}
-    found = [decoder.located(each) for each in _problems(file) if each.path not in undecoded]
-    problems = [*decoder.problems, *found]
-    if problems:
-        problems.sort(key=lambda each: (each.line or 0, each.column or 0))
-        raise ConfigError(problems, source=source)
-    return file.pools
+    return decode_file(data, source, NodePoolFile, _problems).pools
 
 
 def _taint(taint: PoolTaint) -> dict[str, str]:

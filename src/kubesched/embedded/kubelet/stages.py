@@ -20,14 +20,14 @@ from importlib import resources
 
 from msgspec import field
 
+from kubesched.api import times
 from kubesched.api.meta import Record
-from kubesched.config import durations, field_problems
-from kubesched.config.schema import Decoder, Seconds
-from kubesched.config.yaml_nodes import is_json, parse
+from kubesched.config import field_problems
+from kubesched.config.schema import Seconds, decode_file
 from kubesched.embedded.controllers.metadata import annotations_of, labels_of
 from kubesched.embedded.kubelet.paths import Path, PathError
 from kubesched.embedded.objects import JsonObject
-from kubesched.errors import ConfigError, FieldProblem
+from kubesched.errors import FieldProblem
 
 API_VERSION = "kubesched.io/v1alpha1"
 KIND = "KubeletStages"
@@ -199,15 +199,9 @@ def load_stages(data: bytes, source: str = "") -> tuple[Stage, ...]:
     Raises:
         ConfigError: with every problem, each with field path, line and column.
     """
-    decoder = Decoder(json=is_json(data))
-    file = decoder.read(parse(data, source), StageFile, "")
-    undecoded = {problem.path for problem in decoder.problems}
-    found = [decoder.located(each) for each in _problems(file) if each.path not in undecoded]
-    problems = [*decoder.problems, *found]
-    if problems:
-        problems.sort(key=lambda each: (each.line or 0, each.column or 0))
-        raise ConfigError(problems, source=source)
-    return tuple(Stage.of(record) for record in file.stages)
+    return tuple(
+        Stage.of(record) for record in decode_file(data, source, StageFile, _problems).stages
+    )
 
 
 @functools.cache
@@ -246,7 +240,7 @@ def _stage_problems(stage: StageRecord, path: str) -> Iterator[FieldProblem]:
     for name, value in (("duration", stage.delay.duration), ("jitter", stage.delay.jitter)):
         if value < 0:
             yield field_problems.invalid(
-                f"{path}.delay.{name}", durations.to_text(value), "must not be negative"
+                f"{path}.delay.{name}", times.format_duration(value), "must not be negative"
             )
     yield from _path_problems(stage.delay.duration_from, f"{path}.delay.durationFrom")
     for index, each in enumerate(stage.selector.match_expressions):
@@ -328,6 +322,6 @@ def _seconds(value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return max(0.0, float(value))
     try:
-        return max(0.0, durations.parse(str(value)))
+        return max(0.0, times.parse_duration(str(value)))
     except ValueError:
         return None
