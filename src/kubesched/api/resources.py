@@ -145,6 +145,10 @@ FILTERED = RequestOptions()
 ACCOUNTED = RequestOptions(use_status=True, pod_level_status=True)
 """What a pod takes from the node it is on: a resize in progress counts in full."""
 
+_ACCOUNTED_WITH_DEFAULTS = RequestOptions(
+    use_status=True, pod_level_status=True, defaults=DEFAULT_REQUESTS
+)
+
 # Upstream: NodeResourcesFit scores without pod-level requests although it filters with them.
 SCORED = RequestOptions(skip_pod_level=True, defaults=DEFAULT_REQUESTS)
 """What a pod to be scheduled weighs when NodeResourcesFit compares nodes."""
@@ -160,6 +164,9 @@ def nonzero_requests(pod: Pod, options: RequestOptions = ACCOUNTED) -> tuple[int
 
     With pod-level requests a default applies only to what the whole pod leaves unnamed.
     """
+    if options is ACCOUNTED and pod.spec.resources is None:
+        requests = pod_requests(pod, _ACCOUNTED_WITH_DEFAULTS)
+        return requests.milli_cpu, requests.memory
     defaults = DEFAULT_REQUESTS
     if not options.skip_pod_level and _has_pod_level_requests(pod):
         named = request_amounts(pod, options)
@@ -224,12 +231,24 @@ def _is_simple(pod: Pod, options: RequestOptions) -> bool:
 
 
 def _single_container_requests(pod: Pod, defaults: Mapping[str, RawQuantity]) -> PodRequests:
-    """The common pod, without detours: this runs for every pod that arrives."""
+    """The common pod, without detours: this runs several times for every pod that arrives."""
     assert pod.spec.containers is not None
-    requests = pod.spec.containers[0].resources.requests or {}
+    requests = pod.spec.containers[0].resources.requests
+    return _amounts_as_written(
+        tuple(requests.items()) if requests else (), tuple(defaults.items()) if defaults else ()
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _amounts_as_written(
+    requests: tuple[tuple[str, RawQuantity], ...], defaults: tuple[tuple[str, RawQuantity], ...]
+) -> PodRequests:
+    """Requests by name as a vector. Few spellings, many pods."""
     milli_cpu = memory = ephemeral_storage = 0
     scalars: dict[str, int] = {}
-    for name, raw in requests.items():
+    named = {name for name, _ in requests}
+    missing = [(name, raw) for name, raw in defaults if name not in named]
+    for name, raw in (*requests, *missing):
         if name == CPU:
             milli_cpu = quantity.milli_value(raw)
         elif name == MEMORY:
@@ -238,11 +257,6 @@ def _single_container_requests(pod: Pod, defaults: Mapping[str, RawQuantity]) ->
             ephemeral_storage = quantity.value(raw)
         elif classify(name) is ResourceClass.SCALAR:
             scalars[name] = quantity.value(raw)
-    for name, raw in defaults.items():
-        if name == CPU and CPU not in requests:
-            milli_cpu = quantity.milli_value(raw)
-        elif name == MEMORY and MEMORY not in requests:
-            memory = quantity.value(raw)
     return PodRequests(milli_cpu, memory, ephemeral_storage, scalars)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from kubesched.framework.status import Status
 from kubesched.snapshot.columns import Mask
 
+Codes = np.ndarray[Any, Any]
+
 
 class Verdicts:
     """A code per node, 0 meaning "passes", and what each other code means.
@@ -25,7 +27,7 @@ class Verdicts:
 
     def __init__(
         self,
-        codes: np.ndarray[Any, Any],
+        codes: Codes,
         describe: Callable[[int], Status],
         broken: Mask | None = None,
     ) -> None:
@@ -33,7 +35,39 @@ class Verdicts:
         self.describe = describe
         self.broken = broken
 
+    @property
+    def rejected(self) -> Mask:
+        """True where the node does not pass."""
+        codes = self.codes
+        return codes if codes.dtype.kind == "b" else codes != 0
+
     @classmethod
     def reject(cls, rejected: Mask, status: Status) -> Verdicts:
         """The common case: one reason, true where it applies."""
         return cls(rejected, lambda _code: status)
+
+
+class DeferredVerdicts(Verdicts):
+    """Verdicts whose reasons are worked out only when somebody asks for them, while the table is as it was."""
+
+    __slots__ = ("_codes", "_make", "_rejected")
+
+    def __init__(
+        self, rejected: Mask, make: Callable[[], Codes], describe: Callable[[int], Status]
+    ) -> None:
+        """`make` gives the codes, which must be other than 0 exactly where `rejected` is true."""
+        self._rejected = rejected
+        self._make = make
+        self._codes: Codes | None = None
+        self.describe = describe
+        self.broken = None
+
+    @property
+    def rejected(self) -> Mask:
+        return self._rejected
+
+    @property
+    def codes(self) -> Codes:  # type: ignore[override]  # kept there, made here
+        if self._codes is None:
+            self._codes = self._make()
+        return self._codes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from kubesched.framework.interfaces import (
     SignPlugin,
 )
 from kubesched.framework.status import Code, Status, error_status, unschedulable
-from kubesched.framework.verdicts import Verdicts
+from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.node_resources import int64
@@ -39,6 +39,7 @@ from kubesched.plugins.node_resources.extended_resources import (
     IMPLICIT_PREFIX,
     DeviceBackedResources,
 )
+from kubesched.plugins.node_resources.headroom import PODS, headroom, least
 from kubesched.plugins.node_resources.needs import (
     Need,
     fits_empty_node,
@@ -52,10 +53,10 @@ from kubesched.plugins.node_resources.scored_resources import (
     ScoredResources,
 )
 from kubesched.plugins.node_resources.strategies import make_strategy
-from kubesched.plugins.packed_verdicts import packed_verdicts
+from kubesched.plugins.packed_verdicts import BITS, packed_codes, packed_verdicts
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns
+from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
 TOO_MANY_PODS = "Too many pods"
 PRE_FILTER_STATE = "PreFilterNodeResourcesFit"
@@ -64,13 +65,6 @@ PRE_SCORE_STATE = "PreScoreNodeResourcesFit"
 SIGNATURE_REFUSED = unschedulable(
     "signature disabled when dra extended resources are used in the cluster"
 )
-
-
-class Shortage(NamedTuple):
-    """Where a resource does not suffice, and where not even an empty node would have enough."""
-
-    short: Mask
-    hopeless: Mask | None
 
 
 class NodeResourcesFit(
@@ -109,24 +103,33 @@ class NodeResourcesFit(
         needs: tuple[Need, ...] | None = state.get(PRE_FILTER_STATE)
         if needs is None:
             return error_status(f'error reading "{PRE_FILTER_STATE}" from cycleState: not found')
-        full: Mask = nodes.pod_count >= nodes.allowed_pods
+        left = headroom(nodes, PODS)
+        full: Mask | None = left < 1 if least(left) < 1 else None
         shortages = [self._shortage(need, nodes) for need in needs]
-        rejected = full
-        for each in shortages:
-            rejected = rejected | each.short
-        return _verdicts(needs, full, shortages) if rejected.any() else None
+        findings = [each for each in (full, *shortages) if each is not None]
+        if not findings:
+            return None
+        rejected = findings[0]
+        for each in findings[1:]:
+            rejected = rejected | each
+        if not rejected.any():
+            return None
+        return _verdicts(needs, nodes, rejected, full, shortages)
 
-    def _shortage(self, need: Need, nodes: NodeColumns) -> Shortage:
+    def _shortage(self, need: Need, nodes: NodeColumns) -> Mask | None:
+        """Where a resource does not suffice; None for nowhere."""
         line = nodes.table.lines.get(need.name)
         if line is None:
             # No node offers it and no pod has it.
-            nowhere = np.full(len(nodes), not (need.is_scalar and need.name in self._device_backed))
-            return Shortage(nowhere, nowhere)
-        allocatable = nodes.allocatable(line)
-        short: Mask = allocatable - nodes.requested(line) < need.amount
+            is_left_to_devices = need.is_scalar and need.name in self._device_backed
+            return None if is_left_to_devices else np.ones(len(nodes), dtype=np.bool_)
+        left = headroom(nodes, line)
+        if least(left) >= need.amount:
+            return None
+        short: Mask = left < need.amount
         if need.is_scalar and need.name in self._device_backed:
-            short &= allocatable > 0
-        return Shortage(short, short & (allocatable < need.amount) if short.any() else None)
+            short &= nodes.allocatable(line) > 0
+        return short
 
     def row_passes(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> bool:
         if table.pod_count.cells[row] >= table.allowed_pods.cells[row]:
@@ -245,14 +248,14 @@ def sign_requests(
     return requests_fragment(requests)
 
 
-def _verdicts(needs: tuple[Need, ...], full: Mask, shortages: list[Shortage]) -> Verdicts:
+def _verdicts(
+    needs: tuple[Need, ...],
+    nodes: NodeColumns,
+    rejected: Mask,
+    full: Mask | None,
+    shortages: list[Mask | None],
+) -> Verdicts:
     """Bit 0: too many pods; then a bit per need; the highest: some need exceeds what the node offers in total."""
-    masks = [full, *(each.short for each in shortages)]
-    hopeless = [each.hopeless for each in shortages if each.hopeless is not None]
-    if hopeless:
-        masks.append(np.logical_or.reduce(hopeless))
-    else:
-        masks.append(np.zeros(len(full), dtype=np.bool_))
     reasons = [TOO_MANY_PODS, *(need.reason for need in needs)]
 
     def describe(bits: int) -> Status:
@@ -261,4 +264,19 @@ def _verdicts(needs: tuple[Need, ...], full: Mask, shortages: list[Shortage]) ->
         )
         return Status(code, [reason for at, reason in enumerate(reasons) if bits >> at & 1])
 
-    return packed_verdicts(masks, describe)
+    def findings() -> list[Mask]:
+        none = np.zeros(len(rejected), dtype=np.bool_)
+        hopeless = [none]
+        for need, short in zip(needs, shortages, strict=True):
+            line = nodes.table.lines.get(need.name)
+            if short is not None and line is not None:
+                hopeless.append(short & (nodes.allocatable(line) < need.amount))
+            elif short is not None:
+                hopeless.append(short)
+        masks = [none if each is None else each for each in (full, *shortages)]
+        return [*masks, np.logical_or.reduce(hopeless)]
+
+    # What is there only in thought may be gone when somebody asks.
+    if isinstance(nodes, WhatIfColumns) or len(reasons) + 1 > BITS:
+        return packed_verdicts(findings(), describe)
+    return DeferredVerdicts(rejected, lambda: packed_codes(findings()), describe)

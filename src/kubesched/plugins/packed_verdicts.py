@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Final
 
 import numpy as np
 
 from kubesched.framework.status import Status
-from kubesched.framework.verdicts import Verdicts
+from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.snapshot.columns import Mask
 
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (63, np.int64))
+BITS: Final = 63
+"""Findings that fit one code."""
+
+
+def packed_codes(findings: Sequence[Mask]) -> Codes:
+    """One code per node: bit n is the n-th of at most `BITS` findings."""
+    dtype = next(dtype for width, dtype in _WIDTHS if len(findings) <= width)
+    codes: Codes = findings[0].astype(dtype)
+    for at, finding in enumerate(findings[1:], start=1):
+        codes |= np.left_shift(finding, at, dtype=dtype)
+    return codes
 
 
 def packed_verdicts(findings: Sequence[Mask], describe: Callable[[int], Status]) -> Verdicts:
-    """One code per node: bit n is the n-th finding. `describe` is given the bits as an integer of any size."""
-    for width, dtype in _WIDTHS:
-        if len(findings) <= width:
-            codes: np.ndarray[Any, Any] = findings[0].astype(dtype)
-            for at, finding in enumerate(findings[1:], start=1):
-                codes |= np.left_shift(finding, at, dtype=dtype)
-            return Verdicts(codes, describe)
+    """The same for any number of findings. `describe` is given the bits as an integer of any size."""
+    if len(findings) <= BITS:
+        return Verdicts(packed_codes(findings), describe)
     # More findings than an integer has bits: number the combinations that occur.
     patterns, numbers = np.unique(np.stack(findings), axis=1, return_inverse=True)
     known = [sum(1 << at for at in np.flatnonzero(p).tolist()) for p in patterns.T]

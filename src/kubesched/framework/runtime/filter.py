@@ -14,7 +14,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import FilterPlugin, Scope
 from kubesched.framework.runtime.framework import Framework
-from kubesched.framework.runtime.guard import as_status, checked_codes, failure, raised
+from kubesched.framework.runtime.guard import as_status, checked_rejections, failure, raised
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
@@ -128,16 +128,18 @@ def run_filters(
 ) -> FilterOutcome:
     """Run the (given) Filter plugins over a view; `passing` may rule out nodes beforehand."""
     outcome = FilterOutcome(nodes.alive.copy() if passing is None else passing)
+    skipped, timer, length = state.skip_filter_plugins, state.timer, len(nodes)
     for plugin in framework.filter if plugins is None else plugins:
-        if plugin.name in state.skip_filter_plugins:
+        if plugin.name in skipped:
             continue
         try:
             if lifts(plugin):
-                ask = timed(state.timer, plugin, "Filter", _one_by_one)
+                ask = timed(timer, plugin, "Filter", _one_by_one)
                 answer = ask(plugin, state, pod, nodes, outcome.passing)
+            elif timer is None:
+                answer = plugin.filter_nodes(state, pod, nodes)
             else:
-                ask = timed(state.timer, plugin, "Filter", plugin.filter_nodes)
-                answer = ask(state, pod, nodes)
+                answer = timer.call(plugin, "Filter", plugin.filter_nodes, state, pod, nodes)
             if answer is None:
                 continue
             if not isinstance(answer, Verdicts):
@@ -149,11 +151,11 @@ def run_filters(
                         f'running "{plugin.name}" filter plugin: ', status, plugin=plugin.name
                     )
                     return outcome
-                answer = Verdicts.reject(np.ones(len(nodes), dtype=np.bool_), status)
-            codes = checked_codes(plugin, answer, len(nodes))
+                answer = Verdicts.reject(np.ones(length, dtype=np.bool_), status)
+            rejected = checked_rejections(plugin, answer, length)
             if answer.broken is not None and (broken := answer.broken & outcome.passing).any():
                 outcome.broken = broken
-                status = answer.describe(int(codes[broken.argmax()]))
+                status = answer.describe(int(answer.codes[broken.argmax()]))
                 outcome.error = failure(
                     f'running "{plugin.name}" filter plugin: ', status, plugin=plugin.name
                 )
@@ -163,9 +165,9 @@ def run_filters(
                 f'running "{plugin.name}" filter plugin: ', error, plugin=plugin.name
             )
             return outcome
-        if codes.any():
+        if rejected.any():
             outcome.add(plugin.name, answer)
-            outcome.passing &= ~codes if codes.dtype.kind == "b" else codes == 0
+            np.greater(outcome.passing, rejected, out=outcome.passing)
             if not outcome.passing.any():
                 break
     return outcome

@@ -8,7 +8,8 @@ import numpy as np
 
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.status import Status, error_status
-from kubesched.framework.verdicts import Verdicts
+from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
+from kubesched.snapshot.columns import Mask
 
 
 class WrappedError(Exception):
@@ -46,8 +47,12 @@ def as_status(plugin: Plugin, answer: object) -> Status | None:
     )
 
 
-def checked_codes(plugin: Plugin, verdicts: Verdicts, length: int) -> np.ndarray[Any, Any]:
-    codes = verdicts.codes
+def checked_rejections(plugin: Plugin, verdicts: Verdicts, length: int) -> Mask:
+    """Where the plugin rejects nodes."""
+    if isinstance(verdicts, DeferredVerdicts):
+        codes: object = verdicts.rejected
+    else:
+        codes = verdicts.codes
     if (
         not isinstance(codes, np.ndarray)
         or codes.shape != (length,)
@@ -56,7 +61,7 @@ def checked_codes(plugin: Plugin, verdicts: Verdicts, length: int) -> np.ndarray
         raise TypeError(
             f"{plugin.name} must return one integer or boolean verdict for each of {length} nodes"
         )
-    return codes
+    return verdicts.rejected
 
 
 def checked_scores(

@@ -1,0 +1,76 @@
+"""What nodes have left of each resource, and how many more pods they may take, as whole columns.
+
+The columns follow the table row by row, so that asking who is short of something is one comparison.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kubesched.plugins.node_resources import int64
+from kubesched.plugins.row_mirror import RowMirror
+from kubesched.snapshot.columns import IntColumn, Ints
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.views import NodeColumns, WhatIfColumns
+
+PODS: Final = -1
+"""Stands for the number of pods where a line of the table stands for a resource."""
+
+
+class Headroom(RowMirror):
+    """Of one table. Dead rows have all the room there is: nobody is short of anything there."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
+        self._left: dict[int, IntColumn] = {}
+
+    def over(self, nodes: NodeColumns, line: int) -> Ints:
+        self.sync()
+        column = self._left.get(line)
+        if column is None:
+            column = self._left[line] = self._column(line)
+        return column.array[nodes.rows]
+
+    def _rebuild(self) -> None:
+        self._left = {line: self._column(line) for line in self._left}
+
+    def _column(self, line: int) -> IntColumn:
+        table = self.table
+        left = IntColumn(table.capacity)
+        np.copyto(left.array, _left(NodeColumns(table, slice(0, table.capacity)), line))
+        left.array[~table.alive] = int64.MAX
+        return left
+
+    def _patch(self, row: int) -> None:
+        table = self.table
+        is_alive = table.alive[row]
+        for line, left in self._left.items():
+            if not is_alive:
+                amount = int64.MAX
+            elif line == PODS:
+                amount = table.allowed_pods.cells[row] - table.pod_count.cells[row]
+            else:
+                amount = table.allocatable[line].cells[row] - table.requested[line].cells[row]
+            left.cells[row] = int64.wrap(amount)
+
+
+def headroom(nodes: NodeColumns, line: int) -> Ints:
+    """What is left of a line (or of `PODS`) on each node of a view."""
+    if isinstance(nodes, WhatIfColumns):
+        return _left(nodes, line)
+    return nodes.table.derived(Headroom).over(nodes, line)
+
+
+def _left(nodes: NodeColumns, line: int) -> Ints:
+    if line == PODS:
+        return nodes.allowed_pods - nodes.pod_count
+    return nodes.allocatable(line) - nodes.requested(line)
+
+
+def least(amounts: Ints) -> int:
+    """The lowest of them. Finding its place is twice as fast as finding the value."""
+    return int(amounts[amounts.argmin()]) if len(amounts) else int64.MAX
