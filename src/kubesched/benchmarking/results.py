@@ -114,6 +114,8 @@ class RunResult(Record):
     seconds: float = 0.0
     """From the start of the measurement to the last of them."""
     pods_per_s: float = 0.0
+    decisions_per_s: float = 0.0
+    """Core: attempts per second of attempting alone, without enqueueing and binding."""
     throughput: Percentiles | None = None
     """Over the samples, in pods per second."""
     series: tuple[Sample, ...] = ()

@@ -1,0 +1,309 @@
+"""A cluster that is nothing but memory: what the scheduler writes takes effect at once and comes back as an event.
+
+Bindings always succeed, deletions take effect immediately whatever the grace period, finalizers keep a pod as long as the
+run lasts. Time is the run's own: it passes at a fixed pace per attempt and jumps over idle stretches, while inside an
+attempt it runs as on the wall, so that durations are real and rates in workload files mean the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api import codec
+from kubesched.api.core_v1 import Namespace, Node, Pod, PodCondition
+from kubesched.api.kinds import Kind, find_kind
+from kubesched.api.meta import Record
+from kubesched.benchmarking.templates import Manifest
+from kubesched.config.features import FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.defaults import others, pods, workloads
+from kubesched.errors import Conflict, KubeschedError, NotFound
+from kubesched.framework.events import Action
+from kubesched.metrics.registry import Registry as MetricsRegistry
+from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.testing.harness import DictListers
+
+PACE_S = 0.001
+"""How much time passes per attempt: rates in workload files relate to a scheduler that makes a thousand a second."""
+
+_START = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+_CREATED = "2026-01-01T00:00:00Z"
+
+_DEFAULTS: dict[str, Callable[[Manifest], None]] = {
+    "Pod": pods.default_pod,
+    "Node": others.default_node,
+    "Namespace": others.default_namespace,
+    "Service": others.default_service,
+    "PersistentVolume": others.default_persistent_volume,
+    "PersistentVolumeClaim": others.default_persistent_volume_claim,
+    "StorageClass": others.default_storage_class,
+    "ReplicaSet": workloads.default_replica_set,
+}
+
+
+class PacedClock:
+    """Time as the core sees it; never runs backwards."""
+
+    def __init__(self) -> None:
+        self._base = _START
+        self._entered: float | None = None
+
+    def now(self) -> float:
+        return self.monotonic()
+
+    def monotonic(self) -> float:
+        if self._entered is None:
+            return self._base
+        return self._base + (perf_counter() - self._entered)
+
+    def enter(self) -> None:
+        """Work begins whose duration matters."""
+        self._entered = perf_counter()
+
+    def leave(self, at_least_s: float = 0.0) -> None:
+        """It is over and took at least so long."""
+        assert self._entered is not None, "nothing was begun"
+        self._base += max(at_least_s, perf_counter() - self._entered)
+        self._entered = None
+
+    def advance_to(self, instant: float) -> None:
+        self._base = max(self._base, instant)
+
+
+class CoreCluster:
+    """The store, its events, and the scheduler's client."""
+
+    def __init__(
+        self,
+        config: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+        *,
+        classes: bool = True,
+        seed: int = 1,
+    ) -> None:
+        self.clock = PacedClock()
+        self.listers = DictListers()
+        self.metrics = SchedulerMetrics(MetricsRegistry())
+        self.on_bound: Callable[[Pod], None] = lambda _pod: None
+        """Called when a pod has got its node."""
+        self._revision = 0
+        self.assembly: Assembly = assemble(
+            config,
+            gates,
+            in_tree_registry(),
+            Surroundings(
+                listers=self.listers,
+                client=self,
+                recorder=lambda _name: _Silence(),
+                clock=self.clock,
+                random=Random(seed),
+                call_later=_no_timers,
+                metrics=self.metrics,
+            ),
+            classes=classes,
+        )
+        handlers = self.assembly.handlers
+        self._generic: dict[tuple[str, Action], Callable[[object, object], None]] = {}
+        for resource, actions in self.assembly.hints.actions_by_resource().items():
+            for action in (Action.ADD, Action.UPDATE, Action.DELETE):
+                if actions & action:
+                    self._generic[resource, action] = handlers.generic(resource, action)
+
+    # -- objects -----------------------------------------------------------------------------------------------------
+
+    def made(self, manifest: Manifest) -> Record:
+        """The record of a manifest, with the defaults an API server fills in.
+
+        Raises:
+            KubeschedError: the kind is not known, or the object is malformed.
+        """
+        kind = _kind(manifest)
+        own: Manifest = msgspec.json.decode(
+            msgspec.json.encode(manifest)
+        )  # what is shared stays as it is
+        default = _DEFAULTS.get(kind.kind)
+        if default is not None:
+            default(own)
+        self._revision += 1
+        own["metadata"] |= {
+            "uid": f"uid-{self._revision}",
+            "resourceVersion": str(self._revision),
+            "creationTimestamp": _CREATED,
+        }
+        return codec.convert(own, kind.record)
+
+    def add(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
+        """Create, and let the scheduler hear of it."""
+        if self.listers.of(type(obj)).put(obj) is not None:
+            raise KubeschedError(f"{_named(obj)} exists already")
+        handlers = self.assembly.handlers
+        if isinstance(obj, Pod):
+            handlers.pod_added(obj)
+        elif isinstance(obj, Node):
+            handlers.node_added(obj)
+        elif isinstance(obj, Namespace):
+            handlers.namespace_changed(obj)
+        else:
+            self._changed(obj, Action.ADD, None, obj)
+
+    def replace(self, obj: Any) -> None:  # noqa: ANN401  # as above
+        """Replace what is there, as an update does: uid and, for a pod, the node stay."""
+        old = self.listers.of(type(obj)).get(obj.metadata.namespace, obj.metadata.name)
+        if old is None:
+            raise KubeschedError(f"{_named(obj)} does not exist and cannot be updated")
+        meta = structs.replace(obj.metadata, uid=old.metadata.uid)
+        obj = structs.replace(obj, metadata=meta)
+        if isinstance(obj, Pod):
+            spec = structs.replace(obj.spec, node_name=old.spec.node_name)
+            self.update_pod(structs.replace(obj, spec=spec, status=old.status))
+            return
+        self.listers.of(type(obj)).put(obj)
+        if isinstance(obj, Node):
+            self.assembly.handlers.node_updated(old, obj)
+        elif isinstance(obj, Namespace):
+            self.assembly.handlers.namespace_changed(obj)
+        else:
+            self._changed(obj, Action.UPDATE, old, obj)
+
+    def remove_if_there(self, obj: Any) -> None:  # noqa: ANN401  # as above
+        """Delete; what is gone already stays gone."""
+        lister = self.listers.of(type(obj))
+        old = lister.get(obj.metadata.namespace, obj.metadata.name)
+        if old is None or old.metadata.uid != obj.metadata.uid:
+            return
+        if isinstance(old, Pod):
+            self._remove_pod(old)
+            return
+        lister.remove(obj.metadata.namespace, obj.metadata.name)
+        if isinstance(obj, Node):
+            self.assembly.handlers.node_deleted(old)
+        elif isinstance(obj, Namespace):
+            self.assembly.handlers.namespace_deleted(old)
+        else:
+            self._changed(obj, Action.DELETE, old, None)
+
+    def _changed(self, obj: Record, action: Action, old: object, new: object) -> None:
+        kind = find_kind(obj.api_version, obj.kind)  # type: ignore[attr-defined]  # every kind has them
+        assert kind is not None, "made from a manifest of a known kind"
+        resource = f"{kind.group}/{kind.kind}" if kind.group else kind.kind
+        handler = self._generic.get((resource, action))
+        if handler is not None:
+            handler(old, new)
+
+    # -- pods --------------------------------------------------------------------------------------------------------
+
+    def pods(self, namespaces: tuple[str, ...], labels: Mapping[str, str]) -> list[Pod]:
+        """Pods of these namespaces (none named: all) that carry these labels."""
+        return [
+            pod
+            for pod in self.listers.of(Pod).objects.values()
+            if (not namespaces or pod.metadata.namespace in namespaces) and has_labels(pod, labels)
+        ]
+
+    def current(self, pod: Pod) -> Pod:
+        found: Pod | None = self.listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
+        if found is None or found.metadata.uid != pod.metadata.uid:
+            raise NotFound(f'pods "{pod.metadata.name}" not found')
+        return found
+
+    def update_pod(self, pod: Pod) -> None:
+        self._revision += 1
+        meta = structs.replace(pod.metadata, resource_version=str(self._revision))
+        pod = structs.replace(pod, metadata=meta)
+        old = self.listers.of(Pod).put(pod)
+        self.assembly.handlers.pod_updated(old, pod)
+
+    def _remove_pod(self, pod: Pod) -> None:
+        if pod.metadata.finalizers:
+            if pod.metadata.deletion_timestamp is None:
+                meta = structs.replace(pod.metadata, deletion_timestamp=_CREATED)
+                self.update_pod(structs.replace(pod, metadata=meta))
+            return
+        self.listers.of(Pod).remove(pod.metadata.namespace, pod.metadata.name)
+        self.assembly.handlers.pod_deleted(pod)
+
+    # -- what the scheduler asks of a client -------------------------------------------------------------------------
+
+    async def bind_pod(self, pod: Pod, node_name: str) -> None:
+        current = self.current(pod)
+        if current.spec.node_name:
+            raise Conflict(f"pod {_named(pod)} is already assigned to {current.spec.node_name}")
+        bound = structs.replace(current, spec=structs.replace(current.spec, node_name=node_name))
+        self.update_pod(bound)
+        self.on_bound(bound)
+
+    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        current = self.current(pod)
+        status = patch["status"]
+        conditions = {each.type: each for each in current.status.conditions or ()}
+        for change in status.get("conditions", ()):
+            known = {name: value for name, value in change.items() if not name.startswith("$")}
+            conditions[change["type"]] = codec.convert(known, PodCondition)
+        nominated = status.get("nominatedNodeName", current.status.nominated_node_name) or ""
+        changed = structs.replace(
+            current.status,
+            conditions=list(conditions.values()) or None,
+            nominated_node_name=nominated,
+        )
+        self.update_pod(structs.replace(current, status=changed))
+
+    async def delete_pod(self, pod: Pod) -> None:
+        self._remove_pod(self.current(pod))
+
+    async def update(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
+        self.replace(obj)
+        return obj
+
+
+class _Silence:
+    """A recorder nobody reads: events cost their making."""
+
+    def event(
+        self,
+        regarding: object,
+        related: object | None,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        pass
+
+
+class _NeverCancelled:
+    def cancel(self) -> None:
+        pass
+
+
+def _no_timers(seconds: float, function: Callable[[], None]) -> _NeverCancelled:
+    """Timers belong to pods that wait on Permit, and no plugin of the core makes one wait."""
+    del seconds, function
+    return _NeverCancelled()
+
+
+def _kind(manifest: Manifest) -> Kind[Record]:
+    kind = find_kind(manifest["apiVersion"], manifest["kind"])
+    if kind is None:
+        raise KubeschedError(
+            f"kind {manifest['kind']} of {manifest['apiVersion']} is nothing a scheduler knows"
+        )
+    return kind
+
+
+def has_labels(pod: Pod, labels: Mapping[str, str]) -> bool:
+    own = pod.metadata.labels or {}
+    return all(own.get(key) == value for key, value in labels.items())
+
+
+def _named(obj: Any) -> str:  # noqa: ANN401  # anything with metadata
+    meta = obj.metadata
+    name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    return f"{type(obj).__name__} {name}"

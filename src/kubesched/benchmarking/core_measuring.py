@@ -1,0 +1,134 @@
+"""What is noted while the core works, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from resource import getpagesize
+from time import perf_counter, process_time
+
+from kubesched.api.core_v1 import Pod
+from kubesched.benchmarking.core_cluster import has_labels
+from kubesched.benchmarking.results import (
+    Contestant,
+    Mode,
+    Phase,
+    ProcessUse,
+    RunResult,
+    percentiles,
+    sampled,
+)
+from kubesched.metrics.instruments import Family, Histogram
+
+INTERVALS = 20
+"""Samples of throughput over a measurement: it lasts fractions of a second here."""
+
+_STATM = Path("/proc/self/statm")
+
+
+class Measurement:
+    """One stretch of measuring: pods of some namespaces with some labels.
+
+    Only work of the scheduler counts: the time between `begin` and `end`. CPU time makes the totals, because it does not
+    know of other programs on the machine; the wall clock, which is cheaper to read, times the single decision.
+    """
+
+    def __init__(
+        self,
+        points: Family[Histogram],
+        namespaces: Sequence[str] = (),
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self._points = points
+        self._before = _point_totals(points)
+        self._namespaces = frozenset(namespaces)
+        self._labels = labels or {}
+        self.decisions_s: list[float] = []
+        self.bindings_s = 0.0
+        self.bindings = 0
+        self.enqueued = 0
+        self.enqueue_s = 0.0
+        self.unschedulable = 0
+        self.bound_at_s: list[float] = []
+        self._cpu_s = 0.0
+        self._wall_s = 0.0
+        self._cpu_began = 0.0
+        self._wall_began = 0.0
+
+    def begin(self) -> None:
+        self._cpu_began, self._wall_began = process_time(), perf_counter()
+
+    def end(self) -> None:
+        self._cpu_s += process_time() - self._cpu_began
+        self._wall_s += perf_counter() - self._wall_began
+
+    def note_bound(self, pod: Pod) -> None:
+        if self._namespaces and pod.metadata.namespace not in self._namespaces:
+            return
+        if has_labels(pod, self._labels):
+            self.bound_at_s.append(self._wall_s + perf_counter() - self._wall_began)
+
+    def result(
+        self, workload: str, nodes: int, *, classes: bool, repeat: int, threshold: float | None
+    ) -> RunResult:
+        pods, wall_s = len(self.bound_at_s), max(self._wall_s, 1e-9)
+        # Where the program was not alone, CPU time says how long it would have taken if it had been.
+        scale = self._cpu_s / wall_s
+        series = sampled([at * scale for at in self.bound_at_s], self._cpu_s / INTERVALS)
+        decision_s = sum(self.decisions_s)
+        contestant = Contestant.KUBESCHED if classes else Contestant.KUBESCHED_NO_CLASSES
+        return RunResult(
+            workload=workload,
+            contestant=contestant,
+            mode=Mode.CORE,
+            repeat=repeat,
+            nodes=nodes,
+            pods=pods,
+            seconds=self._cpu_s,
+            pods_per_s=pods / self._cpu_s if self._cpu_s else 0.0,
+            decisions_per_s=len(self.decisions_s) / (decision_s * scale) if decision_s else 0.0,
+            throughput=percentiles(each.pods_per_s for each in series),
+            series=series,
+            decision_us=percentiles(each * 1e6 for each in self.decisions_s),
+            phases=tuple(self._phases(wall_s)),
+            attempts=len(self.decisions_s),
+            unschedulable_attempts=self.unschedulable,
+            scheduler=ProcessUse(
+                cpu_s=self._cpu_s,
+                cpu_ms_per_pod=self._cpu_s * 1e3 / max(1, pods),
+                max_rss_bytes=_resident_bytes(),
+            ),
+            threshold=threshold,
+        )
+
+    def _phases(self, wall_s: float) -> list[Phase]:
+        def phase(name: str, count: int, seconds: float) -> Phase:
+            share = seconds / wall_s
+            return Phase(name=name, count=count, mean_us=seconds * 1e6 / count, share=share)
+
+        found = [phase("Enqueue", self.enqueued, self.enqueue_s)] if self.enqueued else []
+        if self.decisions_s:
+            found.append(phase("Attempt", len(self.decisions_s), sum(self.decisions_s)))
+        for name, (count, seconds) in _point_totals(self._points).items():
+            old_count, old_seconds = self._before.get(name, (0, 0.0))
+            if count > old_count:
+                found.append(phase(name, count - old_count, seconds - old_seconds))
+        if self.bindings:
+            found.append(phase("Binding cycle", self.bindings, self.bindings_s))
+        return found
+
+
+def _point_totals(points: Family[Histogram]) -> dict[str, tuple[int, float]]:
+    """Count and seconds by extension point."""
+    totals: dict[str, tuple[int, float]] = {}
+    for (point, *_), cell in points.cells().items():
+        count, seconds = totals.get(point, (0, 0.0))
+        totals[point] = (count + cell.count, seconds + cell.sum)
+    return totals
+
+
+def _resident_bytes() -> int:
+    try:
+        return int(_STATM.read_text().split()[1]) * getpagesize()
+    except OSError:  # not Linux
+        return 0

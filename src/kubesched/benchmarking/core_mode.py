@@ -1,0 +1,261 @@
+"""Core mode: a workload's operations through the production core, without an API, without sockets, without waiting.
+
+Everything between a pod's arrival in the queue and its binding is the code that `kubesched run` runs: queue, scheduling
+cycle, plugins, cache, binding cycle, event handlers. Left out: the client, JSON, the network, and the tasks in which
+bindings run side by side. Rates in a workload file relate to the run's own time (`core_cluster.PACE_S`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Pod
+from kubesched.benchmarking import operations as ops
+from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
+from kubesched.benchmarking.core_stage import CoreStage
+from kubesched.benchmarking.progress import Progress, silent
+from kubesched.benchmarking.results import RunResult
+from kubesched.benchmarking.scheduler_settings import configuration, feature_gates
+from kubesched.benchmarking.workload_files import Workload
+from kubesched.errors import KubeschedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreOptions:
+    """How often, and with what."""
+
+    repeats: int = 3
+    warmup: int = 1
+    """Repetitions that are run first and not reported."""
+    classes: bool = True
+    seed: int = 1
+
+
+def run_core(
+    workload: Workload, options: CoreOptions, progress: Progress = silent
+) -> list[RunResult]:
+    """All repetitions of a workload.
+
+    Raises:
+        KubeschedError: it cannot be run, or got stuck.
+    """
+    if workload.not_supported:
+        raise KubeschedError(f"{workload.full_name}: {workload.not_supported}")
+    found: list[RunResult] = []
+    for number in range(1 - options.warmup, options.repeats + 1):
+        what = f"repeat {number} of {options.repeats}" if number > 0 else "warm-up"
+
+        def tell(text: str, what: str = what) -> None:
+            progress(f"{workload.full_name}: {what}: {text}")
+
+        try:
+            results = asyncio.run(play(workload, options, number, tell))
+        except KubeschedError as error:
+            raise KubeschedError(f"{workload.full_name}: {error}") from error
+        if number > 0:
+            found += results
+    return found
+
+
+async def play(
+    workload: Workload, options: CoreOptions, repeat: int, progress: Progress = silent
+) -> list[RunResult]:
+    """One repetition: a result per stretch that collects metrics."""
+    gates, notes = feature_gates(workload)
+    cluster = CoreCluster(
+        configuration(workload, gates), gates, classes=options.classes, seed=options.seed
+    )
+    player = _Player(workload, options, repeat, CoreStage(cluster, progress))
+    scheduler = cluster.assembly.scheduler
+    tasks = [
+        asyncio.create_task(scheduler.status_writer.run()),
+        asyncio.create_task(scheduler.background.run()),
+    ]
+    try:
+        for op in workload.ops:
+            progress(op.opcode)
+            await player.play(op)
+        scheduler.check_invariants()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    if not player.results:
+        raise KubeschedError("no operation collects metrics")
+    return [structs.replace(each, notes=notes) for each in player.results]
+
+
+class _Player:
+    """Plays the operations of one repetition in order."""
+
+    def __init__(
+        self, workload: Workload, options: CoreOptions, repeat: int, stage: CoreStage
+    ) -> None:
+        self._workload = workload
+        self._options = options
+        self._repeat = repeat
+        self._stage = stage
+        self._cluster = stage.cluster
+        self._names = ops.Names()
+        self._measured_name = ""
+        self.results: list[RunResult] = []
+
+    async def play(self, op: ops.Op) -> None:
+        if isinstance(op, ops.CreateNodes | ops.CreateNamespaces | ops.CreateAny):
+            for manifest in op.manifests(self._names):
+                self._cluster.add(self._cluster.made(manifest))
+        elif isinstance(op, ops.CreatePods):
+            await self._create_pods([op])
+        elif isinstance(op, ops.CreatePodSets):
+            await self._create_pods(list(op.sets()))
+        elif isinstance(op, ops.DeletePods):
+            await self._delete_pods(op)
+        elif isinstance(op, ops.UpdateAny):
+            await self._update(op)
+        elif isinstance(op, ops.Churn):
+            steps = self._creations(op) if op.mode == "create" else self._recreations(op)
+            self._stage.go_on_beside(steps, op.interval_milliseconds / 1000)
+        elif isinstance(op, ops.Barrier):
+            await self._barrier(op)
+        elif isinstance(op, ops.Sleep):
+            await self._stage.until_time(self._stage.clock.monotonic() + op.duration)
+        elif isinstance(op, ops.StartCollectingMetrics):
+            self._measured_name = f"/{op.name}" if op.name else ""
+            self._stage.start_measuring(op.namespaces, op.label_selector)
+        elif isinstance(op, ops.StopCollectingMetrics):
+            self._stop_measuring()
+        else:
+            raise KubeschedError(f"{op.opcode} cannot be played in core mode")
+
+    def _stop_measuring(self) -> None:
+        measured = self._stage.stop_measuring()
+        self.results.append(
+            measured.result(
+                self._workload.full_name + self._measured_name,
+                self._cluster.assembly.scheduler.cache.node_count,
+                classes=self._options.classes,
+                repeat=self._repeat,
+                threshold=self._workload.threshold,
+            )
+        )
+        self._measured_name = ""
+
+    # -- pods --------------------------------------------------------------------------------------------------------
+
+    async def _create_pods(self, sets: list[ops.CreatePods]) -> None:
+        if not sets:
+            return
+        first = sets[0]
+        made = [
+            self._cluster.made(manifest)
+            for each in sets
+            for manifest in each.manifests(self._names)
+        ]
+        for obj in made:
+            if not isinstance(obj, Pod):
+                self._cluster.add(obj)
+        pods = [obj for obj in made if isinstance(obj, Pod)]
+        if first.collect_metrics:
+            self._stage.start_measuring([each.namespace for each in sets], {})
+        self._stage.enqueue(pods)
+        if first.steady_state:
+            await self._hold_steady(first)
+        elif not first.skip_wait_to_completion:
+            await self._stage.until_bound(pods, f"pods of {first.namespace}")
+        if first.collect_metrics:
+            self._stop_measuring()
+
+    async def _hold_steady(self, op: ops.CreatePods) -> None:
+        """Replace every pod that is bound by a new one, for a time."""
+        bound: list[Pod] = []
+        self._stage.on_bound = bound.append
+
+        def replacements() -> Iterator[None]:
+            index = op.count
+            while True:
+                for pod in bound:
+                    if pod.metadata.namespace == op.namespace:
+                        self._cluster.remove_if_there(pod)
+                        for manifest in op.manifests_of(index, self._names):
+                            self._cluster.add(self._cluster.made(manifest))
+                        index += 1
+                bound.clear()
+                yield
+
+        end = self._stage.clock.monotonic() + op.duration
+        activity = self._stage.go_on_beside(replacements(), PACE_S)
+        await self._stage.until_time(end)
+        self._stage.end_beside(activity)
+        self._stage.on_bound = lambda _pod: None
+
+    async def _delete_pods(self, op: ops.DeletePods) -> None:
+        doomed = self._cluster.pods((op.namespace,), op.label_selector)
+
+        def deletions() -> Iterator[None]:
+            for pod in doomed:
+                self._stage.forget(pod)
+                self._cluster.remove_if_there(pod)
+                yield
+
+        await self._at_rate(deletions(), op.delete_pods_per_second, op.skip_wait_to_completion)
+
+    async def _update(self, op: ops.UpdateAny) -> None:
+        made = [self._cluster.made(manifest) for manifest in op.manifests(self._names)]
+
+        def updates() -> Iterator[None]:
+            for obj in made:
+                self._cluster.replace(obj)
+                yield
+
+        await self._at_rate(updates(), op.update_per_second, op.skip_wait_to_completion)
+
+    async def _at_rate(self, steps: Iterator[None], per_second: int, skip_wait: bool) -> None:
+        """So many steps a second beside everything else, or all at once."""
+        if not per_second:
+            for _ in steps:
+                pass
+            return
+        activity = self._stage.go_on_beside(steps, 1 / per_second)
+        if not skip_wait:
+            await self._stage.until_over(activity)
+
+    async def _barrier(self, op: ops.Barrier) -> None:
+        if op.stage_requirement == "Attempted":
+            await self._stage.until_attempted()
+        else:
+            pods = self._cluster.pods(op.namespaces, op.label_selector)
+            await self._stage.until_bound(pods, "pods behind a barrier")
+
+    # -- churn -------------------------------------------------------------------------------------------------------
+
+    def _creations(self, op: ops.Churn) -> Iterator[None]:
+        turn = 0
+        while not op.number or turn < op.number:
+            self._create_each(op, turn)
+            turn += 1
+            yield
+
+    def _recreations(self, op: ops.Churn) -> Iterator[None]:
+        turn = 0
+        while True:
+            living: list[list[object]] = []
+            for _ in range(op.number):
+                living.append(self._create_each(op, turn))
+                turn += 1
+                yield
+            for objects in living:
+                for obj in objects:
+                    self._cluster.remove_if_there(obj)
+                yield
+
+    def _create_each(self, op: ops.Churn, turn: int) -> list[object]:
+        made: list[object] = [
+            self._cluster.made(manifest) for manifest in op.manifests_of(turn, self._names)
+        ]
+        for obj in made:
+            self._cluster.add(obj)
+        return made

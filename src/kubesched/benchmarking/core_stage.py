@@ -1,0 +1,237 @@
+"""The scheduler at work in a core cluster: attempts, bindings, and what happens beside them in the run's own time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from kubesched.api.core_v1 import Pod
+from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
+from kubesched.benchmarking.core_measuring import Measurement
+from kubesched.benchmarking.progress import Progress
+from kubesched.errors import KubeschedError
+from kubesched.scheduler.scheduling_cycle import Assumed
+
+PATIENCE_S = 600.0
+"""How much of the run's own time may pass without a binding before the workload counts as stuck."""
+
+TURNS = 1000
+"""How many turns the event loop is given for background work to end."""
+
+NOTE_EVERY = 1000
+"""Attempts between two words about progress."""
+
+BIND_TIMEOUT_S = 60.0
+"""A binding takes microseconds here; one that waits for a volume controller would wait for ever."""
+
+
+@dataclass(slots=True)
+class Beside:
+    """Something that goes on while pods are scheduled, one step per interval."""
+
+    steps: Iterator[None]
+    next_at: float
+    interval_s: float
+
+
+class CoreStage:
+    """Runs the scheduler of a cluster by hand."""
+
+    def __init__(self, cluster: CoreCluster, progress: Progress) -> None:
+        self.cluster = cluster
+        self.clock = cluster.clock
+        self._scheduler = cluster.assembly.scheduler
+        self._progress = progress
+        self._beside: list[Beside] = []
+        self._awaited: set[str] = set()
+        """Pods that somebody waits for, by uid."""
+        self.on_bound: Callable[[Pod], None] = lambda _pod: None
+        self._last_binding = self.clock.monotonic()
+        self._measurement: Measurement | None = None
+        self._attempts = 0
+        cluster.on_bound = self._bound
+
+    # -- measuring ---------------------------------------------------------------------------------------------------
+
+    def start_measuring(self, namespaces: Sequence[str], labels: Mapping[str, str]) -> None:
+        # As `kubesched run` does when it has built everything: the collector need not walk over the cluster again.
+        gc.collect()
+        gc.freeze()
+        points = self.cluster.metrics.framework_extension_point_duration_seconds
+        self._measurement = Measurement(points, namespaces, labels)
+
+    def stop_measuring(self) -> Measurement:
+        measurement, self._measurement = self._measurement, None
+        if measurement is None:
+            raise KubeschedError("stopCollectingMetrics without startCollectingMetrics")
+        gc.unfreeze()
+        return measurement
+
+    @property
+    def is_measuring(self) -> bool:
+        return self._measurement is not None
+
+    # -- pods --------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, pods: Sequence[Pod]) -> None:
+        """Pods appear."""
+        measured = self._measurement
+        if measured is not None:
+            measured.begin()
+        started = perf_counter()
+        for pod in pods:
+            self.cluster.add(pod)
+        if measured is not None:
+            measured.enqueue_s += perf_counter() - started
+            measured.enqueued += len(pods)
+            measured.end()
+
+    async def until_bound(self, pods: Sequence[Pod], what: str) -> None:
+        """Schedule until all of these are bound or gone.
+
+        Raises:
+            KubeschedError: nothing has been bound for a long time.
+        """
+        self._awaited = {pod.metadata.uid for pod in pods if not pod.spec.node_name}
+        await self._work(lambda: not self._awaited, what)
+
+    async def until_time(self, instant: float) -> None:
+        """Schedule until then, whatever comes of it."""
+        await self._work(lambda: self.clock.monotonic() >= instant, "", until=instant)
+
+    async def until_attempted(self) -> None:
+        """Schedule until nothing is left that can be tried right now."""
+        tried = False
+
+        def is_over() -> bool:
+            return tried
+
+        def nothing_left() -> bool:
+            nonlocal tried
+            tried = True
+            return True
+
+        await self._work(is_over, "", when_idle=nothing_left)
+
+    def forget(self, pod: Pod) -> None:
+        """Nobody needs to wait for a pod that goes away."""
+        self._awaited.discard(pod.metadata.uid)
+
+    def _bound(self, pod: Pod) -> None:
+        self._awaited.discard(pod.metadata.uid)
+        self._last_binding = self.clock.monotonic()
+        if self._measurement is not None:
+            self._measurement.note_bound(pod)
+        self.on_bound(pod)
+
+    # -- beside ------------------------------------------------------------------------------------------------------
+
+    def go_on_beside(self, steps: Iterator[None], interval_s: float) -> Beside:
+        """Have a step made every so often while pods are scheduled; the first is due now."""
+        activity = Beside(steps, self.clock.monotonic(), interval_s)
+        self._beside.append(activity)
+        return activity
+
+    async def until_over(self, activity: Beside) -> None:
+        """Schedule until an activity has made its last step."""
+        await self._work(lambda: activity not in self._beside, "")
+
+    def end_beside(self, activity: Beside) -> None:
+        self._beside.remove(activity)
+
+    def _make_steps(self) -> None:
+        now = self.clock.monotonic()
+        for activity in [each for each in self._beside if each.next_at <= now]:
+            activity.next_at += activity.interval_s
+            if next(activity.steps, self) is self:
+                self._beside.remove(activity)
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    async def _work(
+        self,
+        is_over: Callable[[], bool],
+        what: str,
+        *,
+        until: float | None = None,
+        when_idle: Callable[[], bool] = lambda: False,
+    ) -> None:
+        measured = self._measurement
+        if measured is not None:
+            measured.begin()
+        self._last_binding = self.clock.monotonic()
+        while not is_over():
+            if self._beside:
+                self._make_steps()
+            if await self._attempt() or await self._settled_something():
+                continue
+            if not when_idle():
+                self._let_time_pass(what, until)
+        if measured is not None:
+            measured.end()
+
+    async def _attempt(self) -> bool:
+        """Try the next pod, and bind it if it got a node; False when there is none."""
+        scheduler, measured = self._scheduler, self._measurement
+        self.clock.enter()
+        started = perf_counter()
+        outcome = scheduler.attempt()
+        if outcome is False:
+            self.clock.leave()
+            return False
+        concluded = outcome if isinstance(outcome, Assumed | bool) else await outcome
+        decided = perf_counter()
+        if isinstance(concluded, Assumed):
+            async with asyncio.timeout(BIND_TIMEOUT_S):
+                await scheduler.binding.run(concluded)
+        self.clock.leave(PACE_S)
+        self._attempts += 1
+        if measured is not None:
+            measured.decisions_s.append(decided - started)
+            if isinstance(concluded, Assumed):
+                measured.bindings_s += perf_counter() - decided
+                measured.bindings += 1
+            else:
+                measured.unschedulable += 1
+        if len(scheduler.background) or len(scheduler.status_writer):
+            await asyncio.sleep(0)
+        if self._attempts % NOTE_EVERY == 0:
+            self._progress(f"{self._attempts} attempts")
+        return True
+
+    async def _settled_something(self) -> bool:
+        """Let background work (deletions of victims, status patches) end; says whether there was any."""
+        scheduler = self._scheduler
+        if not len(scheduler.background) and not len(scheduler.status_writer):
+            return False
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            if not len(scheduler.background) and not len(scheduler.status_writer):
+                return True
+        raise KubeschedError("background work of the scheduler does not come to an end")
+
+    def _let_time_pass(self, what: str, until: float | None) -> None:
+        """Jump to when something is due next."""
+        due = [each.next_at for each in self._beside]
+        deadline = self._scheduler.queue.next_deadline()
+        due += [each for each in (deadline, until) if each is not None]
+        if not due or (what and min(due) - self._last_binding > PATIENCE_S):
+            raise KubeschedError(self._stuck(what))
+        self.clock.advance_to(min(due))
+        self._scheduler.queue.run_timers()
+
+    def _stuck(self, what: str) -> str:
+        waiting = [
+            pod
+            for pod in self.cluster.listers.of(Pod).objects.values()
+            if pod.metadata.uid in self._awaited
+        ]
+        text = f"{len(waiting)} {what or 'pods'} cannot be scheduled"
+        for pod in waiting[:1]:
+            conditions = pod.status.conditions or ()
+            message = next((c.message for c in conditions if c.type == "PodScheduled"), "")
+            text += f"; {pod.metadata.namespace}/{pod.metadata.name}: {message or 'never tried'}"
+        return text

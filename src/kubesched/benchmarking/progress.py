@@ -1,0 +1,13 @@
+"""Telling somebody who waits what is going on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Progress = Callable[[str], None]
+"""Takes a short text: what is being done right now. Called often; whoever shows it decides how much of it."""
+
+
+def silent(text: str) -> None:
+    """For those who do not want to know."""
+    del text

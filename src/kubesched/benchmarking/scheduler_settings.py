@@ -1,0 +1,51 @@
+"""How a workload wants its scheduler: feature gates and configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubesched.benchmarking.workload_files import Workload
+from kubesched.config import features
+from kubesched.config.features import FeatureGates
+from kubesched.config.load import default_config, load_file
+from kubesched.config.types import KubeSchedulerConfiguration
+
+
+def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
+    """The gates that can be set as the workload asks, and a note on each that cannot.
+
+    A gate that Kubernetes 1.36 has locked keeps its value: workload files still list both values of gates whose time of
+    choice is over, and the workload says the same either way.
+    """
+    known = features.known()
+    settable: dict[str, bool] = {}
+    notes: list[str] = []
+    for name, value in workload.feature_gates.items():
+        gate = known.get(name)
+        if gate is not None and gate.locked and gate.default != value:
+            notes.append(f"{name}={str(value).lower()} is ignored: locked in Kubernetes 1.36")
+        elif gate is None and name not in (features.ALL_ALPHA, features.ALL_BETA):
+            notes.append(f"{name} is ignored: Kubernetes 1.36 has no such feature gate")
+        else:
+            settable[name] = value
+    return settable, tuple(notes)
+
+
+def feature_gates(workload: Workload) -> tuple[FeatureGates, tuple[str, ...]]:
+    """The gates of a run, and a note on each that is not as asked.
+
+    Raises:
+        ConfigError: they contradict each other.
+    """
+    settable, notes = gates_to_set(workload)
+    return features.from_map(settable), notes
+
+
+def configuration(workload: Workload, gates: FeatureGates) -> KubeSchedulerConfiguration:
+    """The workload's configuration file, or the defaults.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    path = workload.case.scheduler_config
+    return load_file(Path(path), gates=gates) if path else default_config(gates)
