@@ -12,7 +12,8 @@ Life cycle:
 
 Invariants: the sink sees every object's revisions in increasing order and none twice within one watch or across
 reconnects; after a gap it gets the complete state (`replace`) and can tell what vanished; failures never end the
-loop, programming errors do; pauses grow to 30 s and are jittered.
+loop, programming errors do; pauses grow to 30 s and are jittered; a watch that the server ended in order after it
+brought news is resumed without one.
 """
 
 from __future__ import annotations
@@ -135,6 +136,7 @@ class Reflector(Generic[T]):
         self._settings = settings or ReflectorSettings()
         self._streams = self._settings.prefers_streaming
         self._revision: int | None = None  # `resource_version` as a number, if it is one
+        self._taken = 0  # events that were news
         self._applied_since_yield = 0
         self._failed_streams = 0
         self._backoff = Backoff(
@@ -144,14 +146,19 @@ class Reflector(Generic[T]):
     async def run(self) -> None:
         """Never returns; cancel it."""
         while True:
-            began_at = self._clock.monotonic()
+            began_at, taken_before = self._clock.monotonic(), self._taken
             retry_after_s = 0.0
+            was_useful = False
             try:
                 await self._attempt()
+                # A server under load ends watches whose events it cannot deliver fast enough, again and again. As long
+                # as each brings news, pausing would only leave us further behind.
+                was_useful = self._taken > taken_before
             except (ApiError, TransportError, CredentialsError) as error:
                 self._note_failure(error)
                 retry_after_s = getattr(error, "retry_after_s", None) or 0.0
-            if self._clock.monotonic() - began_at >= self._settings.steady_s and not retry_after_s:
+            was_steady = self._clock.monotonic() - began_at >= self._settings.steady_s
+            if was_useful or (was_steady and not retry_after_s):
                 self._backoff.reset()
             else:
                 await self._sleep(max(self._backoff.next_s(), retry_after_s))
@@ -297,6 +304,7 @@ class Reflector(Generic[T]):
             and int(resource_version) <= self._revision
         ):
             return
+        self._taken += 1
         if event.type != "BOOKMARK":
             self._sink.apply(event)
         self._reached(resource_version)

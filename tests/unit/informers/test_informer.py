@@ -135,7 +135,7 @@ async def test_server_without_streamed_lists_is_listed_in_pages(new_collection, 
         ("watch", "18"),
     ]
     assert len(story.calls) == 8
-    assert scene.pauses.made == pytest.approx([0.8], rel=1.0)  # only after the watch ended at once
+    assert scene.pauses.made == []  # the watch brought news before the server ended it
 
 
 async def test_silent_streamed_list_is_given_up_for_pages(collection, story):
@@ -305,6 +305,26 @@ async def test_healthy_watch_is_resumed_without_pause_and_forgives_earlier_failu
         collection.drop(StreamEnded("gone"))
         await scene.until_equal()
         assert scene.pauses.made[5] <= 1.6
+
+
+async def test_short_watches_that_bring_news_are_resumed_without_pause(collection, story):
+    async with Scene(collection, story).running() as scene:
+        for number in range(5):
+            collection.create(f"pod-{number}")
+            await scene.until_equal()
+            collection.drop()
+            await scene.until_equal()
+        assert scene.pauses.made == []
+        assert len(collection.requests) == 6
+
+
+async def test_short_watches_without_news_are_resumed_after_growing_pauses(collection, story):
+    async with Scene(collection, story).running() as scene:
+        for _ in range(3):
+            collection.drop()
+            await scene.until_equal()
+        first, second, third = scene.pauses.made
+        assert 0.8 <= first <= 1.6 <= second <= 3.2 <= third <= 6.4
 
 
 async def test_last_error_tells_why_until_things_work(collection, story):
