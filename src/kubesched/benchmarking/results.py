@@ -95,6 +95,8 @@ class EndToEnd(Record):
     etcd: ProcessUse | None = None
     driver: ProcessUse | None = None
     """The process that creates and observes."""
+    others_cores: float = 0.0
+    """Cores that were busy with what is no part of the measurement: what a quiet machine keeps near zero."""
 
 
 class RunResult(Record):

@@ -21,7 +21,7 @@ from kubesched.benchmarking.end_to_end.contestants import RunningScheduler
 from kubesched.benchmarking.end_to_end.metric_pages import HistogramView, Labels, MetricPage
 from kubesched.benchmarking.end_to_end.planes import Plane, count_objects
 from kubesched.benchmarking.end_to_end.sampling import longest_pause, rate
-from kubesched.benchmarking.end_to_end.usage import Usage, read_usage
+from kubesched.benchmarking.end_to_end.usage import Usage, read_machine, read_usage
 from kubesched.benchmarking.results import Percentiles, ProcessUse, Sample, percentiles, sampled
 from kubesched.clock import Clock
 from kubesched.testing.control_plane import Process
@@ -30,6 +30,8 @@ EVENTS_PATH = "/apis/events.k8s.io/v1/events"
 
 SCHEDULER = "scheduler"
 DRIVER = "driver"
+MACHINE = "machine"
+"""All that the machine does, measured or not."""
 
 QUIET_S = 2.0
 """Events have all been written when none was for so long."""
@@ -59,6 +61,8 @@ class Measurement:
     """From the last binding to the last event written."""
     cpu_s: Mapping[str, float]
     """By role, until everything is settled."""
+    cpu_seconds: float
+    """The time that is counted there."""
     peak_bytes: Mapping[str, int]
     attempt_ms: Percentiles | None
     sli_ms: Percentiles | None
@@ -71,6 +75,12 @@ class Measurement:
     def rate_with_events(self) -> float:
         """Pods per second if the time for writing the events counts as well."""
         return self.pods / (self.seconds + self.settled_s) if self.seconds else 0.0
+
+    @property
+    def others_cores(self) -> float:
+        """Cores that were busy, on average, with what is no part of the measurement."""
+        parts = sum(cpu_s for role, cpu_s in self.cpu_s.items() if role != MACHINE)
+        return max(0.0, self.cpu_s[MACHINE] - parts) / self.cpu_seconds if self.cpu_seconds else 0.0
 
     def use_of(self, role: str) -> ProcessUse | None:
         if role not in self.cpu_s:
@@ -94,6 +104,7 @@ class UsageLog:
 
     def note(self) -> None:
         account = {role: read_usage(pid) for role, find in self.pids.items() if (pid := find())}
+        account[MACHINE] = read_machine()
         self.moments.append(self.clock.monotonic())
         self.accounts.append(account)
 
@@ -195,6 +206,7 @@ def measurement(
         events=events,
         settled_s=max(0.0, settled_at - last),
         cpu_s=log.cpu_s(start),
+        cpu_seconds=log.moments[-1] - start,
         peak_bytes=log.peak_bytes(),
         attempt_ms=milliseconds(observed(ATTEMPT)),
         sli_ms=milliseconds(observed(SLI)),

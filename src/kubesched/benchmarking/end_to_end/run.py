@@ -206,5 +206,6 @@ def _result(
             seen_ms=found.seen_ms,
             etcd=found.use_of("etcd"),
             driver=found.use_of(DRIVER),
+            others_cores=found.others_cores,
         ),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,23 +53,22 @@ def read_usage(pid: int, proc: Path = PROC) -> Usage:
     )
 
 
-class UsageMeter:
-    """Several processes, by role, measured from one moment to another."""
+def read_machine(proc: Path = PROC) -> Usage:
+    """Processor time that all cores together have been busy, with whatever. Raises `UsageError`."""
+    try:
+        line = (proc / "stat").read_text().partition("\n")[0]
+    except OSError as error:
+        raise UsageError(f"cannot read the account of the machine: {error}") from None
+    return parse_machine(line, ticks_per_s=os.sysconf("SC_CLK_TCK"))
 
-    def __init__(self, pids: Mapping[str, int], proc: Path = PROC) -> None:
-        self._pids = dict(pids)
-        self._proc = proc
-        self._began = self.read()
-        self.peak_bytes = {role: each.resident_bytes for role, each in self._began.items()}
 
-    def read(self) -> dict[str, Usage]:
-        return {role: read_usage(pid, self._proc) for role, pid in self._pids.items()}
-
-    def sample(self) -> None:
-        """Note the memory of the moment, so that its peak is known in the end."""
-        for role, usage in self.read().items():
-            self.peak_bytes[role] = max(self.peak_bytes[role], usage.resident_bytes)
-
-    def cpu_s(self) -> dict[str, float]:
-        """Processor time of each since the meter was made."""
-        return {role: usage.cpu_s - self._began[role].cpu_s for role, usage in self.read().items()}
+def parse_machine(line: str, *, ticks_per_s: int) -> Usage:
+    """The first line of /proc/stat. Time given to guests is part of user time already; time stolen is not ours."""
+    try:
+        label, user, nice, system, _idle, _io_wait, irq, soft_irq, *_ = line.split()
+        ticks = sum(map(int, (user, nice, system, irq, soft_irq)))
+    except ValueError:
+        raise UsageError(f"not the machine's account: {line[:80]!r}") from None
+    if label != "cpu":
+        raise UsageError(f"not the machine's account: {line[:80]!r}")
+    return Usage(ticks / ticks_per_s, 0)
