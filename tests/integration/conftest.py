@@ -1,4 +1,4 @@
-"""Embedded clusters for tests that drive them from outside, over TLS on loopback."""
+"""Clusters for tests that drive them from outside, over TLS on loopback; makes `worlds` importable by the tests here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.embedded.controllers import ControllerOptions
 from kubesched.embedded.kubelet.options import KubeletOptions
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 DEADLINE_S = 60.0
 
@@ -108,6 +111,21 @@ async def cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
 @pytest.fixture
 def kubectl(tmp_path: Path) -> Kubectl:
     return Kubectl(tmp_path / "kubeconfig", tmp_path)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("embedded", id="embedded"),
+        pytest.param("real", id="real", marks=pytest.mark.real),
+    ]
+)
+async def world(request, tmp_path, kubectl, world_settings) -> AsyncIterator[Any]:
+    """A cluster with the scheduler at work, on either control plane; modules define `world_settings`."""
+    import worlds
+
+    make = worlds.embedded_world if request.param == "embedded" else worlds.real_world
+    async with make(world_settings, tmp_path, kubectl) as found:
+        yield found
 
 
 @pytest.fixture

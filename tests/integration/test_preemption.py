@@ -1,29 +1,35 @@
-"""Preemption against an API server over HTTPS: kubectl creates pods, kubelets end them, budgets are kept by a controller.
+"""Preemption over HTTPS: kubectl creates pods, kubelets end them, budgets are kept by a controller.
 
-Everything is as a user would have it: PriorityClasses, Deployments, PodDisruptionBudgets, graceful deletion.
+The same stories run against the embedded cluster, with its own kubelets and controllers, and against a real API server
+where `$KUBEBUILDER_ASSETS` names one; there a few lines play kubelets and the keeper of budgets, and a crowd of pods
+stands in for a Deployment.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-import json
 
 import pytest
+from worlds import WorldSettings
 
-from kubesched.app.playground import PlaygroundSettings, playground
+from kubesched.api.core_v1 import Pod
+from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.embedded.kubelet.node_templates import NodePool
-
-CAPACITY = {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "10Gi", "pods": "20"}
 
 
-def settings(tmp_path, nodes, **gates):
-    return PlaygroundSettings(
-        kubeconfig=tmp_path / "kubeconfig",
-        nodes=nodes,
-        pools=(NodePool(name="node", zones=("a",), capacity=CAPACITY),),
+@pytest.fixture
+def world_settings(request):
+    """`request.param`: number of nodes, gates that differ from the default."""
+    nodes, gates = getattr(request, "param", (1, {}))
+    return WorldSettings(
+        nodes={f"node-{number}": "a" for number in range(nodes)},
         gates=dataclasses.replace(DEFAULT_GATES, **gates),
     )
+
+
+def on_nodes(count):
+    return pytest.mark.parametrize("world_settings", [(count, {})], indirect=True, ids=[""])
 
 
 def priority_class(name, value, policy="PreemptLowerPriority"):
@@ -43,36 +49,43 @@ CLASSES = [
 ]
 
 
-def pod_spec(priority, cpu):
+def pod_spec(priority, cpu, **more):
     return {
         "priorityClassName": priority,
         "terminationGracePeriodSeconds": 1,
         "containers": [
             {"name": "c", "image": "app", "resources": {"requests": {"cpu": cpu}}},
         ],
+        **more,
     }
 
 
-def pod(name, priority="high", cpu="2", **labels):
+def pod(name, priority="high", cpu="2", labels=None, **spec):
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
-        "spec": pod_spec(priority, cpu),
+        "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
+        "spec": pod_spec(priority, cpu, **spec),
     }
 
 
-def deployment(name, replicas, cpu="1"):
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": pod_spec("low", cpu)},
-        },
-    }
+def crowd(world, name, replicas, cpu="1"):
+    """A Deployment; as many pods where nobody makes them of one."""
+    if world.is_real:
+        return [pod(f"{name}-{number}", "low", cpu, {"app": name}) for number in range(replicas)]
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec("low", cpu)}
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": template,
+            },
+        }
+    ]
 
 
 def budget(name, app, minimum):
@@ -84,172 +97,207 @@ def budget(name, app, minimum):
     }
 
 
-async def apply(kubectl, objects):
-    documents = "\n".join(json.dumps(each) for each in objects)
-    await kubectl("apply", "-f", "-", stdin=documents)
+async def until_known(world, name, healthy):
+    async def known():
+        found = await world.admin.get(PodDisruptionBudget, name, "default")
+        return found.status.current_healthy == healthy
+
+    await world.eventually(known, f"budget {name} counts {healthy}")
 
 
-def running(cluster, app=None):
-    """Name -> node of the pods that run."""
-    pods, _ = cluster.api.list("pods", "default")
-    return {
-        each["metadata"]["name"]: each["spec"].get("nodeName", "")
-        for each in pods
-        if each["status"].get("phase") == "Running"
-        and "deletionTimestamp" not in each["metadata"]
-        and (app is None or each["metadata"].get("labels", {}).get("app") == app)
-    }
+@pytest.mark.parametrize(
+    "world_settings",
+    [
+        pytest.param((1, {"SchedulerAsyncPreemption": True}), id="in the background"),
+        pytest.param((1, {"SchedulerAsyncPreemption": False}), id="synchronously"),
+    ],
+    indirect=True,
+)
+async def test_an_important_pod_takes_the_place_of_others(world) -> None:
+    await world.apply(*CLASSES, pod("a", "low", "1"), pod("b", "low", "1"))
+    await world.until_running("a", "b")
+    await world.apply(pod("high"))
+    await world.until_running("high")
+    assert await world.running() == {"high": "node-0"}
+    preempted = await world.events("Preempted", 2)
+    assert {e["regarding"]["name"] for e in preempted} == {"a", "b"}
+    uid = (await world.pod("high")).metadata.uid
+    assert {e["note"] for e in preempted} == {f"Preempted by pod {uid} on node node-0"}
+    assert {(e["type"], e["action"]) for e in preempted} == {("Normal", "Preempting")}
+    assert not (await world.pod("high")).status.nominated_node_name, "cleared by the binding"
 
 
-def condition(cluster, name, kind):
-    found = cluster.api.get("pods", "default", name)
-    for each in found["status"].get("conditions", ()):
-        if each["type"] == kind:
-            return each
-    return None
+async def test_victims_are_marked_and_given_their_grace_period(world) -> None:
+    await world.apply(*CLASSES, pod("victim", "low"))
+    await world.until_running("victim")
+    seen = []
+
+    async def follow():
+        listed = await world.admin.list(Pod, "default")
+        version = listed.metadata.resource_version
+        async with world.admin.watch(Pod, "default", resource_version=version) as watch:
+            started.set()
+            async for event in watch:
+                seen.append(event.object)
+
+    started = asyncio.Event()
+    following = asyncio.create_task(follow())
+    try:
+        await started.wait()
+        await world.apply(pod("high"))
+        await world.until_running("high")
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+    seen = [each for each in seen if each.metadata.name == "victim"]
+    marks = [
+        next((c for c in each.status.conditions or () if c.type == "DisruptionTarget"), None)
+        for each in seen
+    ]
+    first = next(index for index, mark in enumerate(marks) if mark is not None)
+    assert marks[first].status == "True"
+    assert marks[first].reason == "PreemptionByScheduler"
+    assert marks[first].message == (
+        "default-scheduler: preempting to accommodate a higher priority pod"
+    )
+    assert seen[first].metadata.deletion_timestamp is None, "told before it was deleted"
+    graces = [each.metadata.deletion_grace_period_seconds for each in seen[first + 1 :]]
+    assert 1 in graces, "its own grace period applies"
 
 
-@pytest.mark.parametrize("in_background", [True, False], ids=["in the background", "synchronously"])
-async def test_an_important_pod_takes_the_place_of_others(
-    tmp_path, kubectl, eventually, in_background
-) -> None:
-    world = settings(tmp_path, 1, SchedulerAsyncPreemption=in_background)
-    async with playground(world) as running_world:
-        cluster = running_world.cluster
-        await apply(kubectl, [*CLASSES, pod("a", "low", "1"), pod("b", "low", "1")])
-        await eventually(cluster, lambda: len(running(cluster)) == 2, "both run")
-        await apply(kubectl, [pod("high")])
-        await eventually(cluster, lambda: "high" in running(cluster), "the important pod runs")
-        assert set(running(cluster)) == {"high"}
-        events = (await kubectl("get", "events", "-o", "json")).json["items"]
-        preempted = [e for e in events if e["reason"] == "Preempted"]
-        assert {e["involvedObject"]["name"] for e in preempted} == {"a", "b"}
-        uid = cluster.api.get("pods", "default", "high")["metadata"]["uid"]
-        note = f"Preempted by pod {uid} on node {running(cluster)['high']}"
-        assert {e["message"] for e in preempted} == {note}
+@on_nodes(2)
+async def test_a_budget_is_respected_when_another_node_will_do(world) -> None:
+    await world.apply(
+        *CLASSES,
+        *crowd(world, "guarded", 2),
+        *crowd(world, "free", 2),
+        budget("b", "guarded", 2),
+    )
+    await world.until_running(count=4)
+    await until_known(world, "b", 2)
+    before = await world.running("guarded")
+    await world.apply(pod("high", cpu="1"))
+    await world.until_running("high")
+    assert await world.running("guarded") == before
+    assert len(await world.running("free")) < 2
 
 
-async def test_victims_are_marked_and_given_their_grace_period(
-    tmp_path, kubectl, eventually
-) -> None:
-    async with playground(settings(tmp_path, 1)) as running_world:
-        cluster = running_world.cluster
-        await apply(kubectl, [*CLASSES, pod("victim", "low")])
-        await eventually(cluster, lambda: "victim" in running(cluster), "the victim runs")
-        seen = []
+async def test_a_budget_is_violated_when_nothing_else_helps(world) -> None:
+    await world.apply(*CLASSES, *crowd(world, "guarded", 2), budget("b", "guarded", 2))
+    await world.until_running(count=2)
+    await until_known(world, "b", 2)
+    await world.apply(pod("high"))
+    await world.until_running("high")
+    assert await world.running("guarded") == {}
 
-        def note(kind, obj, _old):
-            if obj["metadata"]["name"] == "victim":
-                seen.append(obj)
 
-        stop = cluster.api.subscribe("pods", note, replay=False)
-        try:
-            await apply(kubectl, [pod("high")])
-            await eventually(cluster, lambda: "high" in running(cluster), "the important pod runs")
-        finally:
-            stop()
-        marked = [
-            next(
-                (
-                    c
-                    for c in each["status"].get("conditions", ())
-                    if c["type"] == "DisruptionTarget"
-                ),
-                None,
-            )
-            for each in seen
-        ]
-        first = next(index for index, each in enumerate(marked) if each is not None)
-        assert marked[first]["status"] == "True"
-        assert marked[first]["reason"] == "PreemptionByScheduler"
-        assert marked[first]["message"] == (
-            "default-scheduler: preempting to accommodate a higher priority pod"
+async def test_pods_that_may_not_or_cannot_preempt_say_why(world) -> None:
+    await world.apply(*CLASSES, pod("a", "low"))
+    await world.until_running("a")
+    await world.apply(pod("polite", "polite"), pod("same", "low"))
+    for name, reason in (
+        ("polite", "preemption: not eligible due to preemptionPolicy=Never."),
+        (
+            "same",
+            "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
+        ),
+    ):
+        assert await world.message(name) == (
+            f"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, {reason}"
         )
-        assert "deletionTimestamp" not in seen[first]["metadata"], "told before it was deleted"
-        graces = [each["metadata"].get("deletionGracePeriodSeconds") for each in seen[first + 1 :]]
-        assert 1 in graces, "its own grace period applies"
+    assert set(await world.running()) == {"a"}
 
 
-async def test_a_budget_is_respected_when_another_node_will_do(
-    tmp_path, kubectl, eventually
-) -> None:
-    async with playground(settings(tmp_path, 2)) as running_world:
-        cluster = running_world.cluster
-        objects = [
-            *CLASSES,
-            deployment("guarded", 2),
-            deployment("free", 2),
-            budget("b", "guarded", 2),
-        ]
-        await apply(kubectl, objects)
-        await eventually(cluster, lambda: len(running(cluster)) == 4, "everything runs")
-        await eventually(
-            cluster,
-            lambda: (
-                cluster.api.get("poddisruptionbudgets.policy", "default", "b")
-                .get("status", {})
-                .get("currentHealthy")
-                == 2
-            ),
-            "the budget is known",
-        )
-        before = running(cluster, "guarded")
-        await apply(kubectl, [pod("high", cpu="1")])
-        await eventually(cluster, lambda: "high" in running(cluster), "the important pod runs")
-        assert running(cluster, "guarded") == before
-        assert len(running(cluster, "free")) < 2
+async def test_a_pod_whose_victims_are_still_leaving_waits_for_them(world) -> None:
+    """Somebody holds on to the victim: the place stays promised, and nobody else is evicted."""
+    held = pod("victim", "low")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    await world.apply(*CLASSES, held)
+    await world.until_running("victim")
+    await world.apply(pod("high"))
+
+    async def leaving():
+        return (await world.pod("victim")).metadata.deletion_timestamp
+
+    await world.eventually(leaving, "the victim is leaving")
+
+    async def nominated():
+        return (await world.pod("high")).status.nominated_node_name == "node-0"
+
+    await world.eventually(nominated, "the pod is nominated")
+    assert not (await world.pod("high")).spec.node_name
+    await world.kubectl(
+        "patch", "pod", "victim", "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+    )
+    await world.until_running("high")
 
 
-async def test_a_budget_is_violated_when_nothing_else_helps(tmp_path, kubectl, eventually) -> None:
-    async with playground(settings(tmp_path, 1)) as running_world:
-        cluster = running_world.cluster
-        objects = [*CLASSES, deployment("guarded", 2), budget("b", "guarded", 2)]
-        await apply(kubectl, objects)
-        await eventually(cluster, lambda: len(running(cluster)) == 2, "everything runs")
-        await apply(kubectl, [pod("high")])
-        await eventually(cluster, lambda: "high" in running(cluster), "the important pod runs")
+PORT = [{"containerPort": 80, "hostPort": 8080}]
 
 
-async def test_pods_that_may_not_or_cannot_preempt_say_why(tmp_path, kubectl, eventually) -> None:
-    async with playground(settings(tmp_path, 1)) as running_world:
-        cluster = running_world.cluster
-        await apply(kubectl, [*CLASSES, pod("a", "low")])
-        await eventually(cluster, lambda: "a" in running(cluster), "the node is full")
-        waiting = [pod("polite", "polite"), pod("same", "low")]
-        await apply(kubectl, waiting)
-        for name, reason in (
-            ("polite", "preemption: not eligible due to preemptionPolicy=Never."),
-            (
-                "same",
-                "preemption: 0/1 nodes are available: "
-                "1 No preemption victims found for incoming pod.",
-            ),
-        ):
-            await eventually(
-                cluster,
-                lambda name=name: condition(cluster, name, "PodScheduled"),
-                f"{name} is rejected",
-            )
-            assert condition(cluster, name, "PodScheduled")["message"] == (
-                f"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, {reason}"
-            )
-        assert set(running(cluster)) == {"a"}
+@pytest.mark.parametrize(
+    ("holder", "wanted"),
+    [
+        pytest.param(
+            {"containers": [{"name": "c", "image": "app", "ports": PORT}]},
+            {"containers": [{"name": "c", "image": "app", "ports": PORT}]},
+            id="for a host port",
+        ),
+        pytest.param(
+            {},
+            {
+                "affinity": {
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "topologyKey": "kubernetes.io/hostname",
+                                "labelSelector": {"matchLabels": {"app": "holder"}},
+                            }
+                        ]
+                    }
+                }
+            },
+            id="for its anti-affinity",
+        ),
+        pytest.param(
+            {
+                "affinity": {
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "topologyKey": "kubernetes.io/hostname",
+                                "labelSelector": {"matchLabels": {"app": "high"}},
+                            }
+                        ]
+                    }
+                }
+            },
+            {},
+            id="for the anti-affinity of another",
+        ),
+    ],
+)
+async def test_only_the_pod_in_the_way_goes(world, holder, wanted) -> None:
+    await world.apply(
+        *CLASSES,
+        pod("holder", "low", "100m", {"app": "holder"}, **holder),
+        pod("bystander", "low", "100m", {"app": "bystander"}),
+    )
+    await world.until_running("holder", "bystander")
+    await world.apply(pod("high", "high", "100m", {"app": "high"}, **wanted))
+    await world.until_running("high")
+    assert set(await world.running()) == {"bystander", "high"}
 
 
-async def test_a_wave_of_preemptors_finds_room_for_everyone(tmp_path, kubectl, eventually) -> None:
+@on_nodes(6)
+async def test_a_wave_of_preemptors_finds_room_for_everyone(world) -> None:
     """Twelve important pods, six nodes full of twice as many unimportant ones."""
-    async with playground(settings(tmp_path, 6)) as running_world:
-        cluster = running_world.cluster
-        await apply(kubectl, [*CLASSES, deployment("low", 24, "500m")])
-        await eventually(cluster, lambda: len(running(cluster)) == 24, "all nodes are full")
-        high = [pod(f"high-{number}", cpu="1") for number in range(12)]
-        await apply(kubectl, high)
-        await eventually(
-            cluster,
-            lambda: sum(name.startswith("high") for name in running(cluster)) == 12,
-            "all important pods run",
-        )
-        nodes = [node for name, node in running(cluster).items() if name.startswith("high")]
-        assert all(nodes.count(node) == 2 for node in nodes), (
-            "two on each node, which is all it has"
-        )
+    await world.apply(*CLASSES, *crowd(world, "low", 24, "500m"))
+    await world.until_running(count=24)
+    names = [f"high-{number}" for number in range(12)]
+    await world.apply(*(pod(name, cpu="1") for name in names))
+    await world.until_running(*names)
+    running = await world.running()
+    nodes = [running[name] for name in names]
+    assert all(nodes.count(node) == 2 for node in nodes), "two on each node, which is all it has"

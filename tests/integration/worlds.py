@@ -1,0 +1,446 @@
+"""Clusters for stories that are told to two control planes: kubectl applies manifests, our scheduler decides.
+
+The embedded cluster brings its own kubelets and controllers. A real API server comes alone: there a few lines each play
+the kubelets, the keeper of disruption budgets, and the volume controller with its provisioner. What they do is all that
+the stories need of them, and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.meta import DeleteOptions
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.storage_v1 import StorageClass
+from kubesched.app.connecting import Connections
+from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.client.client_config import load_config
+from kubesched.client.patch import merge_patch, strategic_merge_patch
+from kubesched.client.pool import HttpTransport
+from kubesched.client.rest import RestClient
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.load import default_config
+from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.controllers.volumes import StorageDriver
+from kubesched.embedded.kubelet.node_templates import NodePool
+from kubesched.embedded.kubelet.options import KubeletOptions
+from kubesched.errors import ApiError, NotFound
+from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
+
+PATIENCE_S = 60.0
+POLL_S = 0.05
+ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+AT_ONCE = DeleteOptions(grace_period_seconds=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldSettings:
+    """What a module of stories needs; it says so with a fixture of the name `world_settings`."""
+
+    nodes: Mapping[str, str] = field(default_factory=lambda: {"node-0": "zone-a"})
+    """Name -> zone."""
+    capacity: Mapping[str, str] = field(
+        default_factory=lambda: {"cpu": "2", "memory": "8Gi", "pods": "20"}
+    )
+    drivers: tuple[StorageDriver, ...] = ()
+    gates: FeatureGates = DEFAULT_GATES
+
+
+class World:
+    """A cluster with nodes and our scheduler."""
+
+    def __init__(self, kubectl, admin, *, is_real):
+        self.kubectl = kubectl
+        self.admin = admin
+        self.is_real = is_real
+
+    async def apply(self, *objects):
+        documents = "\n".join(json.dumps(each) for each in objects)
+        await self.kubectl("apply", "-f", "-", stdin=documents)
+
+    async def eventually(self, find, what):
+        """The first true answer."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    if found := await find():
+                        return found
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise AssertionError(f"never happened: {what}") from None
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    async def pod(self, name):
+        return await self.admin.get(Pod, name, "default")
+
+    async def node_of(self, name):
+        """Wait until the pod has a node; its name."""
+
+        async def bound():
+            return (await self.pod(name)).spec.node_name
+
+        return await self.eventually(bound, f"pod {name} is bound")
+
+    async def running(self, app=None):
+        """Name -> node of the pods that run."""
+        return {
+            each.metadata.name: each.spec.node_name
+            for each in (await self.admin.list(Pod, "default")).items
+            if each.status.phase == "Running"
+            and each.metadata.deletion_timestamp is None
+            and (app is None or (each.metadata.labels or {}).get("app") == app)
+        }
+
+    async def until_running(self, *names, count=None):
+        """Wait until these pods run, or that many of any name."""
+
+        async def all_run():
+            found = await self.running()
+            return set(names) <= found.keys() and (count is None or len(found) == count)
+
+        await self.eventually(all_run, f"pods {', '.join(names) or count} run")
+
+    async def message(self, name, *, other_than=""):
+        """Wait until the scheduler says why the pod is not placed."""
+
+        async def said():
+            for condition in (await self.pod(name)).status.conditions or ():
+                if condition.type == "PodScheduled" and condition.message != other_than:
+                    assert condition.status == "False"
+                    return condition.message
+            return None
+
+        return await self.eventually(said, f"pod {name} is told why")
+
+    async def delete_pod(self, name):
+        """Remove a pod at once, if it is there."""
+        force = ("--grace-period=0", "--force", "--wait=false", "--ignore-not-found")
+        await self.kubectl("delete", "pod", name, *force)
+
+        async def gone():
+            try:
+                await self.pod(name)
+            except NotFound:
+                return True
+            return False
+
+        await self.eventually(gone, f"pod {name} is gone")
+
+    async def events(self, reason, count=1):
+        """Wait until there are at least so many events of a reason."""
+
+        async def found():
+            listed = json.loads(await self.admin.get_raw("/apis/events.k8s.io/v1/events"))["items"]
+            matching = [event for event in listed if event["reason"] == reason]
+            return matching if len(matching) >= count else None
+
+        return await self.eventually(found, f"{count} events {reason}")
+
+    # -- volumes -------------------------------------------------------------------------------------------------------
+
+    async def bound_claim(self, name):
+        async def bound():
+            found = await self.admin.get(PersistentVolumeClaim, name, "default")
+            return found if found.status.phase == "Bound" else None
+
+        return await self.eventually(bound, f"claim {name} is bound")
+
+    async def available(self, *names):
+        """Wait until volumes can be had."""
+
+        async def all_available():
+            found = [await self.admin.get(PersistentVolume, name, "") for name in names]
+            return all(each.status.phase == "Available" for each in found)
+
+        await self.eventually(all_available, f"volumes {', '.join(names)} are available")
+
+    async def volume_of(self, name):
+        found = await self.bound_claim(name)
+        return await self.admin.get(PersistentVolume, found.spec.volume_name, "")
+
+
+# -- what a control plane without controllers lacks --------------------------------------------------------------------
+
+
+class Player:
+    """Looks at the cluster over and over, and does what is to be done."""
+
+    def __init__(self, admin):
+        self.admin = admin
+
+    async def run(self):
+        while True:
+            with contextlib.suppress(ApiError):  # somebody was faster; the next look finds out
+                await self.look()
+            await asyncio.sleep(POLL_S)
+
+    async def set_status(self, kind, obj, **status):
+        meta, patch = obj.metadata, strategic_merge_patch({"status": status})
+        await self.admin.patch(kind, meta.name, meta.namespace, patch, subresource="status")
+
+
+class Kubelets(Player):
+    """Run what is bound, and let go of what is deleted."""
+
+    async def look(self):
+        for pod in (await self.admin.list(Pod)).items:
+            if not pod.spec.node_name:
+                continue
+            if pod.metadata.deletion_timestamp is not None:
+                meta = pod.metadata
+                await self.admin.delete(Pod, meta.name, meta.namespace, AT_ONCE)
+            elif pod.status.phase == "Pending":
+                ready = [{"type": "Ready", "status": "True"}]
+                await self.set_status(Pod, pod, phase="Running", conditions=ready)
+
+
+class BudgetKeeper(Player):
+    """Says how many pods a budget can spare; budgets name a number of pods here."""
+
+    async def look(self):
+        pods = (await self.admin.list(Pod)).items
+        for budget in (await self.admin.list(PodDisruptionBudget)).items:
+            wanted = budget.spec.selector.match_labels.items()
+            chosen = [
+                pod
+                for pod in pods
+                if pod.metadata.namespace == budget.metadata.namespace
+                and wanted <= (pod.metadata.labels or {}).items()
+            ]
+            healthy = sum(
+                pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+                for pod in chosen
+            )
+            desired = int(budget.spec.min_available)
+            if budget.status.current_healthy != healthy:
+                await self.set_status(
+                    PodDisruptionBudget,
+                    budget,
+                    disruptionsAllowed=max(0, healthy - desired),
+                    currentHealthy=healthy,
+                    desiredHealthy=desired,
+                    expectedPods=len(chosen),
+                    observedGeneration=budget.metadata.generation,
+                )
+
+
+class VolumeController(Player):
+    """Binds what is reserved, provisions what is asked for."""
+
+    async def look(self):
+        admin = self.admin
+        volumes = {each.metadata.name: each for each in (await admin.list(PersistentVolume)).items}
+        classes = {each.metadata.name: each for each in (await admin.list(StorageClass)).items}
+        for each in volumes.values():
+            if each.spec.claim_ref is None and each.status.phase != "Available":
+                await self.set_status(PersistentVolume, each, phase="Available")
+        for each in (await admin.list(PersistentVolumeClaim)).items:
+            if BIND_COMPLETED not in (each.metadata.annotations or {}):
+                await self._serve(each, volumes, classes)
+
+    async def _serve(self, claim, volumes, classes):
+        meta = claim.metadata
+        reserved = [
+            volume
+            for volume in volumes.values()
+            if (ref := volume.spec.claim_ref) is not None and ref.uid == meta.uid
+        ]
+        if reserved:
+            await self._bind(claim, reserved[0])
+            return
+        storage_class = classes.get(claim.spec.storage_class_name or "")
+        if storage_class is None:
+            return
+        node = (meta.annotations or {}).get(SELECTED_NODE)
+        waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
+        if node is not None and storage_class.provisioner.endswith(".example.com"):
+            await self._provision(claim, storage_class, node)
+        elif not waits:
+            for volume in volumes.values():
+                if (
+                    volume.spec.claim_ref is None
+                    and volume.spec.storage_class_name == storage_class.metadata.name
+                ):
+                    await self._reserve(claim, volume)
+                    return
+
+    async def _provision(self, claim, storage_class, node):
+        meta = claim.metadata
+        zone = (await self.admin.get(Node, node, "")).metadata.labels[ZONE]
+        name = f"pvc-{meta.uid}"
+        expression = {"key": ZONE, "operator": "In", "values": [zone]}
+        made = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": list(claim.spec.access_modes),
+                "storageClassName": storage_class.metadata.name,
+                "csi": {"driver": storage_class.provisioner, "volumeHandle": name},
+                "nodeAffinity": {
+                    "required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+                },
+                "claimRef": {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": meta.namespace,
+                    "name": meta.name,
+                    "uid": meta.uid,
+                },
+            },
+        }
+        await self.admin.post_raw("/api/v1/persistentvolumes", json.dumps(made).encode())
+
+    async def _reserve(self, claim, volume):
+        meta = claim.metadata
+        reference = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+        patch = merge_patch({"spec": {"claimRef": reference}})
+        await self.admin.patch(PersistentVolume, volume.metadata.name, "", patch)
+
+    async def _bind(self, claim, volume):
+        meta, name = claim.metadata, volume.metadata.name
+        patch = merge_patch(
+            {"metadata": {"annotations": {BIND_COMPLETED: "yes"}}, "spec": {"volumeName": name}}
+        )
+        await self.admin.patch(PersistentVolumeClaim, meta.name, meta.namespace, patch)
+        await self.set_status(PersistentVolume, volume, phase="Bound")
+        await self.set_status(PersistentVolumeClaim, claim, phase="Bound")
+
+
+def surroundings_by_hand(settings):
+    """Nodes and everything the drivers would publish."""
+    room = dict(settings.capacity)
+    for name, zone in settings.nodes.items():
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: zone}},
+            "status": {"allocatable": room, "capacity": room},
+        }
+        drivers = [
+            {"name": each.name, "nodeID": name, "topologyKeys": [ZONE]}
+            | ({"allocatable": {"count": each.volumes_per_node}} if each.volumes_per_node else {})
+            for each in settings.drivers
+        ]
+        yield _storage("CSINode", name, spec={"drivers": drivers})
+    for each in settings.drivers:
+        spec = {"attachRequired": False, "storageCapacity": bool(each.segment_capacity)}
+        yield _storage("CSIDriver", each.name, spec=spec)
+        yield _storage(
+            "StorageClass",
+            each.storage_class,
+            provisioner=each.name,
+            volumeBindingMode="WaitForFirstConsumer",
+        )
+        for zone in sorted(set(settings.nodes.values())) if each.segment_capacity else ():
+            capacity = _storage(
+                "CSIStorageCapacity",
+                f"{each.storage_class}-{zone}",
+                storageClassName=each.storage_class,
+                nodeTopology={"matchLabels": {ZONE: zone}},
+                capacity=each.segment_capacity,
+            )
+            capacity["metadata"]["namespace"] = "kube-system"
+            yield capacity
+
+
+def _storage(kind, name, **fields):
+    made = {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": name}}
+    return made | fields
+
+
+# -- the two control planes --------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def admin_client(kubeconfig):
+    transport = HttpTransport(load_config(str(kubeconfig)).connection)
+    try:
+        yield RestClient(transport, user_agent="test", random=Random(1))
+    finally:
+        await transport.aclose()
+
+
+@contextlib.asynccontextmanager
+async def scheduler(kubeconfig, gates):
+    connection = load_config(str(kubeconfig)).connection
+    async with (
+        Connections(connection, qps=-1.0, random=Random(2)) as connections,
+        asyncio.TaskGroup() as group,
+    ):
+        app = SchedulerApp(default_config(gates), gates, connections.main, connections.recorder)
+        tasks = [group.create_task(app.run()), group.create_task(connections.write_events())]
+        await app.synced.wait()
+        try:
+            yield app
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def embedded_world(settings, tmp_path, kubectl):
+    pool = NodePool(name="node", zones=tuple(settings.nodes.values()), capacity=settings.capacity)
+    cluster = ClusterSettings(
+        kubeconfig=tmp_path / "kubeconfig",
+        controllers=ControllerOptions(
+            kubelet=KubeletOptions(nodes=len(settings.nodes), pools=(pool,)),
+            storage=settings.drivers,
+        ),
+    )
+    async with EmbeddedCluster(cluster), admin_client(cluster.kubeconfig) as admin:
+        world = World(kubectl, admin, is_real=False)
+
+        async def ready():
+            nodes = (await admin.list(Node)).items
+            return len(nodes) == len(settings.nodes) and all(
+                any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
+                for node in nodes
+            )
+
+        await world.eventually(ready, "nodes are ready")
+        found = {n.metadata.name: n.metadata.labels[ZONE] for n in (await admin.list(Node)).items}
+        assert found == settings.nodes
+        async with scheduler(cluster.kubeconfig, settings.gates):
+            yield world
+
+
+@contextlib.asynccontextmanager
+async def real_world(settings, tmp_path, kubectl):
+    if not os.environ.get(ASSETS_VARIABLE):
+        pytest.skip(
+            f"needs etcd and kube-apiserver: set ${ASSETS_VARIABLE} to the folder that holds them"
+        )
+    async with control_plane(find_assets(), tmp_path / "plane") as plane:
+        shutil.copy(plane.admin_kubeconfig, tmp_path / "kubeconfig")
+        world = World(kubectl, plane.client, is_real=True)
+        await world.apply(*surroundings_by_hand(settings))
+        async with scheduler(plane.scheduler_kubeconfig, settings.gates):
+            players = [
+                asyncio.create_task(player(plane.client).run())
+                for player in (Kubelets, BudgetKeeper, VolumeController)
+            ]
+            try:
+                yield world
+            finally:
+                for task in players:
+                    task.cancel()
+                await asyncio.wait(players)
+                for task in players:
+                    if not task.cancelled():
+                        task.result()
