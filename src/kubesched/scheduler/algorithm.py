@@ -49,7 +49,7 @@ from kubesched.scheduler.host_choice import Indices, heap_winner, places_in_walk
 from kubesched.snapshot.columns import Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
+from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 log = get_logger(__name__)
 
@@ -76,12 +76,21 @@ class Feasible:
     The verdicts on the others stay unexplained (`rejected` is only their number) until `explain` is called.
     """
 
-    rows: Indices
+    nodes: NodeColumns | Indices
+    """As a view, if they are in the order of the table; as rows otherwise."""
     diagnosis: Diagnosis
     rejected: int = 0
     error: Status | None = None
-    in_row_order: bool = False
     explain: Callable[[], None] = lambda: None
+
+    @property
+    def count(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def rows(self) -> Indices:
+        nodes = self.nodes
+        return nodes.row_indices() if isinstance(nodes, NodeColumns) else nodes
 
 
 class SchedulingAlgorithm:
@@ -130,7 +139,7 @@ class SchedulingAlgorithm:
         feasible = self.find_feasible(framework, state, pod, outcome, hint)
         if feasible.error is not None:
             return feasible.error
-        if not len(feasible.rows):
+        if not feasible.count:
             feasible.explain()
             if served is not None and is_row_local(framework, state):
                 position = self._failure_position(framework, state, pod, served)
@@ -233,7 +242,7 @@ class SchedulingAlgorithm:
             walk = self._candidates(outcome, diagnosis)
             feasible = self._filter_walk(framework, state, pod, walk, diagnosis)
         self.next_start = (
-            self.next_start + len(feasible.rows) + feasible.rejected
+            self.next_start + feasible.count + feasible.rejected
         ) % self.table.node_count
         return feasible
 
@@ -299,14 +308,13 @@ class SchedulingAlgorithm:
         result = self._run_filters(framework, state, pod, NodeColumns(self.table))
         if result.error is not None:
             return Feasible(_NO_ROWS, diagnosis, error=result.error)
-        found = np.flatnonzero(result.passing)
+        found = PassingColumns(self.table, result.passing)
 
         def explain() -> None:
             rejected = np.flatnonzero(self.table.alive[: len(result.passing)] & ~result.passing)
             self._explain(result, rejected, rejected, diagnosis)
 
-        rejected = self.table.node_count - len(found)
-        return Feasible(found, diagnosis, rejected, in_row_order=True, explain=explain)
+        return Feasible(found, diagnosis, self.table.node_count - len(found), explain=explain)
 
     def _filter_walk(
         self,
@@ -369,31 +377,28 @@ class SchedulingAlgorithm:
         framework: Framework,
         state: CycleState,
         pod: Pod,
-        rows: Indices,
-        *,
-        in_row_order: bool = False,
+        feasible: NodeColumns | Indices,
     ) -> ScoreOutcome:
-        """Totals over the given feasible rows."""
-        # With every row feasible, and in row order, slices do: no copies are made.
-        is_whole = in_row_order and len(rows) == self.table.high_water
-        view = NodeColumns(self.table, None if is_whole else rows)
+        """Scores of the given feasible nodes."""
+        view = feasible if isinstance(feasible, NodeColumns) else NodeColumns(self.table, feasible)
         started = framework.now()
         failed = run_pre_score(framework, state, pod, view)
         framework.point_done("PreScore", started, failed)
         if failed is not None:
-            return ScoreOutcome(np.zeros(len(rows), dtype=np.int64), error=failed)
+            return ScoreOutcome(view, failed)
         started = framework.now()
         outcome = run_score(framework, state, pod, view)
         framework.point_done("Score", started, outcome.error)
         if log.enabled(SCORES_VERBOSITY) and outcome.error is None:
-            self._log_scores(pod, rows, outcome)
+            self._log_scores(pod, view.row_indices(), outcome)
         return outcome
 
     def _log_scores(self, pod: Pod, rows: Indices, outcome: ScoreOutcome) -> None:
         """Every plugin's weighted score of every node: many lines, for those who ask for them."""
+        columns, totals = outcome.columns, outcome.totals
         for index, row in enumerate(rows.tolist()):
             node = self.table.names[row]
-            by_plugin = {name: int(column[index]) for name, column in outcome.columns.items()}
+            by_plugin = {name: int(column[index]) for name, column in columns.items()}
             for plugin, score in (by_plugin | outcome.constants).items():
                 log.info(
                     "Plugin scored node for pod",
@@ -408,7 +413,7 @@ class SchedulingAlgorithm:
                 v=SCORES_VERBOSITY,
                 pod=pod,
                 node=node,
-                score=int(outcome.totals[index]),
+                score=int(totals[index]),
             )
 
     def _pick(
@@ -419,29 +424,31 @@ class SchedulingAlgorithm:
         feasible: Feasible,
         hint: str = "",
     ) -> ScheduleResult | Status:
-        rows = feasible.rows
-        evaluated = len(rows) + feasible.rejected
-        if len(rows) == 1:
-            name = self.table.names[int(rows[0])]
+        table, count = self.table, feasible.count
+        evaluated = count + feasible.rejected
+        if count == 1:
+            name = table.names[int(feasible.rows[0])]
             self._remember(framework, state, hint, name, None)
             return ScheduleResult(name, 1, evaluated)
-        totals = np.ones(len(rows), dtype=np.int64)
+        outcome: ScoreOutcome | None = None
         if framework.has_scoring:
-            outcome = self.score(framework, state, pod, rows, in_row_order=feasible.in_row_order)
+            outcome = self.score(framework, state, pod, feasible.nodes)
             if outcome.error is not None:
                 return outcome.error
-            totals = outcome.totals
-        tied = np.flatnonzero(totals == totals.max())
-        row = (
-            int(rows[heap_winner(tied)])
-            if self.parallelism == 1
-            else self._at_random(rows[tied] if feasible.in_row_order else np.sort(rows[tied]))
-        )
+        if self.parallelism == 1:
+            row = int(feasible.rows[heap_winner(_tied_places(outcome, count))])
+        else:
+            tied = feasible.rows if outcome is None else outcome.best_rows()
+            row = self._at_random(
+                tied if isinstance(feasible.nodes, NodeColumns) else np.sort(tied)
+            )
         if framework.batching is not None:
-            names = [self.table.names[each] for each in rows.tolist()]
-            ranking = Ranking(names, totals.tolist(), int(np.flatnonzero(rows == row)[0]))
-            self._remember(framework, state, hint, self.table.names[row], ranking)
-        return ScheduleResult(self.table.names[row], len(rows), evaluated)
+            rows = feasible.rows
+            names = [table.names[each] for each in rows.tolist()]
+            totals = [1] * count if outcome is None else outcome.totals.tolist()
+            ranking = Ranking(names, totals, int(np.flatnonzero(rows == row)[0]))
+            self._remember(framework, state, hint, table.names[row], ranking)
+        return ScheduleResult(table.names[row], count, evaluated)
 
     @staticmethod
     def _remember(
@@ -585,6 +592,14 @@ class SchedulingAlgorithm:
             totals = totals + final * framework.score_weights[plugin.name]
         best: Indices = rows[totals == totals.max()]
         return best
+
+
+def _tied_places(outcome: ScoreOutcome | None, count: int) -> Indices:
+    """Where in the list of feasible nodes the best ones stand."""
+    if outcome is None:
+        return np.arange(count)
+    totals = outcome.totals
+    return np.flatnonzero(totals == totals.max())
 
 
 class FeasibleColumns(NodeColumns):

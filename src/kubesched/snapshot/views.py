@@ -178,6 +178,23 @@ class NodeColumns:
         )
 
 
+class PassingColumns(NodeColumns):
+    """The rows that pass, by a mask over all rows in use; which they are is worked out when somebody asks."""
+
+    __slots__ = ("is_whole", "mask")
+
+    def __init__(self, table: NodeTable, mask: Mask) -> None:
+        self.table = table
+        self.mask = mask
+        self._length = int(np.count_nonzero(mask))
+        self.is_whole = self._length == len(mask)
+        """Every row passes: then no copies are made."""
+        self._rows = slice(0, self._length) if self.is_whole else None
+
+    def _find_rows(self) -> Rows:
+        return np.flatnonzero(self.mask)
+
+
 class WhatIfColumns(NodeColumns):
     """Some rows with pods added and removed in thought.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,25 +21,87 @@ from kubesched.framework.runtime.replay import Replay
 from kubesched.framework.runtime.timing import PRE_SCORE, SCORE, timed
 from kubesched.framework.status import Code, Status, error_status
 from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.views import NodeColumns
+from kubesched.snapshot.views import NodeColumns, PassingColumns
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
-@dataclass(slots=True)
 class ScoreOutcome:
-    """Weighted scores per plugin and in total, over the feasible nodes in the view's order."""
+    """Weighted scores per plugin and in total, over the feasible nodes in the view's order.
 
-    totals: Ints
-    columns: dict[str, Ints] = field(default_factory=dict)
-    """Weighted scores of the plugins that tell nodes apart."""
-    constants: dict[str, int] = field(default_factory=dict)
-    """Weighted scores of those that do not."""
-    error: Status | None = None
+    Where most nodes are feasible, plugins score all of them, which is faster than picking out the feasible ones; the
+    scores of the others are left out when somebody reads.
+    """
+
+    __slots__ = ("_apart", "_feasible", "_together", "constants", "error")
+
+    def __init__(self, feasible: NodeColumns, error: Status | None = None) -> None:
+        self._feasible = feasible
+        self.error = error
+        self._together: dict[str, Ints] = {}
+        """Weighted scores of plugins that scored every row of the table."""
+        self._apart: dict[str, Ints] = {}
+        """Of those that scored the feasible nodes."""
+        self.constants: dict[str, int] = {}
+        """Weighted scores of plugins that do not tell nodes apart."""
+
+    def add(self, plugin: str, weighted: Ints, *, all_rows: bool) -> None:
+        """Take a plugin's scores. They are not to be changed any more."""
+        (self._together if all_rows else self._apart)[plugin] = weighted
+
+    @property
+    def columns(self) -> dict[str, Ints]:
+        """Weighted scores of the plugins that tell nodes apart."""
+        rows = self._feasible.rows
+        return {name: column[rows] for name, column in self._together.items()} | self._apart
 
     @property
     def by_plugin(self) -> dict[str, Ints]:
         """Weighted scores per plugin, for people and comparisons."""
-        same = {name: np.full(len(self.totals), score) for name, score in self.constants.items()}
+        length = len(self._feasible)
+        same = {name: np.full(length, score) for name, score in self.constants.items()}
         return {**same, **self.columns}
+
+    @property
+    def totals(self) -> Ints:
+        return self._sum() + sum(self.constants.values())
+
+    def _sum(self) -> Ints:
+        """What the totals differ by."""
+        apart = _added_up(self._apart.values())
+        together = _added_up(self._together.values())
+        if together is not None:
+            together = together[self._feasible.rows]
+            return together if apart is None else together + apart
+        return np.zeros(len(self._feasible), dtype=np.int64) if apart is None else apart
+
+    def best_rows(self) -> Indices:
+        """Table rows sharing the highest total, in the order of the view."""
+        feasible = self._feasible
+        if self._apart or not isinstance(feasible, PassingColumns):
+            return feasible.row_indices()[_highest(self._sum())]
+        together = _added_up(self._together.values())
+        if together is None:
+            return feasible.row_indices()
+        return _highest(together if feasible.is_whole else np.where(feasible.mask, together, -1))
+
+
+def _added_up(columns: Iterable[Ints]) -> Ints | None:
+    total: Ints | None = None
+    is_own = False
+    for column in columns:
+        if total is None:
+            total = column
+        elif is_own:
+            total += column
+        else:
+            total, is_own = total + column, True
+    return total
+
+
+def _highest(totals: Ints) -> Indices:
+    """Where the highest value stands. Finding a place of it is twice as fast as finding the value."""
+    return np.flatnonzero(totals == totals[totals.argmax()])
 
 
 def run_pre_score(
@@ -85,29 +147,44 @@ def run_score(
     framework: Framework, state: CycleState, pod: Pod, feasible: NodeColumns
 ) -> ScoreOutcome:
     """Run Score and NormalizeScore of every plugin that did not opt out, and weigh the results."""
-    outcome = ScoreOutcome(np.zeros(len(feasible), dtype=np.int64))
+    outcome = ScoreOutcome(feasible)
     state.points_reached |= SCORE
+    weights, skipped = framework.score_weights, state.skip_score_plugins
+    everything = _all_rows(feasible)
     for plugin in framework.score:
-        if plugin.name in state.skip_score_plugins:
+        name = plugin.name
+        if name in skipped:
             continue
-        weight = framework.score_weights[plugin.name]
         same = _uniform_score(plugin, state, pod)
         if same is not None:
-            outcome.constants[plugin.name] = same * weight
+            outcome.constants[name] = same * weights[name]
             continue
-        raw = raw_scores(plugin, state, pod, feasible)
+        all_rows = everything is not None and not plugin.normalizes and not lifts(plugin)
+        nodes = everything if all_rows and everything is not None else feasible
+        raw = raw_scores(plugin, state, pod, nodes)
         if isinstance(raw, Status):
             outcome.error = raw
             return outcome
-        final = final_scores(plugin, state, pod, raw, feasible)
-        if isinstance(final, Status):
-            outcome.error = final
-            return outcome
-        weighted = final if weight == 1 else final * weight
-        outcome.columns[plugin.name] = weighted
-        outcome.totals += weighted
-    outcome.totals += sum(outcome.constants.values())
+        final = raw
+        if not all_rows or _trespasses(raw):
+            # Of nodes that are not feasible anything may be said.
+            own = raw[feasible.rows] if all_rows else raw
+            checked = final_scores(plugin, state, pod, own, feasible)
+            if isinstance(checked, Status):
+                outcome.error = checked
+                return outcome
+            final = raw if all_rows else checked
+        weight = weights[name]
+        outcome.add(name, final if weight == 1 else final * weight, all_rows=all_rows)
     return outcome
+
+
+def _all_rows(feasible: NodeColumns) -> NodeColumns | None:
+    """A view of every row, if enough of them are feasible to score them all."""
+    if not isinstance(feasible, PassingColumns):
+        return None
+    table = feasible.table
+    return NodeColumns(table) if 2 * len(feasible) >= table.high_water else None
 
 
 def _uniform_score(plugin: ScorePlugin, state: CycleState, pod: Pod) -> int | None:
@@ -127,19 +204,24 @@ def lifts(plugin: ScorePlugin) -> bool:
 def raw_scores(
     plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns
 ) -> Ints | Status:
-    prefix = f'running Score plugins: plugin "{plugin.name}" failed with: '
+    timer = state.timer
     try:
         if lifts(plugin):
-            ask = timed(state.timer, plugin, "Score", _one_by_one)
+            ask = timed(timer, plugin, "Score", _one_by_one)
             answer = ask(plugin, state, pod, nodes)
+        elif timer is None:
+            answer = plugin.score_nodes(state, pod, nodes)
         else:
-            ask = timed(state.timer, plugin, "Score", plugin.score_nodes)
-            answer = ask(state, pod, nodes)
+            answer = timer.call(plugin, "Score", plugin.score_nodes, state, pod, nodes)
         if isinstance(answer, Status):
-            return failure(prefix, answer)
+            return failure(_raw_prefix(plugin), answer)
         return checked_scores(plugin, answer, len(nodes))
     except Exception as error:  # as above
-        return raised(prefix, error)
+        return raised(_raw_prefix(plugin), error)
+
+
+def _raw_prefix(plugin: ScorePlugin) -> str:
+    return f'running Score plugins: plugin "{plugin.name}" failed with: '
 
 
 def _one_by_one(
@@ -178,11 +260,18 @@ def final_scores(
             scores = checked_scores(plugin, answer, len(feasible))
         except Exception as error:  # as above
             return raised(prefix, error)
-    # Read as unsigned, a negative score is a huge one: one look finds both kinds of trespass.
-    if len(scores) and int(scores.view(np.uint64).max()) > MAX_NODE_SCORE:
+    if _trespasses(scores):
         bad = int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0])
         return error_status(
             f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {bad}, '
             f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
         )
     return scores
+
+
+def _trespasses(scores: Ints) -> bool:
+    """Is any score out of range? Read as unsigned, a negative one is huge: one look finds both kinds."""
+    if not len(scores):
+        return False
+    unsigned = scores.view(np.uint64)
+    return bool(unsigned[unsigned.argmax()] > MAX_NODE_SCORE)
