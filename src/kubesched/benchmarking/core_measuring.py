@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from resource import getpagesize
 from time import perf_counter, process_time
@@ -22,6 +22,13 @@ from kubesched.metrics.instruments import Family, Histogram
 
 INTERVALS = 20
 """Samples of throughput over a measurement: it lasts fractions of a second here."""
+
+PARTS = {
+    "Enqueue": ("PreEnqueue", "Sign"),
+    "Attempt": ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit"),
+    "Binding cycle": ("PreBindPreFlight", "WaitOnPermit", "PreBind", "Bind", "PostBind"),
+}
+"""Where the extension points belong."""
 
 _STATM = Path("/proc/self/statm")
 
@@ -101,21 +108,27 @@ class Measurement:
             threshold=threshold,
         )
 
-    def _phases(self, wall_s: float) -> list[Phase]:
-        def phase(name: str, count: int, seconds: float) -> Phase:
-            share = seconds / wall_s
-            return Phase(name=name, count=count, mean_us=seconds * 1e6 / count, share=share)
-
-        found = [phase("Enqueue", self.enqueued, self.enqueue_s)] if self.enqueued else []
-        if self.decisions_s:
-            found.append(phase("Attempt", len(self.decisions_s), sum(self.decisions_s)))
+    def _phases(self, wall_s: float) -> Iterator[Phase]:
+        """Enqueueing, attempt and binding cycle, each followed by the extension points that are part of it."""
+        totals = {
+            "Enqueue": (self.enqueued, self.enqueue_s),
+            "Attempt": (len(self.decisions_s), sum(self.decisions_s)),
+            "Binding cycle": (self.bindings, self.bindings_s),
+        }
         for name, (count, seconds) in _point_totals(self._points).items():
             old_count, old_seconds = self._before.get(name, (0, 0.0))
-            if count > old_count:
-                found.append(phase(name, count - old_count, seconds - old_seconds))
-        if self.bindings:
-            found.append(phase("Binding cycle", self.bindings, self.bindings_s))
-        return found
+            totals[name] = (count - old_count, seconds - old_seconds)
+        for whole, parts in PARTS.items():
+            for name in (whole, *parts):
+                count, seconds = totals.get(name, (0, 0.0))
+                if count:
+                    yield Phase(
+                        name=name,
+                        count=count,
+                        mean_us=seconds * 1e6 / count,
+                        share=seconds / wall_s,
+                        part_of=whole if name in parts else "",
+                    )
 
 
 def _point_totals(points: Family[Histogram]) -> dict[str, tuple[int, float]]:

@@ -16,6 +16,7 @@ from msgspec import structs
 from kubesched.api.core_v1 import Pod
 from kubesched.benchmarking import operations as ops
 from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
+from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.core_stage import CoreStage
 from kubesched.benchmarking.progress import Progress, silent
 from kubesched.benchmarking.results import RunResult
@@ -62,14 +63,18 @@ def run_core(
 
 
 async def play(
-    workload: Workload, options: CoreOptions, repeat: int, progress: Progress = silent
+    workload: Workload,
+    options: CoreOptions,
+    repeat: int,
+    progress: Progress = silent,
+    make_measurement: type[Measurement] = Measurement,
 ) -> list[RunResult]:
     """One repetition: a result per stretch that collects metrics."""
     gates, notes = feature_gates(workload)
     cluster = CoreCluster(
         configuration(workload, gates), gates, classes=options.classes, seed=options.seed
     )
-    player = _Player(workload, options, repeat, CoreStage(cluster, progress))
+    player = _Player(workload, options, repeat, CoreStage(cluster, progress, make_measurement))
     scheduler = cluster.assembly.scheduler
     tasks = [
         asyncio.create_task(scheduler.status_writer.run()),

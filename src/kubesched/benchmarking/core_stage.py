@@ -40,7 +40,12 @@ class Beside:
 class CoreStage:
     """Runs the scheduler of a cluster by hand."""
 
-    def __init__(self, cluster: CoreCluster, progress: Progress) -> None:
+    def __init__(
+        self,
+        cluster: CoreCluster,
+        progress: Progress,
+        make_measurement: type[Measurement] = Measurement,
+    ) -> None:
         self.cluster = cluster
         self.clock = cluster.clock
         self._scheduler = cluster.assembly.scheduler
@@ -51,6 +56,7 @@ class CoreStage:
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         self._last_binding = self.clock.monotonic()
         self._measurement: Measurement | None = None
+        self._make_measurement = make_measurement
         self._attempts = 0
         cluster.on_bound = self._bound
 
@@ -61,7 +67,7 @@ class CoreStage:
         gc.collect()
         gc.freeze()
         points = self.cluster.metrics.framework_extension_point_duration_seconds
-        self._measurement = Measurement(points, namespaces, labels)
+        self._measurement = self._make_measurement(points, namespaces, labels)
 
     def stop_measuring(self) -> Measurement:
         measurement, self._measurement = self._measurement, None
@@ -81,9 +87,11 @@ class CoreStage:
         measured = self._measurement
         if measured is not None:
             measured.begin()
+        self.clock.enter()
         started = perf_counter()
         for pod in pods:
             self.cluster.add(pod)
+        self.clock.leave()
         if measured is not None:
             measured.enqueue_s += perf_counter() - started
             measured.enqueued += len(pods)

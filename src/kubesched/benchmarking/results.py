@@ -63,6 +63,8 @@ class Phase(Record):
     mean_us: float
     share: float
     """Of the measured time."""
+    part_of: str = ""
+    """The phase it belongs to and whose time contains its own."""
 
 
 class ProcessUse(Record):

@@ -10,9 +10,7 @@ Unlike scheduler_perf, a parameter that no operation uses is no error: other pro
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
-from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
@@ -48,6 +46,7 @@ class TestCase:
     feature_gates: MappingOf[str, bool] = field(default_factory=dict)
     scheduler_config: str = ""
     """Path of a KubeSchedulerConfiguration; empty for the default one."""
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +166,7 @@ class _Reader:
             labels=read.labels,
             feature_gates=read.feature_gates or {},
             scheduler_config=self._absolute(read.scheduler_config_path),
+            description=read.description,
         )
         self._check_file(read.default_pod_template_path, f"{path}.defaultPodTemplatePath", node)
         if case.scheduler_config and not Path(case.scheduler_config).is_file():
@@ -411,19 +411,3 @@ def _threshold(raw: RawArgs | None) -> float | None:
         if isinstance(each, int | float) and not isinstance(each, bool)
     ]
     return min(numbers) if numbers else None
-
-
-def select(
-    workloads: SequenceOf[Workload], *, names: SequenceOf[str] = (), labels: SequenceOf[str] = ()
-) -> list[Workload]:
-    """Those whose `Case/Workload` matches one of the patterns and that carry all labels; `-label` must be absent."""
-    wanted = [name if "/" in name else f"{name}/*" for name in names]
-    return [
-        each
-        for each in workloads
-        if (not wanted or any(fnmatchcase(each.full_name, pattern) for pattern in wanted))
-        and all(
-            (label[1:] not in each.labels) if label.startswith("-") else label in each.labels
-            for label in labels
-        )
-    ]

@@ -1,0 +1,236 @@
+"""Counts that do not depend on the machine: how much Python runs for one pod, and how much memory it takes.
+
+A pod of a gate workload is followed from its arrival in the queue to its confirmed binding, and these are counted:
+
+    calls       calls of this package's functions, and of C functions from them
+    opcodes     instructions of this package's functions
+    peak_bytes  the most memory that was taken at a time beyond what was taken before (NumPy's included), per pod
+
+Time would say more and prove less: it differs between machines, and on one machine from minute to minute. Only frames
+of this package count, so that another release of a library changes nothing; the interpreter's minor version does, which
+is why budgets are kept per version. What is vectorised counts little here; that is what the memory is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any, ClassVar
+
+import kubesched
+from kubesched.api.meta import Record
+from kubesched.benchmarking.catalogue import shipped
+from kubesched.benchmarking.core_measuring import Measurement
+from kubesched.benchmarking.core_mode import CoreOptions, play
+from kubesched.benchmarking.progress import Progress, silent
+from kubesched.benchmarking.workload_files import Workload
+from kubesched.errors import KubeschedError
+
+WORKLOADS = ("Basic", "RequiredAntiAffinity", "HardSpread", "DefaultSpread", "MixedTemplates")
+"""Cases whose size `gate` is counted."""
+
+SIZE = "gate"
+
+_PACKAGE = kubesched.__path__[0]
+_OWN = f"{_PACKAGE}/benchmarking/"
+
+
+class Counts(Record):
+    """Means over the pods of one workload."""
+
+    calls: float
+    opcodes: float
+    peak_bytes: float
+    functions: dict[str, float]
+    """Opcodes by function, those that make a difference."""
+
+
+def count_all(progress: Progress = silent) -> dict[str, Counts]:
+    """Every gate workload with and without classes, by name."""
+    by_case = {each.case.name: each for each in shipped() if each.name == SIZE}
+    found: dict[str, Counts] = {}
+    for case in WORKLOADS:
+        for classes in (True, False):
+            name = case if classes else f"{case}, no classes"
+            progress(f"counting: {name}")
+            found[name] = count(by_case[case], classes=classes)
+    return found
+
+
+def count(workload: Workload, *, classes: bool) -> Counts:
+    """Play the workload twice: once counting instructions, once watching memory."""
+    pods = _play(workload, _CountingInstructions, classes=classes)
+    calls, opcodes = _CountingInstructions.calls, _CountingInstructions.opcodes
+    _play(workload, _WatchingMemory, classes=classes)
+    by_function = {_name(code): number / pods for code, number in opcodes.items()}
+    total = sum(by_function.values())
+    return Counts(
+        calls=round(calls / pods, 1),
+        opcodes=round(total, 1),
+        peak_bytes=round(_WatchingMemory.peak_bytes / pods, 1),
+        functions={
+            name: round(number, 1)
+            for name, number in sorted(by_function.items(), key=lambda each: -each[1])
+            if number >= total / 200
+        },
+    )
+
+
+def _play(workload: Workload, measurement: type[Measurement], *, classes: bool) -> int:
+    options = CoreOptions(repeats=1, warmup=0, classes=classes)
+    (result,) = asyncio.run(play(workload, options, 1, make_measurement=measurement))
+    if not result.pods:
+        raise KubeschedError(f"{workload.full_name}: no pod was scheduled")
+    return result.pods
+
+
+class _CountingInstructions(Measurement):
+    """Counts instead of timing. The tallies are the class's own: there is one interpreter to hook into."""
+
+    calls: ClassVar[int] = 0
+    opcodes: ClassVar[Counter[CodeType]] = Counter()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # as the base class takes them
+        super().__init__(*args, **kwargs)
+        type(self).calls = 0
+        type(self).opcodes = Counter()
+
+    def begin(self) -> None:
+        super().begin()
+        sys.setprofile(self._profile)
+        sys.settrace(self._trace)
+
+    def end(self) -> None:
+        sys.settrace(None)
+        sys.setprofile(None)
+        super().end()
+
+    @classmethod
+    def _profile(cls, frame: FrameType, event: str, arg: object) -> None:
+        del arg
+        if event in ("call", "c_call") and _counts(frame.f_code):
+            cls.calls += 1
+
+    @classmethod
+    def _trace(cls, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
+        del event, arg
+        if not _counts(frame.f_code):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return cls._count_opcode
+
+    @classmethod
+    def _count_opcode(cls, frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+        del arg
+        if event == "opcode":
+            cls.opcodes[frame.f_code] += 1
+        return cls._count_opcode
+
+
+class _WatchingMemory(Measurement):
+    """Notes by how much memory rose at its highest between two bindings."""
+
+    peak_bytes: ClassVar[int] = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # as the base class takes them
+        super().__init__(*args, **kwargs)
+        type(self).peak_bytes = 0
+        self._memory_before = 0
+
+    def begin(self) -> None:
+        tracemalloc.start(1)
+        self._restart()
+        super().begin()
+
+    def end(self) -> None:
+        super().end()
+        tracemalloc.stop()
+
+    def note_bound(self, pod: Any) -> None:  # noqa: ANN401  # as in the base class
+        super().note_bound(pod)
+        type(self).peak_bytes += tracemalloc.get_traced_memory()[1] - self._memory_before
+        self._restart()
+
+    def _restart(self) -> None:
+        tracemalloc.reset_peak()
+        self._memory_before = tracemalloc.get_traced_memory()[0]
+
+
+def _counts(code: CodeType) -> bool:
+    return code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(_OWN)
+
+
+def _name(code: CodeType) -> str:
+    path = code.co_filename.removeprefix(f"{_PACKAGE}/").removesuffix(".py").replace("/", ".")
+    return f"{path}:{code.co_qualname}"
+
+
+# -- budgets ---------------------------------------------------------------------------------------------------------
+
+TOLERANCE = 0.05
+"""By how much a count may exceed its budget."""
+
+SLACK_BYTES = 256
+"""Memory wavers a little with what Python happens to keep for reuse."""
+
+
+class Budgets(Record):
+    """What the counts may be, by minor version of Python and by workload."""
+
+    by_python: dict[str, dict[str, Counts]]
+
+
+def python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class Excess(Record):
+    """A count above its budget."""
+
+    workload: str
+    what: str
+    budget: float
+    found: float
+    grown: tuple[tuple[str, float, float], ...] = ()
+    """Functions with the largest increase: name, budget, found."""
+
+    def __str__(self) -> str:
+        share = self.found / self.budget - 1 if self.budget else float("inf")
+        lines = [
+            f"{self.workload}: {self.what} per pod {self.found:,.1f}, budget {self.budget:,.1f} (+{share:.1%})"
+        ]
+        lines += [
+            f"    {name}: {before:,.1f} -> {after:,.1f} opcodes"
+            for name, before, after in self.grown
+        ]
+        return "\n".join(lines)
+
+
+def excesses(budgets: Mapping[str, Counts], found: Mapping[str, Counts]) -> list[Excess]:
+    """Everything above budget; what got cheaper is nobody's fault. A workload without budget has none to exceed."""
+    result: list[Excess] = []
+    for name, counts in found.items():
+        budget = budgets.get(name)
+        if budget is None:
+            continue
+        for what, slack in (("calls", 0.0), ("opcodes", 0.0), ("peak_bytes", SLACK_BYTES)):
+            allowed, got = getattr(budget, what), getattr(counts, what)
+            if got > allowed * (1 + TOLERANCE) + slack:
+                grown = tuple(_grown(budget, counts))
+                result.append(
+                    Excess(workload=name, what=what, budget=allowed, found=got, grown=grown)
+                )
+    return result
+
+
+def _grown(budget: Counts, found: Counts, most: int = 8) -> Sequence[tuple[str, float, float]]:
+    changes = [
+        (name, budget.functions.get(name, 0.0), number)
+        for name, number in found.functions.items()
+        if number > budget.functions.get(name, 0.0) * 1.02 + 1
+    ]
+    return sorted(changes, key=lambda each: each[1] - each[2])[:most]

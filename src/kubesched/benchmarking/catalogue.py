@@ -1,0 +1,71 @@
+"""Finding workloads: those that come with the package, and files given by path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from kubesched.benchmarking.workload_files import Workload, load
+from kubesched.errors import KubeschedError
+
+FOLDER = Path(__file__).parent / "workloads"
+SIZES = ("tiny", "small", "medium", "large")
+"""Names of the workloads in our own files."""
+DEFAULT_SIZE = "small"
+
+
+def shipped() -> list[Workload]:
+    """Our own workloads, in the order of the files."""
+    return [each for path in sorted(FOLDER.glob("*.yaml")) for each in load(path)]
+
+
+def find(
+    wanted: Sequence[str], *, sizes: Sequence[str] = (), labels: Sequence[str] = ()
+) -> list[Workload]:
+    """Workloads by path of a file, or by name of ours: `Basic`, `Basic/large`, `*Affinity`; nothing named: all of ours.
+
+    `sizes` are patterns of workload names (the part behind the slash). Ours are run in one size unless told otherwise.
+
+    Raises:
+        KubeschedError: nothing is left, or a name fits nothing.
+        ConfigError: a file is wrong.
+    """
+    ours = shipped()
+    found: dict[tuple[str, str], Workload] = {}
+    for word in wanted or ("*",):
+        if _is_path(word):
+            chosen = list(load(word))
+            chosen = [each for each in chosen if _fits(each, sizes, labels)]
+        else:
+            chosen = _named(word, ours, sizes, labels)
+        found |= {(each.case.source, each.full_name): each for each in chosen}
+    if not found:
+        raise KubeschedError("no workload fits size and labels; 'kubesched bench list' shows all")
+    return list(found.values())
+
+
+def _is_path(word: str) -> bool:
+    return word.endswith((".yaml", ".yml", ".json")) or Path(word).is_file()
+
+
+def _named(
+    word: str, ours: Sequence[Workload], sizes: Sequence[str], labels: Sequence[str]
+) -> list[Workload]:
+    case, _, size = word.partition("/")
+    if not any(fnmatchcase(each.case.name, case) for each in ours):
+        raise KubeschedError(
+            f"no workload {word!r}, and no such file; 'kubesched bench list' shows all"
+        )
+    patterns = [size] if size else list(sizes) or ([] if labels else [DEFAULT_SIZE])
+    return [
+        each for each in ours if fnmatchcase(each.case.name, case) and _fits(each, patterns, labels)
+    ]
+
+
+def _fits(workload: Workload, sizes: Sequence[str], labels: Sequence[str]) -> bool:
+    by_size = not sizes or any(fnmatchcase(workload.name, pattern) for pattern in sizes)
+    return by_size and all(
+        label[1:] not in workload.labels if label.startswith("-") else label in workload.labels
+        for label in labels
+    )

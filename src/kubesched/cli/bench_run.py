@@ -1,0 +1,363 @@
+"""`kubesched bench run`: run workloads and report what they took."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubesched.cli import terminal
+from kubesched.cli.parsing import add_output
+
+if TYPE_CHECKING:
+    from kubesched.benchmarking.progress import Progress
+    from kubesched.benchmarking.results import Environment, Refusal, Report, RunResult
+    from kubesched.benchmarking.summary import Summary
+    from kubesched.benchmarking.workload_files import Workload
+    from kubesched.cli.parsing import Subparsers
+
+_DESCRIPTION = """\
+Run workloads and report pods per second, latencies, CPU and memory.
+
+A workload is named (`Basic`, `Basic/large`, `*Affinity`), or all of a FILE are meant; without either,
+all that come with this program are run in size small. `kubesched bench list` shows them.
+
+In core mode (the default) the workload goes through queue, scheduling cycle and binding cycle in this
+process, without an API: decisions per second of CPU time, microseconds per extension point. End to
+end, the scheduler runs as a process against a control plane of its own, embedded or real (etcd and
+kube-apiserver), and with --against kube-scheduler the two take turns on the same machine.
+
+Exit code 0 means that everything asked for was measured, 1 that something failed or cannot be run.
+"""
+
+_CONTROL_PLANES = ("embedded", "real")
+
+
+def add_parser(kinds: Subparsers) -> None:
+    parser = kinds.add_parser("run", help="run workloads", description=_DESCRIPTION)
+    parser.add_argument(
+        "workloads", nargs="*", metavar="FILE|NAME", help="what to run (default: all, size small)"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("core", "end-to-end"),
+        default="core",
+        metavar="MODE",
+        help="core or end-to-end (default: core)",
+    )
+    parser.add_argument(
+        "--size",
+        "--workload",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="sizes to run: tiny, small, medium, large, or a pattern of workload names in a file",
+    )
+    parser.add_argument(
+        "--labels",
+        default="",
+        metavar="A,-B,...",
+        help="only workloads with label A and without label B",
+    )
+    parser.add_argument(
+        "--repeats", type=_positive, default=3, metavar="N", help="repetitions (default: 3)"
+    )
+    parser.add_argument(
+        "--warmup",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="repetitions before, which do not count (default: 1)",
+    )
+    parser.add_argument(
+        "--phases", action="store_true", help="also show the time per extension point (core)"
+    )
+    _add_core(parser)
+    _add_end_to_end(parser)
+    parser.add_argument(
+        "--output-dir", metavar="DIR", help="write report.json and report.html there"
+    )
+    add_output(parser, "table", "json")
+
+
+def _add_core(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("core mode")
+    group.add_argument(
+        "--no-classes", action="store_true", help="without sharing answers between equal pods"
+    )
+    group.add_argument(
+        "--both", action="store_true", help="with and without sharing answers, one after the other"
+    )
+
+
+def _add_end_to_end(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("end to end")
+    group.add_argument(
+        "--control-plane",
+        choices=_CONTROL_PLANES,
+        default="embedded",
+        metavar="PLANE",
+        help="embedded or real (default: embedded)",
+    )
+    group.add_argument(
+        "--against",
+        choices=("kube-scheduler",),
+        metavar="SCHEDULER",
+        help="also measure kube-scheduler on the same workload, in turn, and print the ratio",
+    )
+    group.add_argument(
+        "--assets", default="", metavar="DIR", help="the programs (default: $KUBEBUILDER_ASSETS)"
+    )
+    group.add_argument(
+        "--qps", type=float, default=10_000.0, metavar="N", help="client limit (default: 10000)"
+    )
+    group.add_argument(
+        "--burst", type=_positive, default=10_000, metavar="N", help="its burst (default: 10000)"
+    )
+    group.add_argument(
+        "--rate",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="create measured pods at N per second (default: as fast as it goes)",
+    )
+    group.add_argument(
+        "--release",
+        choices=("as-created", "drained"),
+        default="as-created",
+        metavar="WHEN",
+        help="as-created: pods come while the scheduler works; drained: before it starts "
+        "(default: as-created)",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return number
+
+
+@dataclass(slots=True)
+class _Findings:
+    environment: Environment
+    started: str
+    command: str
+    results: list[RunResult] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    failed: bool = False
+
+    def report(self) -> Report:
+        from kubesched.benchmarking.results import Report
+
+        return Report(
+            started=self.started,
+            command=self.command,
+            environment=self.environment,
+            results=tuple(self.results),
+            refused=tuple(self.refused),
+        )
+
+
+def main(args: argparse.Namespace) -> int:
+    from kubesched.api.times import format_time
+    from kubesched.benchmarking.catalogue import find
+    from kubesched.clock import SystemClock
+
+    run, environment = _end_to_end(args) if args.mode == "end-to-end" else _core(args)
+    labels = [each.strip() for each in args.labels.split(",") if each.strip()]
+    workloads = find(args.workloads, sizes=args.size, labels=labels)
+    folder = Path(args.output_dir) if args.output_dir else None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    findings = _Findings(
+        environment, format_time(SystemClock().now()), shlex.join(["kubesched", *sys.argv[1:]])
+    )
+    with _progress() as progress:
+        for each in workloads:
+            _run_one(each, run, progress, findings)
+            if folder is not None:  # at once: a long run that ends early has written what it found
+                _write(findings.report(), folder)
+    _show(findings.report(), args)
+    if folder is not None:
+        print(f"written to {folder / 'report.json'} and {folder / 'report.html'}", file=sys.stderr)
+    return 1 if findings.failed or not findings.results else 0
+
+
+def _run_one(
+    workload: Workload,
+    run: Callable[[Workload, Progress], list[RunResult]],
+    progress: Progress,
+    findings: _Findings,
+) -> None:
+    from kubesched.benchmarking.results import Refusal
+    from kubesched.errors import KubeschedError
+
+    if reason := workload.not_supported:
+        findings.refused.append(
+            Refusal(workload=workload.full_name, reason=f"not supported: {reason}")
+        )
+        return
+    try:
+        findings.results += run(workload, progress)
+    except KubeschedError as error:
+        findings.failed = True
+        reason = str(error).removeprefix(f"{workload.full_name}: ")
+        findings.refused.append(Refusal(workload=workload.full_name, reason=reason))
+
+
+# -- modes ---------------------------------------------------------------------------------------------------------
+
+
+def _core(
+    args: argparse.Namespace,
+) -> tuple[Callable[[Workload, Progress], list[RunResult]], Environment]:
+    from kubesched.benchmarking.core_mode import CoreOptions, run_core
+    from kubesched.benchmarking.results import this_environment
+    from kubesched.errors import KubeschedError
+
+    if args.against:
+        raise KubeschedError("--against needs --mode end-to-end: kube-scheduler has no core mode")
+    options = CoreOptions(repeats=args.repeats, warmup=args.warmup, classes=not args.no_classes)
+
+    def run(workload: Workload, progress: Progress) -> list[RunResult]:
+        found = run_core(workload, options, progress)
+        if args.both:
+            found += run_core(workload, replace(options, classes=not options.classes), progress)
+        return found
+
+    return run, this_environment()
+
+
+def _end_to_end(
+    args: argparse.Namespace,
+) -> tuple[Callable[[Workload, Progress], list[RunResult]], Environment]:
+    from msgspec import structs
+
+    from kubesched import KUBERNETES_VERSION
+    from kubesched.benchmarking.end_to_end.contestants import ClientLimits, Contestant
+    from kubesched.benchmarking.end_to_end.driving import Pace, Release
+    from kubesched.benchmarking.end_to_end.run import EndToEndOptions, run_end_to_end
+    from kubesched.benchmarking.results import this_environment
+    from kubesched.benchmarking.scheduler_settings import gates_to_set
+    from kubesched.testing.control_plane import find_assets
+
+    needs_assets = args.control_plane == "real" or args.against
+    assets = find_assets(args.assets) if needs_assets else None
+    contestants = [Contestant.kubesched()]
+    if args.against and assets is not None:
+        contestants.append(Contestant.kube_scheduler(assets))
+    options = EndToEndOptions(
+        contestants=tuple(contestants),
+        assets=assets if args.control_plane == "real" else None,
+        repeats=args.repeats,
+        warm_ups=args.warmup,
+        pace=Pace(release=Release(args.release), pods_per_s=args.rate),
+        limits=ClientLimits(args.qps, args.burst),
+    )
+
+    def run(workload: Workload, progress: Progress) -> list[RunResult]:
+        gates, notes = gates_to_set(workload)
+        settled = replace(workload, feature_gates=gates)
+        found = asyncio.run(run_end_to_end(settled, options, progress))
+        return [structs.replace(each, notes=(*each.notes, *notes)) for each in found]
+
+    environment = this_environment(
+        kube_scheduler=KUBERNETES_VERSION if args.against else "", control_plane=args.control_plane
+    )
+    return run, environment
+
+
+# -- output --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """What is going on: in place on a terminal, elsewhere a line whenever a new stage begins."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status("starting ...") as status:
+            yield lambda text: status.update(text)
+        return
+    last = ""
+
+    def tell(text: str) -> None:
+        nonlocal last
+        stage = text.rpartition(": ")[0] or text
+        if stage != last:
+            print(stage, file=sys.stderr, flush=True)
+            last = stage
+
+    yield tell
+
+
+def _write(report: Report, folder: Path) -> None:
+    from kubesched.benchmarking.plot import page
+    from kubesched.benchmarking.results import encode
+
+    (folder / "report.json").write_bytes(encode(report))
+    (folder / "report.html").write_text(page(report), encoding="utf-8")
+
+
+def _show(report: Report, args: argparse.Namespace) -> None:
+    from kubesched.benchmarking.results import encode
+    from kubesched.benchmarking.summary import against, summarise, table
+
+    if args.output == "json":
+        sys.stdout.write(encode(report).decode())
+        return
+    summaries = summarise(report.results)
+    if summaries:
+        terminal.table(*table(summaries))
+    if args.phases:
+        _print_phases(summaries)
+    ratios = against(summaries)
+    if ratios:
+        print()
+        terminal.heading(f"Beside {ratios[0].reference}")
+        rows = [
+            (
+                each.workload,
+                f"{each.throughput:.2f}x",
+                "" if each.cpu is None else f"{each.cpu:.2f}x",
+                "" if each.sli_p99 is None else f"{each.sli_p99:.2f}x",
+            )
+            for each in ratios
+        ]
+        terminal.table(("WORKLOAD", "PODS/S", "CPU/POD", "SLI P99"), rows)
+    for each in report.refused:
+        print(f"not run: {each.workload}: {each.reason}", file=sys.stderr)
+    for note in dict.fromkeys(note for result in report.results for note in result.notes):
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _print_phases(summaries: list[Summary]) -> None:
+    for each in summaries:
+        run = each.runs[-1]
+        if not run.phases:
+            continue
+        print()
+        terminal.heading(f"{run.workload}, {run.contestant}")
+        rows = [
+            (
+                "  " * bool(phase.part_of) + phase.name,
+                f"{phase.count:,}",
+                f"{phase.mean_us:.1f} µs",
+                f"{phase.share:.1%}",
+            )
+            for phase in run.phases
+        ]
+        terminal.table(("PHASE", "TIMES", "EACH", "SHARE"), rows)
