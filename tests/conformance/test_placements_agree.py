@@ -24,7 +24,13 @@ from kubesched.conformance.recordings import Placement, read_placements
 
 DATA = Path(__file__).parent / "data"
 RECORDED = DATA / "placements.jsonl.gz"
-OF_SEQUENCES = {Aspect.NODE, Aspect.UNSCHEDULABLE, Aspect.NOMINATED, Aspect.VICTIMS}
+OF_SEQUENCES = {
+    Aspect.NODE,
+    Aspect.UNSCHEDULABLE,
+    Aspect.NOMINATED,
+    Aspect.VICTIMS,
+    Aspect.VOLUMES,
+}
 
 
 @pytest.mark.parametrize("name", ["placements", "configured", "unreadable"])

@@ -47,6 +47,13 @@ def add_parser(kinds: Subparsers) -> None:
     )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed (default: 1)")
     parser.add_argument(
+        "--first",
+        type=_number,
+        default=0,
+        metavar="N",
+        help="number of the first sequence, to do a long run in parts (default: 0)",
+    )
+    parser.add_argument(
         "--features",
         default="",
         metavar="A,B,...",
@@ -74,6 +81,12 @@ def add_parser(kinds: Subparsers) -> None:
     add_output(parser, "table", "json")
 
 
+def _number(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return int(text)
+
+
 def _positive(text: str) -> int:
     number = int(text) if text.isdigit() else 0
     if number < 1:
@@ -97,6 +110,7 @@ def main(args: argparse.Namespace) -> int:
             args.seed,
             features,
             args.time_limit * 60.0 if args.time_limit else math.inf,
+            args.first,
         )
         try:
             report = run_loop(_run(settings, args))
@@ -123,7 +137,7 @@ def _features(text: str) -> tuple[str, ...]:
 
 
 async def _run(settings: RunSettings, args: argparse.Namespace) -> RunReport:
-    from kubesched.conformance.run import run, stages
+    from kubesched.conformance.run import run, stages, version_of
 
     differed: list[Played] = []
     stop = _stop_on_signals()
@@ -137,6 +151,7 @@ async def _run(settings: RunSettings, args: argparse.Namespace) -> RunReport:
                 record=record,
                 differed=differed,
             )
+        report.kube_scheduler = await version_of(settings.assets)
         if not args.no_shrink:
             from kubesched.conformance.shrink import shrink_difference, write_case
 
@@ -213,8 +228,9 @@ def _print_report(report: RunReport) -> None:
         f"{tally.agreed} of {tally.compared} decisions"
     )
     print(
-        f"{report.placed} pods placed, {report.unschedulable} unschedulable, "
-        f"{report.preempting} after preemption; {report.refused} steps refused by both API servers"
+        f"kube-scheduler {report.kube_scheduler}: {report.placed} pods placed, {report.unschedulable} "
+        f"unschedulable, {report.preempting} after preemption, {report.volumes_bound} volumes bound; "
+        f"{report.refused} steps refused by both API servers"
     )
     rows = [
         (name, str(each.compared), str(each.agreed), _share(each.agreed, each.compared))
@@ -250,8 +266,13 @@ def _share(agreed: int, compared: int) -> str:
 
 
 def _as_json(report: RunReport, settings: RunSettings) -> dict[str, Any]:
+    from kubesched.conformance.generate_sequence import VERSION
+
     return {
+        "kubeScheduler": report.kube_scheduler,
+        "generator": VERSION,
         "seed": settings.seed,
+        "first": settings.first,
         "podsPerSequence": settings.pods,
         "sequences": report.sequences,
         "sequencesInAgreement": report.sequences_in_agreement,
@@ -260,6 +281,7 @@ def _as_json(report: RunReport, settings: RunSettings) -> dict[str, Any]:
         "placed": report.placed,
         "unschedulable": report.unschedulable,
         "preempting": report.preempting,
+        "volumesBound": report.volumes_bound,
         "stepsRefused": report.refused,
         "features": [
             {"feature": name, "compared": each.compared, "agreed": each.agreed}

@@ -24,6 +24,7 @@ class Aspect(Enum):
     UNSCHEDULABLE = "unschedulable message"
     NOMINATED = "nominated node"
     VICTIMS = "victims"
+    VOLUMES = "volumes bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def compare_decisions(expected: Decision, got: Decision) -> Iterator[Finding]:
     yield Finding(Aspect.UNSCHEDULABLE, expected.unschedulable, got.unschedulable)
     yield Finding(Aspect.NOMINATED, expected.nominated, got.nominated)
     yield Finding(Aspect.VICTIMS, expected.victims, got.victims)
+    yield Finding(Aspect.VOLUMES, expected.volumes, got.volumes)
 
 
 def _feasible(expected: Answer, got: Answer) -> Finding:

@@ -123,7 +123,7 @@ def node(random: Random, name: str) -> Json:
     allocatable = _allocatable(random)
     status: Json = {"capacity": allocatable, "allocatable": allocatable}
     if _chance(random, 60):
-        status["images"] = [_node_image(random) for _ in range(random.randint(1, 4))]
+        status["images"] = node_images(random)
     if _chance(random, 50):
         status["declaredFeatures"] = _some(random, _FEATURES)
     return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
@@ -154,6 +154,10 @@ def _taint(random: Random) -> Json:
         "value": random.choice(_TAINT_VALUES),
         "effect": random.choice(_EFFECTS),
     }
+
+
+def node_images(random: Random) -> list[Json]:
+    return [_node_image(random) for _ in range(random.randint(1, 4))]
 
 
 def _node_image(random: Random) -> Json:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from random import Random
 
-from kubesched.conformance.generate_terms import ZONE, label_selector, namespaces
+from kubesched.conformance.generate_terms import label_selector, namespaces
+from kubesched.conformance.generate_volumes import volumes
 from kubesched.conformance.sequences import Json
 
 PRIORITIES = ("low", "middle", "high", "high-but-polite")
-CLAIMS = ("zonal", "regional", "local", "exclusive", "shared", "missing", "unbound")
-_NAMESPACES = ("default", "other", "third")
+NAMESPACES = ("default", "other", "third")
 
 
 def surroundings(random: Random, features: Collection[str]) -> list[Json]:
@@ -22,16 +22,9 @@ def surroundings(random: Random, features: Collection[str]) -> list[Json]:
         made += _priority_classes()
         made += _budgets(random)
     if "default-spread" in features:
-        made += [each for namespace in _NAMESPACES for each in _workloads(random, namespace)]
+        made += [each for namespace in NAMESPACES for each in _workloads(random, namespace)]
     if "volumes" in features:
-        made += [each for namespace in _NAMESPACES for each in _volumes(random, namespace)]
-        made.append(
-            {
-                **_object("storage.k8s.io/v1", "StorageClass", "late"),
-                "provisioner": "kubernetes.io/no-provisioner",
-                "volumeBindingMode": "WaitForFirstConsumer",
-            }
-        )
+        made += volumes(random, NAMESPACES)
     return made
 
 
@@ -64,7 +57,7 @@ def _budgets(random: Random) -> list[Json]:
     """Disruption budgets; nobody keeps their status, so it says what is written here."""
     return [
         {
-            **_object("policy/v1", "PodDisruptionBudget", "budget", namespace),
+            **_object("policy/v1", "PodDisruptionBudget", name, namespace),
             "spec": {"minAvailable": 1, "selector": label_selector(random)},
             "status": {
                 "disruptionsAllowed": random.randint(0, 2),
@@ -72,9 +65,14 @@ def _budgets(random: Random) -> list[Json]:
                 "desiredHealthy": 1,
                 "expectedPods": 1,
                 "observedGeneration": 1,
+                # Pods whose eviction was allowed a moment ago: they do not count again.
+                "disruptedPods": {
+                    f"p{random.randint(0, 60):04}": "2026-01-01T00:00:00Z" for _ in range(6)
+                },
             },
         }
-        for namespace in _NAMESPACES
+        for namespace in NAMESPACES
+        for name in ("budget", "budget-too")
         if random.randint(0, 1)
     ]
 
@@ -107,57 +105,3 @@ def _workloads(random: Random, namespace: str) -> list[Json]:
             spec["serviceName"] = "svc0"
         made.append({**_object(api_version, kind, name, namespace), "spec": spec})
     return made
-
-
-# -- volumes -----------------------------------------------------------------------------------------------------------
-
-
-def _volumes(random: Random, namespace: str) -> list[Json]:
-    """Claims and the volumes that they are bound to; `missing` is missing, `unbound` never gets a volume."""
-    made = []
-    affinities = {
-        "zonal": (ZONE, [random.choice(("z1", "z2"))]),
-        "regional": ("topology.kubernetes.io/region", ["r1", "r2"]),
-        "local": ("kubernetes.io/hostname", [random.choice(("n000", "n001", "n002"))]),
-    }
-    for claim in ("zonal", "regional", "local", "exclusive", "shared"):
-        mode = {"exclusive": "ReadWriteOncePod", "shared": "ReadWriteMany"}.get(
-            claim, "ReadWriteOnce"
-        )
-        labels = {ZONE: random.choice(("z1", "z2__z3"))} if claim == "shared" else None
-        volume = _object("v1", "PersistentVolume", f"{namespace}-{claim}", labels=labels)
-        volume["spec"] = {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": [mode],
-            "storageClassName": "",
-            "csi": {"driver": "csi.example", "volumeHandle": f"{namespace}-{claim}"},
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": namespace,
-                "name": claim,
-            },
-        }
-        if claim in affinities:
-            key, values = affinities[claim]
-            expression = {"key": key, "operator": "In", "values": values}
-            volume["spec"]["nodeAffinity"] = {
-                "required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-            }
-        made += [volume, _claim(namespace, claim, mode, f"{namespace}-{claim}")]
-    made.append(_claim(namespace, "unbound", "ReadWriteOnce", ""))
-    return made
-
-
-def _claim(namespace: str, name: str, mode: str, volume: str) -> Json:
-    claim = _object("v1", "PersistentVolumeClaim", name, namespace)
-    claim["spec"] = {
-        "accessModes": [mode],
-        "resources": {"requests": {"storage": "1Gi"}},
-        "storageClassName": "" if volume else "late",
-    }
-    if volume:
-        claim["spec"]["volumeName"] = volume
-        claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
-        claim["status"] = {"phase": "Bound"}
-    return claim

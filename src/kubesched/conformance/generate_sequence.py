@@ -12,7 +12,9 @@ from random import Random
 from typing import Any
 
 from kubesched.conformance import generate
-from kubesched.conformance.generate_objects import CLAIMS, PRIORITIES, surroundings
+from kubesched.conformance.generate_admissible import OTHER_PROFILE, admissible, features_of
+from kubesched.conformance.generate_objects import NAMESPACES, surroundings
+from kubesched.conformance.generate_surroundings import configuration
 from kubesched.conformance.generate_terms import ZONE
 from kubesched.conformance.sequences import Json, Sequence, Step
 
@@ -28,12 +30,15 @@ FEATURES = (
     "priorities",
     "gates",
     "volumes",
+    "profiles",
     "changes",
 )
 """What sequences can put to the test; decisions are tallied by these names."""
 
 _TASTE = generate.Taste(workloads=True)
-_NOT_OVERCOMMITTED = ("example.com/gpu", "example.com/fpga", "hugepages-2Mi")
+
+VERSION = 2
+"""Of this generator: what a seed stands for changes with it."""
 
 
 def sequence(seed: str | int, pods: int, features: Collection[str] = FEATURES) -> Sequence:
@@ -49,6 +54,7 @@ class _Composer:
         self._gone_nodes: dict[str, Json] = {}
         self._pods: list[str] = []
         self._gated: list[Json] = []
+        self._budgets: list[Json] = []
         self._steps: list[Step] = []
         self._hard = random.random() < 0.5
         """Whether nodes get full, so that priorities matter."""
@@ -56,15 +62,24 @@ class _Composer:
     def compose(self, seed: str | int, pods: int) -> Sequence:
         random = self._random
         objects = surroundings(random, self._features)
+        self._budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
         for _ in range(random.randint(4, 16)):
             self._add_node()
         for number in range(pods):
-            if "changes" in self._features and random.random() < 0.12:
+            if "changes" in self._features and random.random() < 0.16:
                 self._change()
             self._add_pod(f"p{number:04}")
             if self._gated and random.random() < 0.5:
                 self._let_go(self._gated.pop(0))
-        return Sequence(self._steps, objects, seed)
+        return Sequence(self._steps, objects, seed, self._configuration())
+
+    def _configuration(self) -> Json:
+        """Two profiles: the default one, and one with other arguments and weights."""
+        if "profiles" not in self._features:
+            return {}
+        made = configuration(self._random)
+        other = {**made["profiles"][0], "schedulerName": OTHER_PROFILE}
+        return {**made, "profiles": [{"schedulerName": "default-scheduler"}, other]}
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -88,10 +103,14 @@ class _Composer:
             self._delete_pod,
             self._delete_pod,
             self._relabel_pod,
+            self._finish_pod,
             self._relabel_node,
             self._taint_node,
             self._cordon_node,
             self._resize_node,
+            self._change_images,
+            self._relabel_namespace,
+            self._change_budget,
             self._add_node,
             self._delete_node,
             self._bring_node_back,
@@ -104,9 +123,10 @@ class _Composer:
         metadata: Json,
         change: Json,
         subresource: str = "",
+        api_version: str = "v1",
         **more: Any,  # noqa: ANN401  # fields of Step
     ) -> None:
-        meant = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+        meant = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
         self._steps.append(Step("patch", meant, change, subresource, **more))
 
     def _patch_node(self, change: Json, subresource: str = "") -> None:
@@ -140,6 +160,21 @@ class _Composer:
         amounts = {"cpu": self._random.choice(("2", "4", "9")), "pods": "30"}
         self._patch_node({"status": {"allocatable": amounts}}, "status")
 
+    def _change_images(self) -> None:
+        if "images" in self._features:
+            self._patch_node({"status": {"images": generate.node_images(self._random)}}, "status")
+
+    def _relabel_namespace(self) -> None:
+        labels = {"env": self._random.choice(("prod", "test", None))}
+        name = self._random.choice(NAMESPACES)
+        self._patch("Namespace", {"name": name}, {"metadata": {"labels": labels}})
+
+    def _change_budget(self) -> None:
+        if self._budgets:
+            metadata = self._random.choice(self._budgets)["metadata"]
+            change = {"status": {"disruptionsAllowed": self._random.randint(0, 2)}}
+            self._patch("PodDisruptionBudget", metadata, change, "status", "policy/v1")
+
     def _delete_node(self) -> None:
         if len(self._nodes) < 4:
             return
@@ -165,6 +200,11 @@ class _Composer:
                 container.setdefault("resources", {}).setdefault("requests", {})["cpu"] = "700m"
                 container["resources"].setdefault("limits", {}).pop("cpu", None)
         self._pods.append(f"{pod['metadata']['namespace']}/{name}")
+        if "changes" in self._features and self._random.random() < 0.03:
+            # Somebody else has placed it, where there is room or not.
+            pod["spec"]["nodeName"] = self._random.choice(list(self._nodes))
+            self._steps.append(Step("create", pod))
+            return
         if "gates" in self._features and self._random.random() < 0.04:
             pod["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
             self._gated.append(pod)
@@ -177,6 +217,12 @@ class _Composer:
             {"spec": {"schedulingGates": []}},
             features=features_of(pod),
         )
+
+    def _finish_pod(self) -> None:
+        waiting = {each["metadata"]["name"] for each in self._gated}
+        if self._pods and (pod := self._some_pod())["name"] not in waiting:
+            phase = self._random.choice(("Succeeded", "Failed"))
+            self._patch("Pod", pod, {"status": {"phase": phase}}, "status")
 
     def _some_pod(self) -> Json:
         namespace, name = self._random.choice(self._pods).split("/")
@@ -191,140 +237,3 @@ class _Composer:
         if self._pods:
             labels = {"app": self._random.choice(("web", "db", "cache", None))}
             self._patch("Pod", self._some_pod(), {"metadata": {"labels": labels}})
-
-
-# -- what an API server admits -----------------------------------------------------------------------------------------
-
-
-def admissible(pod: Json, features: Collection[str], random: Random) -> Json:
-    """The generated pod with only the wanted features, and nothing in it that an API server refuses."""
-    spec, metadata = pod["spec"], pod["metadata"]
-    metadata.pop("uid", None)
-    spec["terminationGracePeriodSeconds"] = 0
-    for name in ("overhead", "hostNetwork", "hostUsers", "volumes"):
-        spec.pop(name, None)
-    pod_level = spec.pop("resources", None)
-    containers = [*spec["containers"], *spec.get("initContainers", ())]
-    seen_ports: set[tuple[int, str]] = set()
-    for container in containers:
-        _tidy_container(container, features, seen_ports)
-    if pod_level and "resources" in features:
-        _put_pod_level(spec, containers, random)
-    if "taints" in features:
-        spec["tolerations"] = [_tidy_toleration(t) for t in spec.get("tolerations", ())]
-    else:
-        spec.pop("tolerations", None)
-    if "default-spread" not in features:
-        metadata.pop("ownerReferences", None)
-    if "topology-spread" not in features:
-        spec.pop("topologySpreadConstraints", None)
-    for constraint in spec.get("topologySpreadConstraints", ()):
-        _tidy_constraint(constraint)
-    _tidy_affinity(spec, features)
-    if "priorities" in features and random.random() < 0.4:
-        spec["priorityClassName"] = random.choice(PRIORITIES)
-    if "volumes" in features and random.random() < 0.12:
-        claim = {"claimName": random.choice(CLAIMS)}
-        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": claim}]
-    return {"apiVersion": "v1", "kind": "Pod", **pod}
-
-
-def _tidy_container(
-    container: Json, features: Collection[str], seen_ports: set[tuple[int, str]]
-) -> None:
-    container.pop("restartPolicyRules", None)
-    if container.get("restartPolicy") != "Always":
-        container.pop("restartPolicy", None)
-    if "images" not in features:
-        container["image"] = "reg.example/a:1"
-    requests = container.get("resources", {}).get("requests", {})
-    if "resources" not in features:
-        for name in _NOT_OVERCOMMITTED:
-            requests.pop(name, None)
-    if "hugepages-2Mi" in requests:
-        requests.setdefault("memory", "64Mi")
-    limits = {name: requests[name] for name in _NOT_OVERCOMMITTED if name in requests}
-    if limits:
-        container["resources"]["limits"] = limits
-    ports = []
-    for port in container.pop("ports", ()) if "ports" in features else ():
-        key = (port["hostPort"], port.get("protocol", "TCP"))
-        # In one pod a port may be asked for once.
-        if key not in seen_ports:
-            seen_ports.add(key)
-            ports.append(port)
-    container.pop("ports", None)
-    if ports:
-        container["ports"] = ports
-
-
-def _put_pod_level(spec: Json, containers: list[Json], random: Random) -> None:
-    """The pod's own requests; containers ask for less than the pod, here for nothing of the same."""
-    for container in containers:
-        requests = container.get("resources", {}).get("requests", {})
-        if any(name in requests for name in _NOT_OVERCOMMITTED):
-            return
-        for name in ("cpu", "memory"):
-            requests.pop(name, None)
-    spec["resources"] = {
-        "requests": {
-            "cpu": random.choice(("100m", "1", "1500m")),
-            "memory": random.choice(("100Mi", "1Gi")),
-        }
-    }
-
-
-def _tidy_toleration(toleration: Json) -> Json:
-    if toleration["operator"] == "Gt" or "key" not in toleration:
-        toleration = {**toleration, "operator": "Exists"}
-    if toleration["operator"] == "Exists":
-        toleration.pop("value", None)
-    return toleration
-
-
-def _tidy_constraint(constraint: Json) -> None:
-    """A key may not be selected by value and by the pod's own value at once."""
-    selector = constraint.get("labelSelector", {})
-    selected = {*selector.get("matchLabels", ())}
-    selected |= {each["key"] for each in selector.get("matchExpressions", ())}
-    if selected & set(constraint.get("matchLabelKeys", ())):
-        del constraint["matchLabelKeys"]
-
-
-def _tidy_affinity(spec: Json, features: Collection[str]) -> None:
-    affinity = spec.get("affinity", {})
-    if "node-affinity" not in features:
-        affinity.pop("nodeAffinity", None)
-        spec.pop("nodeSelector", None)
-    if "pod-affinity" not in features:
-        affinity.pop("podAffinity", None)
-        affinity.pop("podAntiAffinity", None)
-    required = affinity.get("nodeAffinity", {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    terms = required["nodeSelectorTerms"] if required else []
-    if len(terms) > 1:
-        # Upstream: several terms by name leave several nodes, in random order.
-        for term in terms:
-            term.pop("matchFields", None)
-
-
-def features_of(pod: Json) -> tuple[str, ...]:
-    """The features that a pod puts to the test."""
-    spec = pod["spec"]
-    affinity = spec.get("affinity", {})
-    containers = [*spec["containers"], *spec.get("initContainers", ())]
-    found = {
-        "resources": "resources" in spec or any("resources" in c for c in containers),
-        "node-affinity": "nodeAffinity" in affinity or "nodeSelector" in spec,
-        "taints": bool(spec.get("tolerations")),
-        "pod-affinity": "podAffinity" in affinity or "podAntiAffinity" in affinity,
-        "topology-spread": "topologySpreadConstraints" in spec,
-        "default-spread": "ownerReferences" in pod["metadata"],
-        "ports": any("ports" in c for c in containers),
-        "images": len({c["image"] for c in containers}) > 1,
-        "priorities": "priorityClassName" in spec,
-        "gates": "schedulingGates" in spec,
-        "volumes": "volumes" in spec,
-    }
-    return tuple(name for name, present in found.items() if present)

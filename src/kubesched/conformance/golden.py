@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from kubesched.conformance.comparison import Agreement, Finding, compare, compare_decisions
 from kubesched.conformance.placements import Cluster
 from kubesched.conformance.recordings import (
@@ -15,7 +17,6 @@ from kubesched.conformance.recordings import (
     read_recordings,
 )
 from kubesched.conformance.replay import replay
-from kubesched.conformance.sequences import Sequence
 from kubesched.errors import ConfigError
 from kubesched.snapshot.pods import PodInfo
 
@@ -93,9 +94,7 @@ def _evaluate_sequence(
     if not expected:
         raise RecordingError(f"{recorded.file}:{recorded.line}: a sequence without answers")
     last = expected[-1][0]
-    played = Sequence(
-        recorded.sequence.steps[: last + 1], recorded.sequence.objects, recorded.sequence.seed
-    )
+    played = msgspec.structs.replace(recorded.sequence, steps=recorded.sequence.steps[: last + 1])
     try:
         decisions = replay(played)
     except RecordingError as error:

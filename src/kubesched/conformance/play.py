@@ -4,36 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from kubesched.api.core_v1 import Namespace, Pod
+from kubesched.api.core_v1 import Namespace, Node, PersistentVolume, Pod
 from kubesched.api.kinds import Kind, find_kind
-from kubesched.api.meta import DeleteOptions
+from kubesched.api.meta import DeleteOptions, Record
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
+from kubesched.conformance.scheduler_process import SchedulerProcess, scheduler_process
 from kubesched.conformance.sequences import Decision, Json, Step, running
 from kubesched.conformance.sequences import Sequence as Scenario
+from kubesched.conformance.watching import Pods, Volumes, watched
 from kubesched.errors import AlreadyExists, ApiError, NotFound
-from kubesched.testing.control_plane import ControlPlane, ControlPlaneError, Process
+from kubesched.testing.control_plane import ControlPlane, ControlPlaneError
 
 DECISION_TIMEOUT_S = 60.0
 BINDING_TIMEOUT_S = 20.0
 """How long a pod may wait for its victims."""
 
-SETTLE_S = 0.12
-"""Kinds are watched apart from each other: how long the scheduler may take to hear of a change of another kind."""
+_POLL_S = 0.01
+_MARKED = b"NodeAnnotation"
+"""The event of a node whose annotations have changed. Nothing that is decided depends on those."""
 
 _AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
 _PROBE: Json = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "probe", "namespace": "default"},
-    "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]},
+    "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": {"example.com/fits": "nowhere"},
+        "containers": [{"name": "c", "image": "i"}],
+    },
 }
 
 
@@ -51,112 +58,92 @@ class Outcome:
 
 
 async def play(plane: ControlPlane, command: Sequence[str | Path], scenario: Scenario) -> Outcome:
-    """Start the scheduler, play the sequence, stop the scheduler, and clean up.
+    """Put the objects there, start the scheduler, play the steps, stop the scheduler, and clean up.
 
     Raises:
         ControlPlaneError: the scheduler ended, or did not decide in time.
     """
-    scheduler = await Process.start("scheduler", command, plane.folder / "scheduler.log")
-    try:
-        async with _watched_pods(plane.client) as pods:
-            stage = _Stage(plane.client, pods, scheduler)
-            try:
+    async with watched(plane.client) as (pods, volumes):
+        stage = _Stage(plane.client, pods, volumes)
+        try:
+            # Before the scheduler starts: it knows all of them when it takes up its first pod.
+            for each in scenario.objects:
+                await stage.create(each)
+            async with scheduler_process(plane, command) as scheduler:
+                stage.scheduler = scheduler
                 await stage.until_scheduling()
-                for each in scenario.objects:
-                    await stage.create(each)
                 for at, step in enumerate(scenario.steps):
                     await stage.perform(at, step)
                 stage.outcome.final = pods.placements()
-            finally:
-                await stage.clean()
-    finally:
-        await scheduler.stop()
+        finally:
+            await stage.clean()
     return stage.outcome
-
-
-class _Pods:
-    """The pods of the cluster, and all that has happened to each."""
-
-    def __init__(self) -> None:
-        self.current: dict[str, Pod] = {}
-        self.versions: dict[str, list[Pod]] = {}
-        self.deleted: list[str] = []
-        self.failure: BaseException | None = None
-        self._changed = asyncio.Event()
-
-    def take(self, kind: str, pod: Pod) -> None:
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        if kind == "DELETED":
-            self.current.pop(key, None)
-            self.versions.pop(key, None)
-            self.deleted.append(key)
-        elif kind in ("ADDED", "MODIFIED"):
-            self.current[key] = pod
-            self.versions.setdefault(key, []).append(pod)
-        self._changed.set()
-
-    def fail(self, error: BaseException) -> None:
-        self.failure = error
-        self._changed.set()
-
-    async def change(self, timeout_s: float) -> None:
-        self._changed.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        if self.failure is not None:
-            raise ControlPlaneError(f"the watch of pods broke: {self.failure}") from self.failure
-
-    def placements(self) -> dict[str, str]:
-        return {key: pod.spec.node_name for key, pod in sorted(self.current.items())}
-
-
-@contextlib.asynccontextmanager
-async def _watched_pods(client: RestClient) -> AsyncIterator[_Pods]:
-    pods = _Pods()
-    listed = await client.list(Pod)
-    for pod in listed.items:
-        pods.take("ADDED", pod)
-
-    async def follow() -> None:
-        try:
-            version = listed.metadata.resource_version
-            async with client.watch(Pod, resource_version=version, timeout_s=3600) as watch:
-                async for event in watch:
-                    pods.take(event.type, event.object)
-            raise ControlPlaneError("the server ended it")
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # whoever waits for pods is told
-            pods.fail(error)
-
-    task = asyncio.create_task(follow())
-    try:
-        yield pods
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 class _Stage:
     """One sequence on one control plane."""
 
-    def __init__(self, client: RestClient, pods: _Pods, scheduler: Process) -> None:
+    def __init__(self, client: RestClient, pods: Pods, volumes: Volumes) -> None:
         self._client = client
         self._pods = pods
-        self._scheduler = scheduler
+        self._volumes = volumes
+        self.scheduler: SchedulerProcess | None = None
         self._made: dict[tuple[str, str, str, str], None] = {}
+        self._nodes: dict[str, None] = {}
         self._started = 0
-        self._unheard = True
-        """Whether something other than a pod has changed since the last decision."""
+        self._markers = 0
+        self._unheard_nodes = False
+        self._unheard: dict[type[Record], None] = {}
+        """Kinds that have changed since the last decision and are not told of by the scheduler's metrics."""
         self.outcome = Outcome()
 
     async def until_scheduling(self) -> None:
-        """The scheduler is at work once it has complained about a cluster without nodes."""
+        """The scheduler is at work once it has complained about a pod that fits nowhere."""
         await self._post(_PROBE)
         step = Step("create", _PROBE)
         await self._first_answer(step)
         await self._delete(step)
+
+    # -- what the scheduler has heard of ---------------------------------------------------------------------------
+
+    async def _until_heard(self) -> None:
+        """Kinds are watched apart from each other: wait until a change to another kind than pods is known.
+
+        Nodes: changes arrive in order, and the scheduler counts those it has handled, so that it has heard of
+        everything when a mark, made last, is counted. Kinds that are only looked up are not counted anywhere: the API
+        server has to have the change in its watches, and after that the scheduler has to have dealt with pods, twice.
+        """
+        if self._unheard_nodes:
+            self._unheard_nodes = False
+            if self._nodes:
+                await self._until_nodes_heard()
+            else:
+                self._unheard[Node] = None
+        for record in self._unheard:
+            latest = (await self._client.list(record)).metadata.resource_version
+            await self._client.list_page(
+                record, resource_version=latest, resource_version_match="NotOlderThan"
+            )
+        if self._unheard:
+            self._unheard = {}
+            await self.until_scheduling()
+            await self.until_scheduling()
+
+    async def _until_nodes_heard(self) -> None:
+        assert self.scheduler is not None, "nodes are steps"
+        self._markers += 1
+        change = {"metadata": {"annotations": {"example.com/mark": str(self._markers)}}}
+        await self._client.patch(Node, next(reversed(self._nodes)), "", merge_patch(change))
+        deadline = asyncio.get_running_loop().time() + DECISION_TIMEOUT_S
+        while await self.scheduler.events_handled(_MARKED) < self._markers:
+            self.scheduler.check()
+            if asyncio.get_running_loop().time() > deadline:
+                raise ControlPlaneError(
+                    f"waited {DECISION_TIMEOUT_S:.0f} s for the scheduler to hear of a changed node"
+                )
+            await asyncio.sleep(_POLL_S)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
 
     async def create(self, document: Json) -> Json:
         made = await self._post(document)
@@ -191,11 +178,9 @@ class _Stage:
         return made
 
     async def perform(self, at: int, step: Step) -> None:
-        self._scheduler.check()
-        if step.asks_for_decision and self._unheard:
-            await asyncio.sleep(SETTLE_S)
-            self._unheard = False
-        gone_before = len(self._pods.deleted)
+        if step.asks_for_decision:
+            await self._until_heard()
+        gone_before, bound_before = len(self._pods.deleted), len(self._volumes.bound)
         try:
             if step.action == "create":
                 self.outcome.admitted[at] = _bare(await self.create(step.object))
@@ -211,10 +196,18 @@ class _Stage:
             self.outcome.refused[at] = str(error)
             return
         if step.asks_for_decision:
-            self.outcome.decisions[at] = await self._decision(step, gone_before)
+            self.outcome.decisions[at] = await self._decision(step, gone_before, bound_before)
+        elif step.kind == "Node":
+            self._unheard_nodes = True
+            if step.action == "create":
+                self._nodes[step.name] = None
+            elif step.action == "delete":
+                del self._nodes[step.name]
         elif step.kind != "Pod":
-            self._unheard = True
+            self._unheard[_kind(step.object).record] = None
         elif step.action == "create":
+            if step.object["spec"].get("nodeName"):
+                await self._start_running(step)
             await self._until(lambda: step.key in self._pods.current, f"pod {step.key} to appear")
 
     async def _patch(self, step: Step) -> None:
@@ -235,25 +228,24 @@ class _Stage:
 
     # -- decisions -------------------------------------------------------------------------------------------------
 
-    async def _decision(self, step: Step, gone_before: int) -> Decision:
+    async def _decision(self, step: Step, gone_before: int, bound_before: int) -> Decision:
         message, nominated = await self._first_answer(step)
         if nominated:
             await self._bound(step)
         pod = self._pods.current.get(step.key)
         node = pod.spec.node_name if pod is not None else ""
         if node:
-            self._started += 1
-            await self._client.patch(
-                Pod,
-                step.name,
-                step.namespace,
-                strategic_merge_patch(running(self._started)),
-                subresource="status",
-            )
+            await self._start_running(step)
         else:
             await self._delete(step)
         victims = [key for key in self._pods.deleted[gone_before:] if key != step.key]
-        return Decision(node, message, nominated, tuple(sorted(victims)))
+        volumes = self._volumes.bound[bound_before:]
+        return Decision(node, message, nominated, tuple(sorted(victims)), tuple(sorted(volumes)))
+
+    async def _start_running(self, step: Step) -> None:
+        self._started += 1
+        change = strategic_merge_patch(running(self._started))
+        await self._client.patch(Pod, step.name, step.namespace, change, subresource="status")
 
     async def _first_answer(self, step: Step) -> tuple[str, str]:
         """Message and nominated node; both empty if the pod is placed."""
@@ -280,22 +272,24 @@ class _Stage:
                 return
             await self._pods.change(min(1.0, max(0.0, deadline - loop.time())))
 
-    async def _until(
-        self, condition: Callable[[], bool], what: str, *, needs_scheduler: bool = True
-    ) -> None:
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + DECISION_TIMEOUT_S
         while not condition():
-            if needs_scheduler:
-                self._scheduler.check()
+            if self.scheduler is not None:
+                self.scheduler.check()
             if loop.time() > deadline:
+                last_words = self.scheduler.last_words() if self.scheduler is not None else ""
                 raise ControlPlaneError(
-                    f"waited {DECISION_TIMEOUT_S:.0f} s for {what}\n{self._scheduler.last_words()}"
+                    f"waited {DECISION_TIMEOUT_S:.0f} s for {what}\n{last_words}"
                 )
             await self._pods.change(1.0)
 
     async def clean(self) -> None:
         """Leave the cluster as it was found."""
+        self.scheduler = None
+        for volume in (await self._client.list(PersistentVolume)).items:
+            self._made.setdefault(("v1", "PersistentVolume", "", volume.metadata.name))
         for pod in (await self._client.list(Pod)).items:
             with contextlib.suppress(NotFound):
                 await self._client.delete(Pod, pod.metadata.name, pod.metadata.namespace, _AT_ONCE)
@@ -309,7 +303,7 @@ class _Stage:
                     change = merge_patch({"metadata": {"finalizers": None}})
                     await self._client.patch(found, name, namespace, change)
                 await self._client.delete(found, name, namespace, _AT_ONCE)
-        await self._until(lambda: not self._pods.current, "all pods to go", needs_scheduler=False)
+        await self._until(lambda: not self._pods.current, "all pods to go")
 
 
 _WRITES_STATUS_APART = ("PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume")

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.api.core_v1 import (
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+)
 from kubesched.api.kinds import find_kind
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.conformance.recordings import RecordingError
 from kubesched.conformance.sequences import Decision, Json, Sequence, Step, merged, running
+from kubesched.conformance.volume_controller import (
+    bound_to,
+    is_bound,
+    made_for,
+    meant_by,
+    wants_volume,
+)
+from kubesched.errors import ConfigError
 from kubesched.testing.harness import SchedulerHarness
 
-CONFIGURATION = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-parallelism: 1
-percentageOfNodesToScore: 100
-"""
+CONFIGURATION: Json = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "parallelism": 1,
+    "percentageOfNodesToScore": 100,
+}
 """Under which kube-scheduler decides the same in every run: one node after the other, and all of them."""
 
 TURNS = 400
@@ -40,13 +55,14 @@ def replay(sequence: Sequence, gates: FeatureGates = DEFAULT_GATES) -> dict[int,
     """
     try:
         return asyncio.run(_replay(sequence, gates))
-    except (msgspec.ValidationError, KeyError) as error:
+    except (msgspec.ValidationError, KeyError, ConfigError) as error:
         raise RecordingError(f"sequence {sequence.seed}: {error}") from error
 
 
 async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision]:
     decisions: dict[int, Decision] = {}
-    async with SchedulerHarness(CONFIGURATION, gates=gates) as world:
+    configuration = json.dumps({**CONFIGURATION, **sequence.configuration})
+    async with SchedulerHarness(configuration, gates=gates) as world:
         player = _Player(world)
         for each in sequence.objects:
             player.create(each)
@@ -69,6 +85,7 @@ class _Player:
         self._priorities: dict[str, Json] = {}
         self._made = 0
         self._started = 0
+        self._bound: list[str] = []
 
     def perform(self, step: Step) -> None:
         key = (step.kind, step.namespace, step.name)
@@ -96,6 +113,8 @@ class _Player:
             self._world.add_node(record)
         elif isinstance(record, Pod):
             self._world.add_pod(record)
+            if record.spec.node_name:
+                self._start_running(key)
         elif isinstance(record, Namespace):
             self._world.assembly.handlers.namespace_changed(record)
         else:
@@ -115,8 +134,13 @@ class _Player:
         if isinstance(record, Node):
             self._world.update_node(record)
         elif isinstance(record, Pod):
+            current = self._world.listers.of(Pod).get(*key[1:])
+            if current is None:
+                return  # finished before
             # What the scheduler wrote stays.
-            current = self._world.pod(record.metadata.name, record.metadata.namespace)
+            if record.status.phase in ("Succeeded", "Failed"):
+                self._world.delete_pod(current)  # nobody watches pods that have come to their end
+                return
             spec = structs.replace(record.spec, node_name=current.spec.node_name)
             status = structs.replace(
                 current.status,
@@ -144,6 +168,7 @@ class _Player:
     async def decision(self, step: Step) -> Decision:
         """Wait for the pod's fate; a pod without one is taken away, one with a node starts."""
         world, gone_before = self._world, len(self._world.client.deleted)
+        self._bound = []
         key = (step.kind, step.namespace, step.name)
         await self._first_answer(step)
         verdict = world.condition(step.name, step.namespace)
@@ -153,13 +178,24 @@ class _Player:
             await self._victims_gone(step)
         node = world.pod(step.name, step.namespace).spec.node_name
         if node:
-            self._started += 1
-            change = {**running(self._started), "metadata": {"labels": self._topology(node)}}
-            self._replace(key, merged(self._documents[key], change))
+            self._start_running(key, node)
         else:
             self._delete(key)
         victims = sorted(world.client.deleted[gone_before:])
-        return Decision(node, message, nominated if message else "", tuple(victims))
+        return Decision(
+            node,
+            message,
+            nominated if message else "",
+            tuple(victims),
+            tuple(sorted(self._bound)),
+        )
+
+    def _start_running(self, key: tuple[str, str, str], node: str = "") -> None:
+        self._started += 1
+        change = running(self._started)
+        if node:
+            change["metadata"] = {"labels": self._topology(node)}
+        self._replace(key, merged(self._documents[key], change))
 
     def _topology(self, node: str) -> Json:
         """The labels that an API server copies from the node to a pod when it is bound."""
@@ -172,14 +208,34 @@ class _Player:
             verdict = self._world.condition(step.name, step.namespace)
             if pod.spec.node_name or (verdict is not None and verdict[0] != "SchedulingGated"):
                 return
+            self._answer_about_volumes()
             await asyncio.sleep(0)
         raise RecordingError(f"no decision about pod {step.key}")
+
+    def _answer_about_volumes(self) -> None:
+        """Play the volume controller and a provisioner."""
+        claims = self._world.listers.of(PersistentVolumeClaim)
+        volumes = self._world.listers.of(PersistentVolume)
+        for claim in claims.list():
+            if wants_volume(claim):
+                made = msgspec.convert(made_for(claim), PersistentVolume)
+                if volumes.get("", made.metadata.name) is None:
+                    volumes.put(made)
+        for volume in volumes.list():
+            namespace, _, name = meant_by(volume).partition("/")
+            claim = claims.get(namespace, name)
+            if claim is not None and not is_bound(claim):
+                self._bound.append(f"{name}={volume.metadata.name}")
+                change = bound_to(volume.metadata.name)
+                document = merged(msgspec.to_builtins(claim), change)
+                claims.put(msgspec.convert(document, PersistentVolumeClaim))
 
     async def _victims_gone(self, step: Step) -> None:
         for _ in range(RETRIES):
             await self._world.settle()
             if self._world.pod(step.name, step.namespace).spec.node_name:
                 return
+            self._answer_about_volumes()
             await self._world.advance(1.0)
 
 

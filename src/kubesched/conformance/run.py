@@ -20,7 +20,7 @@ import yaml
 from kubesched.conformance.comparison import Agreement, Aspect, Finding, Tally, compare_decisions
 from kubesched.conformance.generate_sequence import FEATURES, sequence
 from kubesched.conformance.play import Outcome, play
-from kubesched.conformance.sequences import Decision, Sequence
+from kubesched.conformance.sequences import Decision, Json, Sequence
 from kubesched.errors import KubeschedError
 from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
 
@@ -41,9 +41,11 @@ class RunSettings:
     features: tuple[str, ...] = FEATURES
     time_limit_s: float = math.inf
     """No sequence is begun after this time."""
+    first: int = 0
+    """The number of the first sequence: a long run can be done in parts."""
 
     def scenarios(self) -> Iterator[Sequence]:
-        for number in range(self.sequences):
+        for number in range(self.first, self.first + self.sequences):
             yield sequence(f"{self.seed}/{number}", self.pods, self.features)
 
 
@@ -71,6 +73,8 @@ class Unsteady:
 class RunReport:
     """What came of a run."""
 
+    kube_scheduler: str = ""
+    """Its version."""
     sequences: int = 0
     sequences_in_agreement: int = 0
     decisions: Tally = field(default_factory=Tally)
@@ -81,6 +85,7 @@ class RunReport:
     placed: int = 0
     unschedulable: int = 0
     preempting: int = 0
+    volumes_bound: int = 0
     refused: int = 0
     """Steps that both API servers refused: pods that an earlier step took away, for the most part."""
     differences: list[Difference] = field(default_factory=list)
@@ -106,17 +111,17 @@ class Stages:
     """The two control planes with their schedulers."""
 
     def __init__(self, assets: Assets, theirs: ControlPlane, ours: ControlPlane) -> None:
-        self._theirs, self._ours = theirs, ours
-        self._their_command = scheduler_command(assets, theirs)
-        self._our_command = scheduler_command(None, ours)
+        self._assets, self._theirs, self._ours = assets, theirs, ours
 
     async def play(self, scenario: Sequence) -> Played:
         """Both play it at the same time; the schedulers are fresh ones."""
+        their_command = scheduler_command(self._assets, self._theirs, scenario.configuration)
+        our_command = scheduler_command(None, self._ours, scenario.configuration)
         for attempt in range(ATTEMPTS):
             try:
                 async with asyncio.TaskGroup() as group:
-                    theirs = group.create_task(play(self._theirs, self._their_command, scenario))
-                    ours = group.create_task(play(self._ours, self._our_command, scenario))
+                    theirs = group.create_task(play(self._theirs, their_command, scenario))
+                    ours = group.create_task(play(self._ours, our_command, scenario))
                 break
             except* KubeschedError as errors:
                 if attempt == ATTEMPTS - 1:
@@ -125,11 +130,14 @@ class Stages:
         return Played(scenario, theirs.result(), ours.result(), difference)
 
 
-def scheduler_command(assets: Assets | None, plane: ControlPlane) -> list[str | Path]:
+def scheduler_command(
+    assets: Assets | None, plane: ControlPlane, configuration: Json
+) -> list[str | Path]:
     """kube-scheduler, or this program's scheduler without `assets`, as both are compared."""
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
+        **configuration,
         # Under these two kube-scheduler decides the same in every run.
         "parallelism": 1,
         "percentageOfNodesToScore": 100,
@@ -145,7 +153,16 @@ def scheduler_command(assets: Assets | None, plane: ControlPlane) -> list[str | 
     program: list[str | Path] = (
         [sys.executable, "-m", "kubesched", "run"] if assets is None else [assets.kube_scheduler]
     )
-    return [*program, f"--config={path}", "--secure-port=0"]
+    return [*program, f"--config={path}"]
+
+
+async def version_of(assets: Assets) -> str:
+    """What kube-scheduler calls itself, e.g. `v1.36.4`."""
+    asked = await asyncio.create_subprocess_exec(
+        assets.kube_scheduler, "--version", stdout=asyncio.subprocess.PIPE
+    )
+    answer, _ = await asked.communicate()
+    return answer.decode(errors="replace").strip().rpartition(" ")[2]
 
 
 @contextlib.asynccontextmanager
@@ -248,6 +265,7 @@ def _count_kind(decision: Decision, report: RunReport) -> None:
     report.placed += bool(decision.node)
     report.unschedulable += not decision.node
     report.preempting += bool(decision.victims)
+    report.volumes_bound += len(decision.volumes)
 
 
 def recorded(played: Played) -> Sequence:

@@ -33,6 +33,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node it was promised, if it had to wait for victims."""
     victims: tuple[str, ...] = ()
     """Pods that had to go for it, sorted."""
+    volumes: tuple[str, ...] = ()
+    """Claims that were bound for it, each as `claim=volume`, sorted."""
     refused: str = ""
     """The API server did not take the step, and why."""
 
@@ -42,6 +44,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
             self.unschedulable,
             f"nominated {self.nominated}" if self.nominated else "",
             f"victims {', '.join(self.victims)}" if self.victims else "",
+            f"volumes {', '.join(self.volumes)}" if self.volumes else "",
             f"refused: {self.refused}" if self.refused else "",
         ]
         return "; ".join(part for part in parts if part) or "nothing"
@@ -93,6 +96,8 @@ class Sequence(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: list[Step]
     objects: list[Json] = []
     seed: str | int = ""
+    configuration: Json = {}
+    """A `KubeSchedulerConfiguration`; the default one if empty."""
 
     def decisions(self) -> Iterator[tuple[int, Step]]:
         return ((at, step) for at, step in enumerate(self.steps) if step.asks_for_decision)

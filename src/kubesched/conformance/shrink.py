@@ -72,6 +72,9 @@ async def shrink(
     fewer = await _fewer(current.steps[:-1], with_steps_before)
     current = msgspec.structs.replace(current, steps=[*fewer, last])
     current = msgspec.structs.replace(current, objects=await _fewer(current.objects, with_objects))
+    plain = msgspec.structs.replace(current, configuration={})
+    if current.configuration and await budget.holds(plain):
+        current = plain
     for at in reversed(range(len(current.steps))):
         current = await _simpler(current, at, budget)
     return current
@@ -141,6 +144,12 @@ def write_case(folder: Path, scenario: Sequence, difference: Difference | None) 
                 commands.append(f"#   {finding.aspect.value}")
                 commands.append(f"#     kube-scheduler  {_one_line(finding.expected)}")
                 commands.append(f"#     kubesched       {_one_line(finding.got)}")
+    if scenario.configuration:
+        text = yaml.safe_dump(scenario.configuration, sort_keys=False)
+        (folder / "scheduler-config.yaml").write_text(text)
+        commands.append(
+            "# The scheduler has to be started with the profiles of scheduler-config.yaml."
+        )
     commands += ["set -e", 'cd "$(dirname "$0")"']
     for each in scenario.objects:
         name = f"00-{each['kind'].lower()}-{_file_name(each)}.yaml"

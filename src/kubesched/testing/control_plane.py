@@ -154,7 +154,7 @@ class ControlPlane:
 @contextlib.asynccontextmanager
 async def control_plane(assets: Assets, folder: Path) -> AsyncIterator[ControlPlane]:
     """A fresh one in an empty folder; it ends with the block."""
-    etcd_port, peer_port, port = _free_ports(3)
+    etcd_port, peer_port, port = free_ports(3)
     made = pki.make(time.time())
     token = secrets.token_hex(16)
     files = _write_credentials(folder, made, token, port)
@@ -233,8 +233,8 @@ def _api_server(assets: Assets, folder: Path, port: int, etcd_port: int) -> list
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={folder / 'server.crt'}",
         f"--service-account-signing-key-file={key}",
-        # Nobody here makes service accounts, or takes the taint of a new node away.
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        # Nobody here makes service accounts, or takes the taint of a new node away; pods name their overhead themselves.
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",
         "--allow-privileged=true",
     ]
 
@@ -283,7 +283,8 @@ def _write_credentials(
     return written
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody listens on at this moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
