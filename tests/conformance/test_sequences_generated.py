@@ -42,6 +42,54 @@ def test_sequences_exercise_every_feature():
     )
 
 
+def test_sequences_hold_what_limits_volumes_and_what_protects_pods():
+    made = [sequence(f"objects {number}", 150) for number in range(4)]
+    kinds = Counter(each["kind"] for one in made for each in one.objects)
+    assert {
+        "CSIDriver",
+        "CSINode",
+        "CSIStorageCapacity",
+        "PodDisruptionBudget",
+        "StorageClass",
+        "VolumeAttachment",
+    } <= set(kinds)
+    claimed = Counter(
+        volume["persistentVolumeClaim"]["claimName"]
+        for one in made
+        for step in one.steps
+        for volume in step.object.get("spec", {}).get("volumes", ())
+        if "persistentVolumeClaim" in volume
+    )
+    assert {"late-0", "made", "measured", "exclusive", "zonal", "missing", "lost"} <= set(claimed)
+    changed = {(s.action, s.kind) for one in made for s in one.steps}
+    assert {("patch", "Namespace"), ("patch", "PodDisruptionBudget")} <= changed
+    assert any(
+        step.object["spec"].get("nodeName") and not step.asks_for_decision
+        for one in made
+        for step in one.steps
+        if step.kind == "Pod" and step.action == "create"
+    )
+
+
+def test_no_two_volumes_that_wait_for_a_claim_are_equally_big():
+    for number in range(20):
+        sizes = [
+            each["spec"]["capacity"]["storage"]
+            for each in sequence(f"sizes {number}", 1).objects
+            if each["kind"] == "PersistentVolume" and each["spec"]["storageClassName"] == "late"
+        ]
+        assert len(sizes) == len(set(sizes)) > 1
+
+
+def test_a_second_profile_has_pods_of_its_own():
+    made = sequence("profiles", 150)
+    names = [profile["schedulerName"] for profile in made.configuration["profiles"]]
+    asked = {step.object.get("spec", {}).get("schedulerName") for step in made.steps}
+    assert names == ["default-scheduler", "other-scheduler"]
+    assert asked >= set(names)
+    assert sequence("profiles", 20, ("resources",)).configuration == {}
+
+
 @pytest.mark.parametrize("wanted", [f for f in FEATURES if f not in ("resources", "changes")])
 def test_only_the_wanted_feature_is_generated(wanted):
     steps = sequence(1, 80, (wanted, "resources")).steps
@@ -102,6 +150,12 @@ class Stages:
 
 def settings(tmp_path, sequences=3):
     return RunSettings(assets=None, folder=tmp_path, sequences=sequences, pods=10, seed=5)
+
+
+async def test_a_long_run_can_be_done_in_parts(tmp_path):
+    whole = settings(tmp_path, sequences=3)
+    part = RunSettings(None, tmp_path, sequences=2, pods=10, seed=5, first=1)
+    assert list(part.scenarios()) == list(whole.scenarios())[1:]
 
 
 async def test_agreement_is_counted_by_feature(tmp_path):

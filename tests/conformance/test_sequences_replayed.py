@@ -148,6 +148,139 @@ def test_preemption_is_followed_to_its_end(recording):
     assert set(told) == {Aspect.VICTIMS, Aspect.UNSCHEDULABLE}
 
 
+def storage_class(name, provisioner):
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def claim(name, storage_class_name, size="1Gi"):
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": size}},
+            "storageClassName": storage_class_name,
+        },
+    }
+
+
+def volume(name, size):
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "late",
+            "csi": {"driver": "csi.example", "volumeHandle": name},
+        },
+        "status": {"phase": "Available"},
+    }
+
+
+def pod_with(name, *claims):
+    volumes = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": each}}
+        for number, each in enumerate(claims)
+    ]
+    return pod(name, cpu="100m", volumes=volumes)
+
+
+def test_volumes_are_bound_and_made_when_their_first_pod_is_placed(recording):
+    sequence = {
+        "objects": [
+            storage_class("late", "kubernetes.io/no-provisioner"),
+            storage_class("made", "csi.example"),
+            volume("big", "9Gi"),
+            volume("fitting", "2Gi"),
+            volume("small", "500Mi"),
+            claim("data", "late"),
+            claim("logs", "made"),
+        ],
+        "steps": [
+            create(typed(node("n1"))),
+            create(
+                pod_with("a", "data", "logs"),
+                node="n1",
+                volumes=["data=fitting", "logs=made-default-logs"],
+            ),
+            create(pod_with("b", "data"), node="n1"),
+        ],
+    }
+    assert evaluate([recording(sequence)]).disagreements == []
+
+
+def test_another_volume_is_noticed(recording):
+    sequence = {
+        "objects": [
+            storage_class("late", "kubernetes.io/no-provisioner"),
+            volume("small", "1Gi"),
+            claim("data", "late"),
+        ],
+        "steps": [
+            create(typed(node("n1"))),
+            create(pod_with("a", "data"), node="n1", volumes=["data=big"]),
+        ],
+    }
+    told = evaluate([recording(sequence)]).disagreements
+    assert [(each.finding.aspect, each.finding.got) for each in told] == [
+        (Aspect.VOLUMES, ("data=small",))
+    ]
+
+
+def test_pods_placed_by_others_take_room_until_they_finish(recording):
+    theirs = pod("theirs", cpu="900m", nodeName="n1")
+    meant = {"apiVersion": "v1", "kind": "Pod", "metadata": theirs["metadata"]}
+    finished = {"status": {"phase": "Succeeded"}}
+    sequence = {
+        "steps": [
+            create(typed(node("n1"))),
+            create(theirs),
+            create(pod("a"), unschedulable=FULL),
+            {"action": "patch", "object": meant, "patch": finished, "subresource": "status"},
+            create(pod("b"), node="n1"),
+        ],
+    }
+    assert evaluate([recording(sequence)]).disagreements == []
+
+
+def test_pods_are_placed_by_the_profile_they_ask_for(recording):
+    packing = {
+        "schedulerName": "packing",
+        "pluginConfig": [
+            {
+                "name": "NodeResourcesFit",
+                "args": {
+                    "scoringStrategy": {
+                        "type": "MostAllocated",
+                        "resources": [{"name": "cpu", "weight": 1}],
+                    }
+                },
+            }
+        ],
+        "plugins": {"score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+    }
+    sequence = {
+        "configuration": {"profiles": [{"schedulerName": "default-scheduler"}, packing]},
+        "steps": [
+            create(typed(node("n1"))),
+            create(typed(node("n2"))),
+            create(pod("a", cpu="300m", nodeName="n1")),
+            create(pod("b", cpu="300m", schedulerName="packing"), node="n1"),
+            create(pod("c", cpu="300m"), node="n2"),
+        ],
+    }
+    assert evaluate([recording(sequence)]).disagreements == []
+
+
 @pytest.mark.parametrize(
     ("at", "expect", "aspect"),
     [
