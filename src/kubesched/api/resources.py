@@ -179,7 +179,8 @@ def filter_requests(pod: Pod, options: RequestOptions = FILTERED) -> PodRequests
     """What a node must have free for a pod to be scheduled; never negative."""
     requests = pod_requests(pod, options)
     smallest = min(requests.milli_cpu, requests.memory, requests.ephemeral_storage)
-    if smallest >= 0 and all(amount >= 0 for amount in requests.scalars.values()):
+    scalars = requests.scalars
+    if smallest >= 0 and (not scalars or min(scalars.values()) >= 0):
         return requests
     return PodRequests(
         max(0, requests.milli_cpu),

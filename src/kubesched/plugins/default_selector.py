@@ -17,6 +17,15 @@ def sources_version(listers: Listers | None) -> Hashable:
     return None if listers is None else tuple([listers.of(kind).version for kind in _KINDS])
 
 
+def workload_key(pod: Pod) -> tuple[Hashable, ...]:
+    """What `default_selector` reads of a pod."""
+    meta = pod.metadata
+    labels = tuple(meta.labels.items()) if meta.labels else ()
+    owner = next((o for o in meta.owner_references or () if o.controller), None)
+    who = None if owner is None else (owner.api_version, owner.kind, owner.name)
+    return meta.namespace, labels, who
+
+
 def default_selector(pod: Pod, listers: Listers | None) -> Selector:
     """The union of the Services' selectors that match the pod, and what its controller selects on.
 

@@ -37,12 +37,13 @@ def _never(pod: Pod) -> bool:
 
 
 def _restarts_all_containers(pod: Pod) -> bool:
-    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-    return any(
-        rule.action == "RestartAllContainers"
-        for each in containers
-        for rule in each.restart_policy_rules or ()
-    )
+    spec = pod.spec
+    for containers in (spec.containers, spec.init_containers):
+        for each in containers or ():
+            for rule in each.restart_policy_rules or ():
+                if rule.action == "RestartAllContainers":
+                    return True
+    return False
 
 
 def _user_namespace_on_host_network(pod: Pod) -> bool:
@@ -57,6 +58,11 @@ _REQUIRED_BY: dict[str, Callable[[Pod], bool]] = {
     "UserNamespacesHostNetworkSupport": _user_namespace_on_host_network,
 }
 FEATURE_NAMES = tuple(sorted(_REQUIRED_BY))
+_RULES = [
+    (1 << at, rule)
+    for at, name in enumerate(FEATURE_NAMES)
+    if (rule := _REQUIRED_BY[name]) is not _never
+]
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
@@ -126,9 +132,9 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
 
 def required_features(pod: Pod) -> Features:
     needed = 0
-    for at, name in enumerate(FEATURE_NAMES):
-        if _REQUIRED_BY[name](pod):
-            needed |= 1 << at
+    for bit, is_required in _RULES:
+        if is_required(pod):
+            needed |= bit
     return needed
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -62,6 +62,9 @@ TOO_MANY_PODS = "Too many pods"
 PRE_FILTER_STATE = "PreFilterNodeResourcesFit"
 PRE_SCORE_STATE = "PreScoreNodeResourcesFit"
 
+_NEEDS_LIMIT: Final = 256
+"""Request vectors whose needs are remembered."""
+
 SIGNATURE_REFUSED = unschedulable(
     "signature disabled when dra extended resources are used in the cluster"
 )
@@ -87,6 +90,7 @@ class NodeResourcesFit(
         self._filtered = RequestOptions(skip_pod_level=not gates.PodLevelResources)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._needs: dict[Hashable, tuple[Need, ...]] = {}
         self._device_backed = DeviceBackedResources(handle)
         self._scored = ScoredResources(args.scoring_strategy.resources)
         self._strategy = make_strategy(args.scoring_strategy)
@@ -95,7 +99,14 @@ class NodeResourcesFit(
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         requests = filter_requests(pod, self._filtered)
-        state.write(PRE_FILTER_STATE, needs_of(requests, self._ignored, self._ignored_groups))
+        scalars = tuple(requests.scalars.items()) if requests.scalars else ()
+        key = (requests.milli_cpu, requests.memory, requests.ephemeral_storage, scalars)
+        needs = self._needs.get(key)
+        if needs is None:
+            if len(self._needs) >= _NEEDS_LIMIT:
+                self._needs.clear()
+            needs = self._needs[key] = needs_of(requests, self._ignored, self._ignored_groups)
+        state.write(PRE_FILTER_STATE, needs)
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -103,9 +114,10 @@ class NodeResourcesFit(
         needs: tuple[Need, ...] | None = state.get(PRE_FILTER_STATE)
         if needs is None:
             return error_status(f'error reading "{PRE_FILTER_STATE}" from cycleState: not found')
-        left = headroom(nodes, PODS)
+        left_of = headroom(nodes)
+        left = left_of(PODS)
         full: Mask | None = left < 1 if least(left) < 1 else None
-        shortages = [self._shortage(need, nodes) for need in needs]
+        shortages = [self._shortage(need, nodes, left_of) for need in needs]
         findings = [each for each in (full, *shortages) if each is not None]
         if not findings:
             return None
@@ -116,14 +128,16 @@ class NodeResourcesFit(
             return None
         return _verdicts(needs, nodes, rejected, full, shortages)
 
-    def _shortage(self, need: Need, nodes: NodeColumns) -> Mask | None:
+    def _shortage(
+        self, need: Need, nodes: NodeColumns, left_of: Callable[[int], Ints]
+    ) -> Mask | None:
         """Where a resource does not suffice; None for nowhere."""
         line = nodes.table.lines.get(need.name)
         if line is None:
             # No node offers it and no pod has it.
             is_left_to_devices = need.is_scalar and need.name in self._device_backed
             return None if is_left_to_devices else np.ones(len(nodes), dtype=np.bool_)
-        left = headroom(nodes, line)
+        left = left_of(line)
         if least(left) >= need.amount:
             return None
         short: Mask = left < need.amount

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from kubesched.api.core_v1 import Node, Pod, Taint
+from kubesched.api.core_v1 import Node, Pod, Taint, Toleration
 from kubesched.api.tolerations import (
     PREFER_NO_SCHEDULE,
     first_untolerated_taint,
@@ -30,7 +30,7 @@ from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.signing import tolerations_fragment
-from kubesched.plugins.value_tables import ValueTable, remember
+from kubesched.plugins.value_tables import ValueTable
 from kubesched.snapshot.columns import InternedColumn, Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
@@ -39,6 +39,11 @@ UNTOLERATED = unresolvable("node(s) had untolerated taint(s)")
 PRE_SCORE_STATE = "PreScoreTaintToleration"
 
 TaintSet = tuple[Taint, ...]
+TaintTable = ValueTable[TaintSet]
+Tables = dict[tuple[Toleration, ...], TaintTable]
+
+_TABLES_LIMIT: Final = 256
+"""Lists of tolerations whose rules are remembered."""
 
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, SignPlugin):
@@ -54,6 +59,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
         self._comparison_operators = gates_of(handle).TaintTolerationComparisonOperators
+        self._repelling: Tables = {}
+        self._disliked: Tables = {}
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
@@ -61,13 +68,28 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         column = taint_column(nodes.table)
         if not column.values:
             return None
-        rejected = remember(
-            state,
-            (self.name, "filter"),
-            lambda: ValueTable(column, lambda taints: self._repels(pod, taints), absent=False),
-        )
+        rejected = self._table(self._repelling, column, pod)
         rejected.update()
         return None if rejected.is_trivial else Verdicts.reject(rejected.over(nodes), UNTOLERATED)
+
+    def _table(self, known: Tables, column: InternedColumn[TaintSet], pod: Pod) -> TaintTable:
+        """The rule for pods that tolerate the same as this one."""
+        tolerations = tuple(pod.spec.tolerations or ())
+        found = known.get(tolerations)
+        if found is None or not found.is_over(column):
+            if len(known) >= _TABLES_LIMIT:
+                known.clear()
+            if known is self._repelling:
+                found = ValueTable(column, lambda taints: self._repels(pod, taints), absent=False)
+            else:
+                found = ValueTable(
+                    column,
+                    lambda taints: self._count_disliked(pod, taints),
+                    absent=0,
+                    dtype=np.int64,
+                )
+            known[tolerations] = found
+        return found
 
     def _repels(self, pod: Pod, taints: Sequence[Taint] | None) -> bool:
         untolerated = first_untolerated_taint(
@@ -78,12 +100,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
-        disliked: ValueTable[TaintSet] = ValueTable(
-            taint_column(nodes.table),
-            lambda taints: self._count_disliked(pod, taints),
-            absent=0,
-            dtype=np.int64,
-        )
+        disliked = self._table(self._disliked, taint_column(nodes.table), pod)
         state.write(PRE_SCORE_STATE, disliked)
 
     def _count_disliked(self, pod: Pod, taints: TaintSet) -> int:

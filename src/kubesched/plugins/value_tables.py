@@ -42,6 +42,9 @@ class ValueTable(Generic[V]):
         self.is_trivial = True
         """Every value seen so far gets the same answer as no value at all; call `update` first."""
 
+    def is_over(self, column: InternedColumn[V]) -> bool:
+        return self._column is column
+
     def update(self) -> None:
         """Judge the values that have appeared since the last time."""
         values, known = self._column.values, len(self._answers) - 1

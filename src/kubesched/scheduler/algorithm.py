@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,8 +61,7 @@ MIN_FEASIBLE_NODES_PERCENTAGE = 5
 _NO_ROWS: Indices = np.zeros(0, dtype=np.intp)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleResult:
+class ScheduleResult(NamedTuple):
     """A node for the pod."""
 
     node_name: str

@@ -15,7 +15,7 @@ Invariant: every count equals a recount over the table's pods (`recount` in the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -495,7 +495,7 @@ class PodIndex:
             if dropped in label_class.counters:
                 label_class.counters.remove(dropped)
 
-    def terms(self, kind: str) -> Iterable[Term]:
+    def terms(self, kind: str) -> Collection[Term]:
         return self._terms[kind].values()
 
     def grow(self, capacity: int) -> None:

@@ -28,11 +28,14 @@ class NodeColumns:
 
     def __init__(self, table: NodeTable, rows: Rows | None = None) -> None:
         self.table = table
-        rows = slice(0, table.high_water) if rows is None else rows
         self._rows: Rows | None = rows
-        self._length = (
-            len(range(*rows.indices(table.high_water))) if isinstance(rows, slice) else len(rows)
-        )
+        if rows is None:
+            self._length = table.high_water
+            self._rows = slice(0, self._length)
+        elif isinstance(rows, slice):
+            self._length = len(range(*rows.indices(table.high_water)))
+        else:
+            self._length = len(rows)
 
     @property
     def rows(self) -> Rows:

@@ -11,8 +11,8 @@ from kubesched.framework.interfaces import PreFilterPlugin, PreFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.replay import Replay
-from kubesched.framework.runtime.timing import PRE_FILTER, timed
-from kubesched.framework.status import Code, Status, unresolvable
+from kubesched.framework.runtime.timing import PRE_FILTER
+from kubesched.framework.status import SKIP, Code, Status, unresolvable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 
@@ -54,8 +54,16 @@ def run_pre_filter(
         if recording is not None and plugin.pre_filter_is_per_class:
             recording.watch(state)
         try:
-            ask = timed(timer, plugin, "PreFilter", plugin.pre_filter)
-            answer = ask(state, pod, nodes)
+            if timer is None:
+                answer = plugin.pre_filter(state, pod, nodes)
+            else:
+                answer = timer.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
+            if recording is None:  # the two common answers, without detours
+                if answer is SKIP:
+                    skipped.add(plugin.name)
+                    continue
+                if answer is None:
+                    continue
             if isinstance(answer, PreFilterResult):
                 recording = None
                 if answer.node_names is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kubesched.api.affinity_terms import AffinityTerms, parse_affinity_terms
+from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
@@ -76,6 +76,8 @@ class InterPodAffinity(
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
 
     def _parsed(self, state: CycleState, pod: Pod) -> AffinityTerms:
+        if pod.spec.affinity is None:
+            return NO_TERMS
         return remember(state, (self.name, "parsed"), lambda: parse_affinity_terms(pod))
 
     def _incoming(self, state: CycleState, pod: Pod, table: NodeTable) -> IncomingTerms:
@@ -89,6 +91,10 @@ class InterPodAffinity(
 
     def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> list[Term]:
         """Terms of pods on nodes that mean this pod; matched anew when terms came or went."""
+        if not table.pod_index.terms(kind):
+            return []
+        if state.pod_class is None:
+            return terms_about(table, kind, pod)
         kept: list[Any] = remember(state, (self.name, kind), lambda: [None, []])
         version = (table.pod_index.terms_version, table.namespaces.version)
         if kept[0] != version:

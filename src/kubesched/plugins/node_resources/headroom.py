@@ -5,6 +5,8 @@ The columns follow the table row by row, so that asking who is short of somethin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -29,7 +31,7 @@ class Headroom(RowMirror):
         self._left: dict[int, IntColumn] = {}
 
     def over(self, nodes: NodeColumns, line: int) -> Ints:
-        self.sync()
+        """What is left of a line (or of `PODS`) on each node of a live view; call `sync` first."""
         column = self._left.get(line)
         if column is None:
             column = self._left[line] = self._column(line)
@@ -58,11 +60,13 @@ class Headroom(RowMirror):
             left.cells[row] = int64.wrap(amount)
 
 
-def headroom(nodes: NodeColumns, line: int) -> Ints:
-    """What is left of a line (or of `PODS`) on each node of a view."""
+def headroom(nodes: NodeColumns) -> Callable[[int], Ints]:
+    """What is left of a line (or of `PODS`) on each node of a view, to be asked for at once."""
     if isinstance(nodes, WhatIfColumns):
-        return _left(nodes, line)
-    return nodes.table.derived(Headroom).over(nodes, line)
+        return partial(_left, nodes)
+    kept = nodes.table.derived(Headroom)
+    kept.sync()
+    return partial(kept.over, nodes)
 
 
 def _left(nodes: NodeColumns, line: int) -> Ints:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
 
 from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
 from kubesched.api.selectors import SelectorError
@@ -22,7 +22,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.default_selector import sources_version
+from kubesched.plugins.default_selector import sources_version, workload_key
 from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.pod_topology_spread import hints
 from kubesched.plugins.pod_topology_spread.constraints import (
@@ -44,6 +44,9 @@ from kubesched.snapshot.views import NodeColumns
 
 PRE_FILTER_STATE = "PreFilterPodTopologySpread"
 PRE_SCORE_STATE = "PreScorePodTopologySpread"
+
+_WORKLOADS_LIMIT: Final = 1024
+"""Workloads whose default constraints are remembered."""
 
 NOT_SIGNABLE = unschedulable("pods with topology constraints are not signable")
 NOT_SIGNABLE_BY_DEFAULT = unschedulable("pods with default topology constraints are not signable")
@@ -72,6 +75,9 @@ class PodTopologySpread(
         self._defaults: Sequence[TopologySpreadConstraint] = (
             SYSTEM_DEFAULTS if self._is_system_default else tuple(args.default_constraints)
         )
+        self._defaulted_actions = frozenset(each.when_unsatisfiable for each in self._defaults)
+        self._by_workload: dict[Hashable, tuple[Constraint, ...]] = {}
+        self._workloads_version: Hashable = None
 
     def _constraints(
         self, state: CycleState | None, pod: Pod, action: str
@@ -83,17 +89,32 @@ class PodTopologySpread(
         """
         if pod.spec.topology_spread_constraints:
             return self._own(state, pod, action)
-        if not any(each.when_unsatisfiable == action for each in self._defaults):
+        if action not in self._defaulted_actions:
             return ()
-        listers = self.handle.listers
-        if state is None:
-            return defaulted_constraints(pod, self._defaults, action, listers)
+        if self.handle.listers is None:
+            return ()
+        if state is None or state.pod_class is None:
+            return self._defaulted(pod, action)
         # One slot per class, not one per version: old versions never come back.
         kept: list[Any] = remember(state, (self.name, action, "defaults"), lambda: [None, ()])
-        version = sources_version(listers)
+        version = sources_version(self.handle.listers)
         if kept[0] != version:
-            kept[:] = [version, defaulted_constraints(pod, self._defaults, action, listers)]
+            kept[:] = [version, self._defaulted(pod, action)]
         found: tuple[Constraint, ...] = kept[1]
+        return found
+
+    def _defaulted(self, pod: Pod, action: str) -> tuple[Constraint, ...]:
+        """The defaults for the pod's workload. Finding that takes a look at all Services: pods alike share one."""
+        listers = self.handle.listers
+        version = sources_version(listers)
+        if version != self._workloads_version or len(self._by_workload) >= _WORKLOADS_LIMIT:
+            self._workloads_version = version
+            self._by_workload.clear()
+        key = (action, *workload_key(pod))
+        found = self._by_workload.get(key)
+        if found is None:
+            found = defaulted_constraints(pod, self._defaults, action, listers)
+            self._by_workload[key] = found
         return found
 
     def _own(self, state: CycleState | None, pod: Pod, action: str) -> tuple[Constraint, ...]:
