@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kubesched.api.core_v1 import Pod
@@ -62,8 +63,8 @@ class CycleState:
         """Bits of `framework.runtime.timing`: which of the counted extension points this attempt came to."""
         self.timer: PluginTimer | None = None
         """Set in the sample of attempts whose plugin calls are timed."""
-        self.skip_filter_plugins: set[str] = set()
-        self.skip_score_plugins: set[str] = set()
+        self.skip_filter_plugins: Set[str] = set()
+        self.skip_score_plugins: Set[str] = set()
         self.skip_pre_bind_plugins: set[str] = set()
         self.parallel_pre_bind_plugins: set[str] = set()
         self.skip_all_post_filter_plugins = False

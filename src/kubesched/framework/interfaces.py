@@ -12,15 +12,18 @@ message; the scheduler goes on. `post_filter` and the binding-side points (`perm
 Caching. Pods with the same scheduling-relevant spec form a class, and the scheduler may keep a plugin's answers per
 class. `filter_scope` and `score_scope` say what an answer depends on besides the pod; the default, CLUSTER, means
 "anything": such answers are never kept. A plugin whose answers depend on pod fields beyond the standard spec (its own
-annotations, say) adds them with `class_fields`.
+annotations, say) adds them with `class_fields`. What PreFilter and PreScore answer can be kept too: a plugin says what
+it depends on with a *premise*. And a plugin of CLUSTER scope need not be asked about every node if it can tell what makes
+nodes alike for it: its *traits*.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,6 +33,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import NodeToStatus, Status
+from kubesched.framework.traits import Trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_info import NodeInfo
@@ -54,6 +58,16 @@ class Scope(Enum):
     """The node object and the pods on that node."""
     CLUSTER = "cluster"
     """Anything: computed anew for every attempt."""
+
+
+Premise = Callable[[], Hashable]
+"""What an answer rests on besides the pod's class: while the values returned are equal, the answer stays the same.
+
+Called for every pod, so it has to be quick."""
+
+
+def unconditional() -> None:
+    """The premise of an answer that depends on nothing but the pod's class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +174,11 @@ class PreFilterPlugin(Plugin):
     ) -> PreFilterResult | Status | None:
         """None to go on, a PreFilterResult to narrow the nodes, SKIP to leave out this plugin's filter, or a rejection."""
 
+    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        """Asked after `pre_filter`: what its answer and all it stored rest on. None: it must be asked for every pod."""
+        del state, pod
+        return unconditional if self.pre_filter_is_per_class else None
+
     def add_pod(
         self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
     ) -> Status | None:
@@ -200,6 +219,18 @@ class FilterPlugin(Plugin):
         """For NODE and ROW scope: anything cluster-wide the verdicts also read. Kept answers die when it changes."""
         return None
 
+    def filter_premise(self, state: CycleState, pod: Pod) -> Premise:
+        """The same in a form that is quick to ask for repeatedly."""
+        return partial(self.filter_version, state, pod)
+
+    def filter_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
+        """For CLUSTER scope, asked after PreFilter: nodes alike in all of these get the same verdict.
+
+        The verdict on one node then stands for all that are like it. None: this cannot be told.
+        """
+        del state, pod
+        return None
+
 
 class RowFilterPlugin(FilterPlugin):
     """A ROW-scope column filter that can also answer for a single row, faster than a one-row view."""
@@ -208,6 +239,15 @@ class RowFilterPlugin(FilterPlugin):
 
     @abstractmethod
     def row_passes(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> bool: ...
+
+    def row_filter(
+        self, state: CycleState, pod: Pod, table: NodeTable
+    ) -> Callable[[int], bool] | None:
+        """`row_passes` with all but the row filled in, used while neither resources nor arrays of the table change.
+
+        None when every row passes.
+        """
+        return partial(self.row_passes, state, pod, table)
 
 
 PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
@@ -235,6 +275,11 @@ class PreScorePlugin(Plugin):
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         """`nodes` are the feasible ones. SKIP leaves out this plugin's score."""
 
+    def pre_score_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        """Asked after `pre_score`: what its answer and all it stored rest on. None: it must be asked for every pod."""
+        del state, pod
+        return unconditional if self.pre_score_is_per_class else None
+
 
 class ScorePlugin(Plugin):
     """Ranks feasible nodes. After normalisation every score lies in 0..100."""
@@ -244,6 +289,9 @@ class ScorePlugin(Plugin):
     """True when `normalize_scores` does something: it then sees the raw scores of all feasible nodes."""
     uniform_when_zero: ClassVar[bool] = False
     """True when raw scores of zero everywhere normalise to one and the same score for all nodes."""
+    normalizes_by_value: ClassVar[bool] = False
+    """True when a final score depends only on the raw score and on which raw scores there are, not on how many nodes
+    have them: `normalize_scores` may then be handed one node for each raw score."""
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         """A raw score per node of the view. The view may hold nodes that are not feasible; theirs are ignored."""
@@ -269,6 +317,19 @@ class ScorePlugin(Plugin):
         """For NODE and ROW scope: anything cluster-wide the raw scores also read."""
         return None
 
+    def score_premise(self, state: CycleState, pod: Pod) -> Premise:
+        """The same in a form that is quick to ask for repeatedly."""
+        return partial(self.score_version, state, pod)
+
+    def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
+        """For CLUSTER scope, asked after PreScore: nodes alike in all of these get the same raw score.
+
+        `pre_score`, `score_nodes` and `normalize_scores` may then be handed one node of each kind; how many nodes it
+        stands for is known to the view (`number_of_nodes`, `number_of_values`). None: this cannot be told.
+        """
+        del state, pod
+        return None
+
 
 class RowScorePlugin(ScorePlugin):
     """A ROW-scope column score that can also answer for a single row."""
@@ -277,6 +338,15 @@ class RowScorePlugin(ScorePlugin):
 
     @abstractmethod
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int: ...
+
+    def row_scorer(
+        self, state: CycleState, pod: Pod, table: NodeTable
+    ) -> Callable[[int], int] | None:
+        """`row_score` with all but the row filled in, used while neither resources nor arrays of the table change.
+
+        None when every row scores 0.
+        """
+        return partial(self.row_score, state, pod, table)
 
 
 class ReservePlugin(Plugin):

@@ -71,6 +71,7 @@ class NodeAffinity(
     score_scope = Scope.NODE
     normalizes = True
     uniform_when_zero = True
+    normalizes_by_value = True
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
         args = checked_args(args, NodeAffinityArgs, handle)

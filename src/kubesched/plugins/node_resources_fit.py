@@ -25,10 +25,12 @@ from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
     PreFilterPlugin,
+    Premise,
     PreScorePlugin,
     RowFilterPlugin,
     RowScorePlugin,
     SignPlugin,
+    unconditional,
 )
 from kubesched.framework.status import Code, Status, error_status, unschedulable
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
@@ -157,6 +159,12 @@ class NodeResourcesFit(
             ):
                 return False
         return True
+
+    def filter_premise(self, state: CycleState, pod: Pod) -> Premise:
+        needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
+        if not any(need.is_scalar for need in needs):
+            return unconditional
+        return super().filter_premise(state, pod)
 
     def filter_version(self, state: CycleState, pod: Pod) -> Hashable:
         needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()

@@ -18,7 +18,9 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
+    Premise,
     SignPlugin,
+    unconditional,
 )
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
@@ -80,6 +82,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         return None if uses_of(state, pod) & ATTACHABLE else SKIP
+
+    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        return None if uses_of(state, pod) & ATTACHABLE else unconditional
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns

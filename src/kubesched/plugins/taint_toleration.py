@@ -55,6 +55,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     score_scope = Scope.NODE
     normalizes = True
     uniform_when_zero = True
+    normalizes_by_value = True
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

@@ -20,7 +20,9 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
+    Premise,
     SignPlugin,
+    unconditional,
 )
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
@@ -79,6 +81,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
             return SKIP
         state.write(PRE_FILTER_STATE, _Claims(names, conflicts))
         return None
+
+    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        return None if uses_of(state, pod) & (CLAIM | DISK) else unconditional
 
     def _exclusive_claims(self, pod: Pod) -> frozenset[str] | Status:
         claims = listers_of(self.handle).of(PersistentVolumeClaim)

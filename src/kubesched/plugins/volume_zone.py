@@ -17,7 +17,9 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
+    Premise,
     SignPlugin,
+    unconditional,
 )
 from kubesched.framework.status import SKIP, Status, unresolvable
 from kubesched.framework.verdicts import Verdicts
@@ -80,6 +82,9 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
             return SKIP
         state.write(PRE_FILTER_STATE, topologies)
         return None
+
+    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        return None if uses_of(state, pod) & CLAIM else unconditional
 
     def _topologies(self, pod: Pod) -> tuple[Topology, ...] | Status:
         """What the labels of all bound volumes ask for, or why the pod has to wait."""

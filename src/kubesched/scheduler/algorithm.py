@@ -1,8 +1,8 @@
 """From a pod to a node: filter, score, choose.
 
-Pure and synchronous: reads the node table, changes nothing in it. Two paths lead to the same answer: the plain one
-over all columns, and the one over a pod class's kept columns, taken when nothing about the pod or the profile
-needs the plain one.
+Pure and synchronous: reads the node table, changes nothing in it. Several ways lead to the same answer: the plain one
+over all columns, and those over what is kept for a pod's class (`framework.classes`), taken when nothing about the pod or
+the profile needs the plain one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from kubesched.framework.classes import (
     ClassCache,
     ClassColumns,
     KnownFailure,
+    Plan,
     PodClass,
+    RowSet,
+    Unfit,
     class_signature,
+    nth_of,
 )
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
@@ -124,18 +128,24 @@ class SchedulingAlgorithm:
         table.refresh()
         if not table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
-        state.pod_class = self._class_of(framework, pod)
+        state.pod_class = pod_class = self._class_of(framework, pod)
+        may_use_class = pod_class is not None and self._class_path_serves(framework, state, pod)
+        if may_use_class and pod_class is not None and pod_class.plan is not None:
+            planned = self._schedule_by_plan(framework, state, pod, pod_class, pod_class.plan)
+            if planned is not None:
+                return planned
         started = framework.now()
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
         framework.point_done("PreFilter", started, outcome.status)
         hint = self._hint(framework, state, pod) if outcome.status is None else ""
         served: PodClass | None = None
-        if outcome.status is None and self._class_path_serves(framework, state, pod, outcome):
-            served = state.pod_class
+        if may_use_class and outcome.status is None and outcome.node_names is None:
+            served = pod_class
             assert served is not None, "the class path needs a class"
-            quick = self._schedule_by_class(framework, state, pod, served)
-            if quick is not None:
-                return quick
+            if not served.was_planned or rivals_of(framework, pod) is not None:
+                quick = self._schedule_by_class(framework, state, pod, served)
+                if quick is not None:
+                    return quick
         feasible = self.find_feasible(framework, state, pod, outcome, hint)
         if feasible.error is not None:
             return feasible.error
@@ -145,7 +155,10 @@ class SchedulingAlgorithm:
                 position = self._failure_position(framework, state, pod, served)
                 served.failure = KnownFailure(position, feasible.diagnosis.copy())
             return self.fits_nowhere(pod, feasible.diagnosis)
-        return self._pick(framework, state, pod.pod, feasible, hint)
+        picked = self._pick(framework, state, pod.pod, feasible, hint)
+        if served is not None and len(feasible.rows) > 1 and isinstance(picked, ScheduleResult):
+            self._make_plan(framework, state, pod.pod, served)
+        return picked
 
     def _hint(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
         """A node that an identical pod before this one left over."""
@@ -168,17 +181,17 @@ class SchedulingAlgorithm:
     def _class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
         if self.classes is None:
             return None
-        if pod.class_key is None:
-            pod.class_key = class_signature(framework, pod.pod) or b""
-        return self.classes.get(pod.class_key or None)
+        key = pod.class_key
+        if key is None:
+            key = pod.class_key = class_signature(framework, pod.pod) or b""
+        found = self.classes.get(key)
+        if found is not None:
+            pod.share_derived(found.derived, found.label_key_for(pod.pod))
+        return found
 
-    def _class_path_serves(
-        self, framework: Framework, state: CycleState, pod: PodInfo, outcome: PreFilterOutcome
-    ) -> bool:
+    def _class_path_serves(self, framework: Framework, state: CycleState, pod: PodInfo) -> bool:
         return (
-            state.pod_class is not None
-            and outcome.node_names is None
-            and not pod.pod.status.nominated_node_name
+            not pod.pod.status.nominated_node_name
             and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
             and framework.has_scoring
             # What batching remembers is the ranking of all nodes, which kept columns do not give.
@@ -503,7 +516,76 @@ class SchedulingAlgorithm:
             return None
         framework.point_done("Score", started)
         row = self._as_heap(tied, ok) if self.parallelism == 1 else self._at_random(tied)
+        self._make_plan(framework, state, pod.pod, pod_class)
         return ScheduleResult(table.names[row], count, table.node_count)
+
+    # -- with a plan -----------------------------------------------------------------------------------------------
+
+    def _make_plan(
+        self, framework: Framework, state: CycleState, pod: Pod, pod_class: PodClass
+    ) -> None:
+        """After an attempt that went another way: let the next pods of the class go the quick one."""
+        if pod_class.plan is not None or pod_class.is_unplannable:
+            return
+        try:
+            pod_class.plan = Plan(framework, self.table, state, pod)
+        except Unfit:
+            pod_class.is_unplannable, pod_class.was_planned = True, False
+            return
+        pod_class.was_planned = True
+        pod_class.columns = None
+
+    def _schedule_by_plan(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        pod_class: PodClass,
+        plan: Plan,
+    ) -> ScheduleResult | Status | None:
+        """The same answer from a class's plan; None when another way has to be gone."""
+        started = framework.now()
+        if not plan.holds():
+            pod_class.plan = None
+            return None
+        if rivals_of(framework, pod) is not None:
+            return None
+        table = self.table
+        plan.prepare(state)
+        framework.point_done("PreFilter", started)
+        started = framework.now()
+        groups = plan.feasible(state, pod.pod)
+        if groups is None:
+            pod_class.plan = None
+            return None
+        framework.point_done("Filter", started)
+        count = sum([group.count for group in groups])
+        if count == 0:
+            return self._known_failure(framework, state, pod, pod_class)
+        if count == 1:
+            return ScheduleResult(table.names[groups[0].best.any()], 1, table.node_count)
+        started = framework.now()
+        if not plan.pre_score(state, pod.pod, groups):
+            pod_class.plan = None
+            return None
+        framework.point_done("PreScore", started)
+        started = framework.now()
+        best = plan.best(state, pod.pod, groups)
+        if best is None:
+            pod_class.plan = None
+            return None
+        framework.point_done("Score", started)
+        if self.parallelism == 1:
+            tied = np.sort(np.concatenate([each.rows() for each in best]))
+            row = self._as_heap(tied, plan.feasible_rows(groups))
+        else:
+            row = self._from_sets(best)
+        return ScheduleResult(table.names[row], count, table.node_count)
+
+    def _from_sets(self, tied: list[RowSet]) -> int:
+        """The same as `_at_random`, with the rows in sets."""
+        count = sum([each.count for each in tied])
+        return nth_of(tied, self.random.randrange(count) if count > 1 else 0)
 
     def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
         return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))
@@ -523,12 +605,13 @@ class SchedulingAlgorithm:
         self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
     ) -> Hashable:
         """What a failure of this class depends on if its filters are row-local; None when it cannot be shared."""
-        table, columns = self.table, pod_class.columns
+        table, plan, columns = self.table, pod_class.plan, pod_class.columns
         nominations = nominations_version(framework, pod)
-        if columns is None or nominations is None:
+        if nominations is None or (plan is None and columns is None):
             return None
+        rests_on = plan.token if plan is not None else columns.filter_key if columns else None
         logs = table.pod_log.end, table.node_log.end
-        return (columns.filter_key, frozenset(state.skip_filter_plugins), logs, nominations)
+        return (rests_on, frozenset(state.skip_filter_plugins), logs, nominations)
 
     def _as_heap(self, tied_rows: Indices, ok: Mask) -> int:
         if len(tied_rows) == 1:

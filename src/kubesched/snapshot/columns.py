@@ -54,13 +54,18 @@ class InternedColumn(Generic[V]):
     node has no value and reads as id -1, which indexes the last slot of a lookup table.
     """
 
-    __slots__ = ("_index", "derive", "ids", "values")
+    __slots__ = ("_index", "_populations", "derive", "ids", "in_use", "shared", "values")
 
     def __init__(self, derive: Callable[[Node], V | None], capacity: int) -> None:
         self.derive = derive
         self.ids: Ids = np.full(capacity, ABSENT, dtype=np.int32)
         self.values: list[V] = []
         self._index: dict[V, int] = {}
+        self._populations: list[int] = []
+        self.in_use = 0
+        """Values that any row has now."""
+        self.shared = 0
+        """Values that more than one row has."""
 
     def id_of(self, value: V) -> int:
         """The id of a value, or ABSENT if no node ever had it."""
@@ -68,14 +73,29 @@ class InternedColumn(Generic[V]):
 
     def set_row(self, row: int, node: Node | None) -> None:
         value = None if node is None else self.derive(node)
-        if value is None:
-            self.ids[row] = ABSENT
-            return
+        known = ABSENT if value is None else self._id(value)
+        before = int(self.ids[row])
+        if known != before:
+            self.ids[row] = known
+            if before != ABSENT:
+                self._populate(before, -1)
+            if known != ABSENT:
+                self._populate(known, 1)
+
+    def _id(self, value: V) -> int:
         known = self._index.get(value)
         if known is None:
             known = self._index[value] = len(self.values)
             self.values.append(value)
-        self.ids[row] = known
+            self._populations.append(0)
+        return known
+
+    def _populate(self, value_id: int, change: int) -> None:
+        left = self._populations[value_id] = self._populations[value_id] + change
+        if left == (1 if change > 0 else 0):
+            self.in_use += change
+        elif left == (2 if change > 0 else 1):
+            self.shared += change
 
     def grow(self, capacity: int) -> None:
         bigger = np.full(capacity, ABSENT, dtype=np.int32)

@@ -238,8 +238,9 @@ class DomainCounter:
         return self.counts[self._column.ids[rows]]
 
     def count_in_domain_of(self, row: int) -> int:
-        """The same for one row."""
-        return self._cells[int(self._column.ids[row])]
+        """The same for one row, and -1 if it lacks the label."""
+        domain = int(self._column.ids[row])
+        return ABSENT if domain < 0 else self._cells[domain]
 
     @property
     def smallest(self) -> int:

@@ -99,6 +99,19 @@ class NodeColumns:
         found: np.ndarray[Any, Any] = table[column.ids[self.rows]]
         return found
 
+    # -- how many ---------------------------------------------------------------------------------------------------
+
+    def number_of_nodes(self, among: Mask | None = None) -> int:
+        """How many nodes the (given) entries stand for: one each, unless entries represent several."""
+        return self._length if among is None else int(np.count_nonzero(among))
+
+    def number_of_values(self, key: str, among: Mask | None = None) -> int:
+        """Different values of a label on the nodes the (given) entries stand for; lacking it counts as a value too."""
+        ids = self.label_ids(key)
+        if among is not None:
+            ids = ids[among]
+        return int(np.count_nonzero(np.bincount(ids + 1)))
+
     # -- resources -------------------------------------------------------------------------------------------------
 
     def allocatable(self, line: int) -> Ints:

@@ -1,7 +1,8 @@
 """Pod classes never change a decision.
 
-Two schedulers see the same random history of nodes, pods, updates and removals; one keeps columns per pod class, the
-other computes everything anew for every pod. Placements, failures and their messages must be the same throughout.
+Two schedulers see the same random history of nodes, pods, services, nominations, updates and removals; one keeps plans and
+columns per pod class, the other computes everything anew for every pod. Placements, failures and their messages must be the
+same throughout, whichever of the ways a class can be served is taken.
 """
 
 from __future__ import annotations
@@ -16,15 +17,29 @@ from msgspec import structs
 sys.path.insert(0, str(Path(__file__).parent))
 from random_clusters import random_node, random_pod
 
+from kubesched.api.core_v1 import Service, ServiceSpec
+from kubesched.api.meta import ObjectMeta
 from kubesched.cache.cache import Cache
-from kubesched.framework.classes import ClassCache
+from kubesched.framework import traits
+from kubesched.framework.classes import ClassCache, Plan, index
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import NominatingInfo
 from kubesched.framework.runtime import Framework
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
+from kubesched.testing.builders import HOSTNAME
 from kubesched.testing.frameworks import default_framework
+from kubesched.testing.harness import DictListers
+
+WAYS = {
+    "rows one by one": {},
+    "rows together": {"SCALAR_ROWS": 0},
+    "no more than three groups": {"GROUP_LIMIT": 3},
+    "labels of at most two values": {"VALUES_LIMIT": 2},
+}
+"""Bounds that decide how classes are served, and so which code runs."""
 
 
 class Nominations:
@@ -58,71 +73,150 @@ class Side:
 
     def __init__(self, seed: int, parallelism: int, *, classes: bool) -> None:
         self.cache = Cache(NodeTable(4))
-        self.framework: Framework = default_framework(self.cache.table)
-        self.framework.handle.nominator = Nominations()
+        table = self.cache.table
+        self.listers = DictListers()
+        self.nominations = Nominations()
+        handle = Handle(table=table, listers=self.listers, nominator=self.nominations)
+        self.framework: Framework = default_framework(table, handle)
+        self.classes = ClassCache() if classes else None
         self.algorithm = SchedulingAlgorithm(
-            self.cache.table,
-            Random(seed),
-            parallelism=parallelism,
-            classes=ClassCache() if classes else None,
+            table, Random(seed), parallelism=parallelism, classes=self.classes
         )
 
     def place(self, pod) -> str:
         info = PodInfo(pod)
         outcome = self.algorithm.schedule(self.framework, CycleState(), info)
+        self.check_plans()
         if isinstance(outcome, ScheduleResult):
             self.cache.assume_pod(info.assumed_on(outcome.node_name))
             return f"{outcome.node_name} of {outcome.feasible_nodes}/{outcome.evaluated_nodes}"
         return f"{outcome.code.name}: {outcome.message}"
 
+    def check_plans(self) -> None:
+        for each in [] if self.classes is None else self.classes.classes():
+            if each.plan is not None:
+                each.plan.check_invariants()
+
+
+class History:
+    """Random things that happen to both sides alike."""
+
+    def __init__(self, seed: int, parallelism: int) -> None:
+        self.rng = Random(seed)
+        self.nominates = seed % 2 == 0
+        self.has_images = seed % 3 == 0
+        """Then every change in the number of nodes changes scores everywhere."""
+        self.node_changes = 0.02 if seed % 5 else 0.08
+        self.sides = (
+            Side(seed, parallelism, classes=True),
+            Side(seed, parallelism, classes=False),
+        )
+        self.reference = self.sides[1]
+        self.templates = [random_pod(self.rng, f"template-{n}") for n in range(6)]
+        self.placed: list = []
+        self.rivals: list[PodInfo] = []
+
+    def step(self, number: int) -> None:
+        rng, nodes = self.rng, sorted(self.reference.cache.table.row_of)
+        action = rng.random()
+        if number < 14 or action < self.node_changes:
+            self.put_node(random_node(rng, f"n{rng.randrange(16)}"))
+        elif action < 1.3 * self.node_changes and nodes:
+            name = rng.choice(nodes)
+            for side in self.sides:
+                side.cache.remove_node(name)
+        elif action < 0.4 and self.placed:
+            self.remove(self.placed.pop(rng.randrange(len(self.placed))))
+        elif action < 0.43 and nodes and self.nominates:
+            self.nominate(number, rng.choice(nodes))
+        elif action < 0.45:
+            self.change_service()
+        else:
+            self.place(number, rng.choice(self.templates))
+
+    def put_node(self, node) -> None:
+        if self.rng.random() < 0.1:
+            node.label(HOSTNAME, "twin")
+        if not self.has_images:
+            node.json["status"].pop("images", None)
+        for side in self.sides:
+            side.cache.add_node(node.build())
+
+    def remove(self, pod) -> None:
+        for side in self.sides:
+            if side.cache.is_assumed(pod.metadata.uid):
+                side.cache.forget_pod(pod)
+            else:
+                side.cache.remove_pod(pod)
+
+    def nominate(self, number: int, node_name: str) -> None:
+        """Somebody is nominated, or nobody is any more."""
+        if self.rivals:
+            for rival in self.rivals:
+                for side in self.sides:
+                    side.nominations.delete_nominated_pod(rival.pod)
+            self.rivals = []
+            return
+        pod = random_pod(self.rng, f"rival-{number}").priority(self.rng.choice([0, 10])).build()
+        self.rivals = [PodInfo(pod)]
+        for side in self.sides:
+            side.nominations.add_nominated_pod(self.rivals[0], NominatingInfo(True, node_name))
+
+    def change_service(self) -> None:
+        """Pods behind a service get the system's default constraints."""
+        name, app = self.rng.choice("st"), self.rng.choice(["web", "db", ""])
+        service = Service(
+            metadata=ObjectMeta(name=name, namespace="default"),
+            spec=ServiceSpec(selector={"app": app} if app else None),
+        )
+        for side in self.sides:
+            side.listers.of(Service).put(service)
+
+    def place(self, number: int, template) -> None:
+        template.json["metadata"].update(name=f"p{number}", uid=f"uid-{number}")
+        pod = template.build()
+        answers = [side.place(pod) for side in self.sides]
+        assert answers[0] == answers[1], f"step {number}: {answers}"
+        assumed = self.reference.cache.get_pod(f"uid-{number}")
+        if assumed is None:
+            return
+        self.placed.append(assumed.pod)
+        if self.rng.random() < 0.5:  # the watch confirms, sometimes with changed labels
+            labels = {"app": "web"} if self.rng.random() < 0.2 else assumed.pod.metadata.labels
+            meta = structs.replace(assumed.pod.metadata, labels=labels)
+            confirmed = structs.replace(assumed.pod, metadata=meta)
+            for side in self.sides:
+                side.cache.add_pod(confirmed)
+            self.placed[-1] = confirmed
+
 
 @pytest.mark.parametrize("parallelism", [1, 16])
-@pytest.mark.parametrize("seed", range(12))
-def test_classes_and_plain_columns_decide_alike(seed: int, parallelism: int) -> None:
-    rng = Random(seed)
-    with_classes = Side(seed, parallelism, classes=True)
-    without = Side(seed, parallelism, classes=False)
-    sides = (with_classes, without)
-    templates = [random_pod(rng, f"template-{n}") for n in range(6)]
-    placed: list = []
-    for step in range(220):
-        action = rng.random()
-        if step < 8 or action < 0.06:
-            node = random_node(rng, f"n{rng.randrange(12)}").build()
-            for side in sides:
-                side.cache.add_node(node)
-        elif action < 0.08 and without.cache.table.row_of:
-            name = rng.choice(sorted(without.cache.table.row_of))
-            for side in sides:
-                side.cache.remove_node(name)
-        elif action < 0.2 and placed:
-            pod = placed.pop(rng.randrange(len(placed)))
-            for side in sides:
-                side.cache.forget_pod(pod) if side.cache.is_assumed(
-                    pod.metadata.uid
-                ) else side.cache.remove_pod(pod)
-        elif action < 0.23 and without.cache.table.row_of:
-            rival = PodInfo(random_pod(rng, f"rival-{step}").priority(rng.choice([0, 10])).build())
-            where = rng.choice(sorted(without.cache.table.row_of))
-            for side in sides:
-                side.framework.handle.nominator.add_nominated_pod(
-                    rival, NominatingInfo(True, where)
-                )
-        else:
-            template = rng.choice(templates)
-            template.json["metadata"].update(name=f"p{step}", uid=f"uid-{step}")
-            pod = template.build()
-            answers = [side.place(pod) for side in sides]
-            assert answers[0] == answers[1], f"step {step}: {answers}"
-            assumed = without.cache.get_pod(f"uid-{step}")
-            if assumed is not None:
-                placed.append(assumed.pod)
-                if rng.random() < 0.5:  # the watch confirms, sometimes with changed labels
-                    labels = {"app": "web"} if rng.random() < 0.2 else assumed.pod.metadata.labels
-                    meta = structs.replace(assumed.pod.metadata, labels=labels)
-                    confirmed = structs.replace(assumed.pod, metadata=meta)
-                    for side in sides:
-                        side.cache.add_pod(confirmed)
-                    placed[-1] = confirmed
-    for side in sides:
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", range(10))
+def test_classes_and_plain_columns_decide_alike(
+    seed: int, way: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound, value in WAYS[way].items():
+        monkeypatch.setattr(traits if bound == "VALUES_LIMIT" else index, bound, value)
+    history = History(seed, parallelism)
+    for number in range(260):
+        history.step(number)
+    for side in history.sides:
         side.cache.check_invariants()
+
+
+def test_many_of_these_decisions_come_from_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = []
+    original = Plan.feasible
+
+    def feasible(self, state, pod):
+        groups = original(self, state, pod)
+        served.append(groups is not None)
+        return groups
+
+    monkeypatch.setattr(Plan, "feasible", feasible)
+    for seed in (1, 5, 7):
+        history = History(seed, 16)
+        for number in range(260):
+            history.step(number)
+    assert sum(served) > 100

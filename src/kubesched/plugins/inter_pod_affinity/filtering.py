@@ -8,11 +8,12 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import Status, unresolvable, unschedulable
+from kubesched.framework.traits import Trait, domain_trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, IncomingTerms
 from kubesched.snapshot.columns import ABSENT, Mask
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pod_index import DomainCounter, Term
+from kubesched.snapshot.pod_index import Counter, DomainCounter, Term
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 
@@ -32,6 +33,7 @@ class CountedTerm(NamedTuple):
 
     term: IncomingTerm
     domains: DomainCounter
+    counter: Counter
 
 
 class FilterState:
@@ -94,7 +96,7 @@ class FilterState:
             key = counted.term.topology_key
             ids = nodes.label_ids(key)
             lacks_key |= ids == ABSENT
-            lacks_pod |= ~_positive(counted.domains, self._changed_affinity.get(key)).take(ids)
+            lacks_pod |= _counts(counted.domains, self._changed_affinity.get(key)).take(ids) <= 0
         if lacks_pod.any() and self._is_first_of_its_kind():
             return lacks_key
         return lacks_key | lacks_pod
@@ -151,6 +153,13 @@ class FilterState:
             if counted.term.matches(other.namespace, other_labels):
                 _note(self._changed_anti, labels, counted.term.topology_key, delta)
 
+    def traits(self) -> list[Trait] | None:
+        """Nodes are told apart by the pods in their domains, for every term in play."""
+        found = [domain_trait(c.domains, c.counter) for c in (*self.affinity, *self.anti)]
+        found += [domain_trait(term.domains) for term in self.existing]
+        known = [trait for trait in found if trait is not None]
+        return known if len(known) == len(found) else None
+
     def is_about(self, other: PodInfo, table: NodeTable) -> bool:
         """Does it matter on which node, if any, that pod is?"""
         meta, labels = self.pod.metadata, other.pod.metadata.labels
@@ -175,7 +184,7 @@ def _forbidden(
     forbidden: Mask | None = None
     for key, domains in pairs:
         if key not in changed:
-            hit: Mask = (domains.counts > 0).take(nodes.label_ids(key))
+            hit: Mask = domains.counts.take(nodes.label_ids(key)) > 0
             forbidden = hit if forbidden is None else forbidden | hit
     for key, changes in changed.items():
         column = nodes.label_column(key)
@@ -215,11 +224,6 @@ def _counts(
         if at != ABSENT:
             counts[at] += delta
     return counts
-
-
-def _positive(domains: DomainCounter, changes: dict[str, int] | None) -> Mask:
-    positive: Mask = _counts(domains, changes) > 0
-    return positive
 
 
 def _status_of(code: int) -> Status:

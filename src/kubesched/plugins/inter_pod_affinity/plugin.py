@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
@@ -15,11 +15,14 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
+    Premise,
     PreScorePlugin,
     ScorePlugin,
     SignPlugin,
+    unconditional,
 )
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
+from kubesched.framework.traits import Trait, domain_trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.inter_pod_affinity import hints
@@ -27,9 +30,9 @@ from kubesched.plugins.inter_pod_affinity.filtering import CountedTerm, FilterSt
 from kubesched.plugins.inter_pod_affinity.scoring import (
     Contribution,
     ScoreState,
-    add_up,
     normalized,
     raw_scores,
+    with_pods,
 )
 from kubesched.plugins.inter_pod_affinity.terms import (
     IncomingTerms,
@@ -45,6 +48,7 @@ from kubesched.snapshot.pod_index import (
     PREFERRED_ANTI_AFFINITY,
     REQUIRED_AFFINITY,
     REQUIRED_ANTI_AFFINITY,
+    TERM_KINDS,
     Term,
 )
 from kubesched.snapshot.pods import PodInfo
@@ -89,18 +93,34 @@ class InterPodAffinity(
         found: IncomingTerms = kept[1]
         return found
 
-    def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> list[Term]:
+    def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
         """Terms of pods on nodes that mean this pod; matched anew when terms came or went."""
         if not table.pod_index.terms(kind):
-            return []
+            return ()
         if state.pod_class is None:
-            return terms_about(table, kind, pod)
-        kept: list[Any] = remember(state, (self.name, kind), lambda: [None, []])
+            return tuple(terms_about(table, kind, pod))
+        kept: list[Any] = remember(state, (self.name, kind), lambda: [None, ()])
         version = (table.pod_index.terms_version, table.namespaces.version)
         if kept[0] != version:
-            kept[:] = [version, terms_about(table, kind, pod)]
-        found: list[Term] = kept[1]
+            kept[:] = [version, tuple(terms_about(table, kind, pod))]
+        found: tuple[Term, ...] = kept[1]
         return found
+
+    def _terms_in_play(self, state: CycleState, pod: Pod) -> Premise:
+        """All terms that matter to the pod, its own and those of pods on nodes."""
+        table = self.handle.table
+        index, namespaces = table.pod_index, table.namespaces
+        kept: list[Any] = [None, None]
+
+        def premise() -> Hashable:
+            version = (index.terms_version, namespaces.version)
+            if kept[0] != version:
+                about = [self._about(state, pod, table, kind) for kind in TERM_KINDS]
+                kept[:] = [version, (self._incoming(state, pod, table), *about)]
+            found: Hashable = kept[1]
+            return found
+
+        return premise
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
@@ -124,18 +144,32 @@ class InterPodAffinity(
             pod,
             terms,
             tuple(
-                CountedTerm(t, together.by_domain(t.topology_key)) for t in terms.required_affinity
+                CountedTerm(t, together.by_domain(t.topology_key), together)
+                for t in terms.required_affinity
             )
             if together is not None
             else (),
             tuple(
-                CountedTerm(t, table.pod_index.counter(MatchingPods(t)).by_domain(t.topology_key))
+                CountedTerm(t, counter.by_domain(t.topology_key), counter)
                 for t in terms.required_anti_affinity
+                if (counter := table.pod_index.counter(MatchingPods(t)))
             ),
             tuple(existing),
         )
         state.write(PRE_FILTER_STATE, found)
         return None
+
+    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        """The terms, and which of them have pods behind them."""
+        in_play = self._terms_in_play(state, pod)
+        existing = self._about(state, pod, self.handle.table, REQUIRED_ANTI_AFFINITY)
+        if not existing:
+            return in_play
+        return lambda: (in_play(), *[each.domains.total > 0 for each in existing])
+
+    def filter_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
+        found: FilterState | None = state.get(PRE_FILTER_STATE)
+        return None if found is None else found.traits()
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -166,7 +200,7 @@ class InterPodAffinity(
         has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
         if self._ignores_existing_preferences and not has_preferences:
             return SKIP
-        found = add_up(
+        found = with_pods(
             self._contributions(state, pod, nodes.table, has_preferences=has_preferences)
         )
         if found is None:
@@ -174,13 +208,34 @@ class InterPodAffinity(
         state.write(PRE_SCORE_STATE, found)
         return None
 
+    def pre_score_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        """Which terms have pods behind them. The terms themselves are a premise of the filter already."""
+        parsed = self._parsed(state, pod)
+        has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
+        if self._ignores_existing_preferences and not has_preferences:
+            return unconditional
+        table = self.handle.table
+        all_of_them = self._contributions(state, pod, table, has_preferences=has_preferences)
+        domains = [each.domains for each in all_of_them]
+        if not domains:
+            return unconditional
+        return lambda: tuple([each.total != 0 for each in domains])
+
+    def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
+        found: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if found is None:
+            return None
+        traits = [domain_trait(each.domains, each.counter) for each in found.contributions]
+        known = [trait for trait in traits if trait is not None]
+        return known if len(known) == len(traits) else None
+
     def _contributions(
         self, state: CycleState, pod: Pod, table: NodeTable, *, has_preferences: bool
     ) -> Iterator[Contribution]:
         if has_preferences:
             for weight, term in self._incoming(state, pod, table).preferred:
                 counter = table.pod_index.counter(MatchingPods(term))
-                yield Contribution(counter.by_domain(term.topology_key), weight)
+                yield Contribution(counter.by_domain(term.topology_key), weight, counter)
         if self._hard_weight > 0:
             for each in self._about(state, pod, table, REQUIRED_AFFINITY):
                 yield Contribution(each.domains, self._hard_weight)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.snapshot.columns import InternedColumn, Ints
-from kubesched.snapshot.pod_index import DomainCounter
+from kubesched.snapshot.pod_index import Counter, DomainCounter
 from kubesched.snapshot.views import NodeColumns
 
 
@@ -18,32 +18,46 @@ class Contribution(NamedTuple):
 
     domains: DomainCounter
     weight: int
+    counter: Counter | None = None
+    """Where the domains belong to, if it is not a term of pods on nodes."""
 
 
 class ScoreState(NamedTuple):
-    """Per topology label, the sum of contributions by value; the last slot is for nodes without the label."""
+    """Contributions of at least one pod, by topology label."""
 
-    sums: tuple[tuple[InternedColumn[str], Ints], ...]
+    by_column: tuple[tuple[InternedColumn[str], tuple[Contribution, ...]], ...]
+
+    @property
+    def contributions(self) -> list[Contribution]:
+        return [each for _, group in self.by_column for each in group]
 
 
-def add_up(contributions: Iterable[Contribution]) -> ScoreState | None:
-    """The sums per label; None when no pod contributes anything, be it zero."""
-    by_column: dict[int, tuple[InternedColumn[str], Ints]] = {}
-    for domains, weight in contributions:
-        if not domains.total:
-            continue
-        column = domains.column
-        _, sums = by_column.setdefault(
-            id(column), (column, np.zeros(len(column.values) + 1, dtype=np.int64))
-        )
-        sums[:-1] += weight * domains.counts[: len(column.values)]
-    return ScoreState(tuple(by_column.values())) if by_column else None
+def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
+    """Those that pods stand behind; None when there are none, be they worth zero."""
+    by_column: dict[int, tuple[InternedColumn[str], list[Contribution]]] = {}
+    for each in contributions:
+        if each.domains.total:
+            column = each.domains.column
+            by_column.setdefault(id(column), (column, []))[1].append(each)
+    if not by_column:
+        return None
+    return ScoreState(tuple((column, tuple(group)) for column, group in by_column.values()))
 
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
+    """What the pods in each node's domains are worth. Counts have a last slot of 0 for nodes without the label."""
     total = np.zeros(len(nodes), dtype=np.int64)
-    for column, sums in state.sums:
-        total += sums.take(column.ids[nodes.rows])
+    for column, contributions in state.by_column:
+        ids = column.ids[nodes.rows]
+        if len(contributions) > 1 and len(column.values) < len(nodes):
+            sums = np.zeros(len(column.values) + 1, dtype=np.int64)
+            for domains, weight, _ in contributions:
+                sums[:-1] += weight * domains.counts[: len(column.values)]
+            total += sums.take(ids)
+        else:
+            for domains, weight, _ in contributions:
+                pods = domains.counts.take(ids)
+                total += pods if weight == 1 else pods * weight
     return total
 
 

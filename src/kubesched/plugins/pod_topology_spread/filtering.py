@@ -8,9 +8,10 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import Status, unresolvable, unschedulable
+from kubesched.framework.traits import Trait, domain_trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.pod_topology_spread.constraints import Counted
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import ABSENT, Ints, Mask
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 
@@ -69,6 +70,12 @@ class FilterState:
             ):
                 constraint.changes[value] = constraint.changes.get(value, 0) + delta
 
+    def traits(self) -> list[Trait] | None:
+        """Nodes are told apart by the pods in their domains."""
+        found = [domain_trait(c.counted.domains, c.counted.counter) for c in self.constraints]
+        known = [trait for trait in found if trait is not None]
+        return known if len(known) == len(found) else None
+
     def is_about(self, pod: Pod, other: PodInfo) -> bool:
         """Does that pod count for any constraint, wherever it is?"""
         labels = other.pod.metadata.labels
@@ -82,6 +89,8 @@ def _codes(
 ) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
     """0, missing label or skewed, per node: worked out per domain, then looked up."""
     rule, domains = constraint.counted.constraint, constraint.counted.domains
+    if not constraint.changes and len(nodes) < len(domains.counts):
+        return _codes_of_few(constraint, nodes)
     counts: Ints = domains.counts
     if constraint.changes:
         counts = counts.copy()
@@ -97,6 +106,20 @@ def _codes(
     found: np.ndarray[tuple[int], np.dtype[np.int8]] = by_value.take(
         nodes.label_ids(rule.topology_key)
     )
+    return found
+
+
+def _codes_of_few(
+    constraint: HardConstraint, nodes: NodeColumns
+) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """The same without going through all domains."""
+    rule, domains = constraint.counted.constraint, constraint.counted.domains
+    smallest = domains.smallest if domains.domain_count >= rule.min_domains else 0
+    ids = nodes.label_ids(rule.topology_key)
+    skewed = domains.counts.take(ids) > rule.max_skew + smallest - constraint.self_match
+    found: np.ndarray[tuple[int], np.dtype[np.int8]] = skewed.astype(np.int8)
+    found *= _SKEWED
+    found[ids == ABSENT] = _MISSING
     return found
 
 

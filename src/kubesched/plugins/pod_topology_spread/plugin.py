@@ -15,11 +15,14 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
+    Premise,
     PreScorePlugin,
     ScorePlugin,
     SignPlugin,
+    unconditional,
 )
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
+from kubesched.framework.traits import Trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.default_selector import sources_version, workload_key
@@ -36,7 +39,13 @@ from kubesched.plugins.pod_topology_spread.constraints import (
     own_constraints,
 )
 from kubesched.plugins.pod_topology_spread.filtering import FilterState, HardConstraint
-from kubesched.plugins.pod_topology_spread.scoring import ScoreState, normalized, raw_scores, weigh
+from kubesched.plugins.pod_topology_spread.scoring import (
+    ScoreState,
+    normalized,
+    raw_scores,
+    traits,
+    weigh,
+)
 from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.pods import PodInfo
@@ -89,7 +98,7 @@ class PodTopologySpread(
         """
         if pod.spec.topology_spread_constraints:
             return self._own(state, pod, action)
-        if action not in self._defaulted_actions:
+        if not any(each.when_unsatisfiable == action for each in self._defaults):
             return ()
         if self.handle.listers is None:
             return ()
@@ -99,7 +108,9 @@ class PodTopologySpread(
         kept: list[Any] = remember(state, (self.name, action, "defaults"), lambda: [None, ()])
         version = sources_version(self.handle.listers)
         if kept[0] != version:
-            kept[:] = [version, self._defaulted(pod, action)]
+            current = self._defaulted(pod, action)
+            # Workloads change all the time, but hardly ever what they select: then nothing is new.
+            kept[:] = [version, kept[1] if current == kept[1] else current]
         found: tuple[Constraint, ...] = kept[1]
         return found
 
@@ -158,6 +169,19 @@ class PodTopologySpread(
         state.write(PRE_FILTER_STATE, FilterState(tuple(hard)))
         return None
 
+    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        """The constraints, hard and soft."""
+        if pod.spec.topology_spread_constraints or not self._defaults:
+            return unconditional
+        return lambda: (
+            self._constraints(state, pod, HARD),
+            self._constraints(state, pod, SOFT),
+        )
+
+    def filter_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
+        found: FilterState | None = state.get(PRE_FILTER_STATE)
+        return None if found is None else found.traits()
+
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
@@ -192,9 +216,25 @@ class PodTopologySpread(
             return SKIP
         # Nodes without a zone still take part under the built-in defaults: not every cluster has zones.
         requires_all = bool(pod.spec.topology_spread_constraints) or not self._is_system_default
-        counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
+        kept: list[Any] = remember(state, (self.name, "counted"), lambda: [None, ()])
+        if kept[0] is not constraints or any([each.counter.is_dropped for each in kept[1]]):
+            counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
+            kept[:] = [constraints, counted]
+        else:
+            counted = kept[1]
+            for each in counted:
+                nodes.table.pod_index.keep(each.counter)
+                each.domains.sync()
         state.write(PRE_SCORE_STATE, weigh(counted, nodes, requires_all=requires_all))
         return None
+
+    def pre_score_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        """Weights depend on which nodes are feasible. That there are no constraints is known from the filter."""
+        return None if self._constraints(state, pod, SOFT) else unconditional
+
+    def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
+        found: ScoreState | None = state.get(PRE_SCORE_STATE)
+        return None if found is None else traits(found)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         found: ScoreState | None = state.get(PRE_SCORE_STATE)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.framework.traits import OwnPods, Trait, domain_trait
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
 from kubesched.snapshot.columns import ABSENT, Ints, Mask
 from kubesched.snapshot.views import NodeColumns
@@ -32,22 +33,17 @@ def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: 
     ignored = ignored_nodes(counted, feasible) if requires_all else None
     if ignored is not None and not ignored.any():
         ignored = None
+    among = None if ignored is None else ~ignored
     soft = []
     for each in counted:
-        if each.constraint.topology_key == HOSTNAME:
-            size = len(feasible) - (0 if ignored is None else int(np.count_nonzero(ignored)))
+        key = each.constraint.topology_key
+        if key == HOSTNAME:
+            size = feasible.number_of_nodes(among)
         else:
-            size = _distinct_values(each, feasible, ignored)
+            # Nodes without the label, where they count at all, make one domain together.
+            size = feasible.number_of_values(key, among)
         soft.append(SoftConstraint(each, natural_log(size + 2)))
     return ScoreState(tuple(soft), ignored is not None)
-
-
-def _distinct_values(counted: Counted, feasible: NodeColumns, ignored: Mask | None) -> int:
-    """Domains with a feasible node. Nodes without the label, where they count at all, make one domain together."""
-    ids = feasible.label_ids(counted.constraint.topology_key)
-    if ignored is not None:
-        ids = ids[~ignored]
-    return int(np.count_nonzero(np.bincount(ids + 1)))
 
 
 def ignored_nodes(counted: tuple[Counted, ...], nodes: NodeColumns) -> Mask:
@@ -67,6 +63,9 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
             # Upstream: a host's own pods count whatever the inclusion policies say about the host.
             here = counter.per_row[nodes.rows] * weight + float(constraint.max_skew - 1)
             total += np.where(ids == ABSENT, 0.0, here)
+        elif len(nodes) < len(domains.counts):
+            here = domains.counts.take(ids) * weight + float(constraint.max_skew - 1)
+            total += np.where(ids == ABSENT, 0.0, here)
         else:
             by_value = domains.counts * weight + float(constraint.max_skew - 1)
             by_value[-1] = 0.0
@@ -74,6 +73,21 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
     if state.has_ignored:
         total[ignored_nodes(tuple(c.counted for c in state.constraints), nodes)] = 0.0
     return np.floor(total + 0.5).astype(np.int64)
+
+
+def traits(state: ScoreState) -> list[Trait] | None:
+    """Nodes are told apart by the pods that count for them."""
+    found: list[Trait] = []
+    for (constraint, counter, domains), _ in state.constraints:
+        trait = (
+            OwnPods(counter, domains.column)
+            if constraint.topology_key == HOSTNAME
+            else domain_trait(domains, counter)
+        )
+        if trait is None:
+            return None
+        found.append(trait)
+    return found
 
 
 def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Ints:

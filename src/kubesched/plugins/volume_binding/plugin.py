@@ -19,12 +19,15 @@ from kubesched.framework.interfaces import (
     PreBindPlugin,
     PreBindPreFlightResult,
     PreFilterPlugin,
+    Premise,
     PreScorePlugin,
     ReservePlugin,
     ScorePlugin,
     SignPlugin,
+    unconditional,
 )
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
+from kubesched.framework.traits import Trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.feature_gates import gates_of
@@ -158,6 +161,9 @@ class VolumeBinding(
         state.write(STATE, _PodVolumes(claims))
         return None
 
+    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        return None if uses_of(state, pod) & (CLAIM | EPHEMERAL) else unconditional
+
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
@@ -177,6 +183,13 @@ class VolumeBinding(
         if self._scorer is None:
             return SKIP
         return None if state.get(STATE) is not None else _not_found()
+
+    def pre_score_premise(self, state: CycleState, pod: Pod) -> Premise | None:
+        return unconditional
+
+    def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
+        """Without claims all nodes are alike."""
+        return () if state.get(STATE) is _NO_VOLUMES else None
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         volumes: _PodVolumes | None = state.get(STATE)

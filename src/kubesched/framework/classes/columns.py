@@ -1,10 +1,8 @@
-"""Pod classes: pods with the same scheduling-relevant spec share verdicts and raw scores.
+"""Columns of one class, for pods whose plugins do not allow a plan.
 
-A class keeps, per row, whether the filters that look at one node only let the pod pass (`ok`), and the weighted sum
+Kept are, per row, whether the filters that look at one node only let the pod pass (`ok`), and the weighted sum
 of the scores that do the same (`level`). Between two pods of a class only the rows logged as changed are computed
 again. Plugins of CLUSTER scope, and normalisation, are computed for every attempt as without classes.
-
-Classes never change a decision: the path without them is the reference, and the tests compare the two.
 
     static_ok     rows passing the NODE-scope filters           changes with node_log
     ok            ... and the ROW-scope filters                 changes with pod_log
@@ -16,20 +14,15 @@ Classes never change a decision: the path without them is the reference, and the
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.interfaces import (
     FilterPlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
     RowFilterPlugin,
     RowScorePlugin,
     Scope,
@@ -37,99 +30,15 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
-from kubesched.framework.runtime.replay import Replay
 from kubesched.framework.runtime.score import raw_scores
 from kubesched.framework.status import Status
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
-CLASS_LIMIT: Final = 256
-"""Classes kept at most. One costs about 30 bytes per row."""
-SEEN_LIMIT: Final = 4096
-"""Signatures remembered: a class is made when a signature comes a second time, so one-off pods cost nothing."""
 SCALAR_ROWS: Final = 32
 """Up to this many changed rows are recomputed one by one; beyond, a vector pass is cheaper."""
 INFEASIBLE: Final = np.iinfo(np.int64).min
-
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def class_signature(framework: Framework, pod: Pod) -> bytes | None:
-    """Equal for pods that every plugin of the profile must treat alike; None when the pod cannot share answers."""
-    status = pod.status
-    if status.container_statuses or status.resources or status.allocated_resources:
-        return None  # requests of a pod that is being resized are read from its status
-    if pod.spec.resource_claims:
-        return None
-    meta = pod.metadata
-    owner = next(
-        ((o.api_version, o.kind, o.name) for o in meta.owner_references or () if o.controller), None
-    )
-    extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
-    return _encode(
-        (
-            framework.profile_name,
-            meta.namespace,
-            meta.labels,
-            owner,
-            pod.spec,
-            repr(extra) if extra else None,
-        )
-    )
-
-
-class KnownFailure(NamedTuple):
-    """Why the class fits nowhere, while `position` stays the same. A position of None has no equal."""
-
-    position: Hashable
-    diagnosis: Diagnosis
-
-
-class PodClass:
-    """One class: what plugins remember about it (`memo`) and its columns."""
-
-    __slots__ = ("columns", "failure", "key", "memo", "pre_filter", "pre_score")
-
-    def __init__(self, key: bytes) -> None:
-        self.key = key
-        self.memo: dict[Hashable, Any] = {}
-        self.columns: ClassColumns | None = None
-        self.failure: KnownFailure | None = None
-        self.pre_filter: Replay[PreFilterPlugin] | None = None
-        self.pre_score: Replay[PreScorePlugin] | None = None
-
-
-class ClassCache:
-    """Classes by signature, least recently used dropped first."""
-
-    def __init__(self, limit: int = CLASS_LIMIT) -> None:
-        self._limit = limit
-        self._classes: OrderedDict[bytes, PodClass] = OrderedDict()
-        self._seen: OrderedDict[bytes, None] = OrderedDict()
-
-    def get(self, key: bytes | None) -> PodClass | None:
-        """The class of a signature; None at first sight and for pods without one."""
-        if key is None:
-            return None
-        found = self._classes.get(key)
-        if found is not None:
-            self._classes.move_to_end(key)
-            return found
-        if key not in self._seen:
-            self._seen[key] = None
-            if len(self._seen) > SEEN_LIMIT:
-                self._seen.popitem(last=False)
-            return None
-        del self._seen[key]
-        found = self._classes[key] = PodClass(key)
-        if len(self._classes) > self._limit:
-            self._classes.popitem(last=False)
-        return found
-
-    def clear(self) -> None:
-        self._classes.clear()
-        self._seen.clear()
 
 
 class _Stale(Exception):

@@ -1,0 +1,158 @@
+"""Sets of rows that give their n-th member quickly, and rows ranked by level.
+
+Rows are bits of integers, a block of them each, with the number of members per block beside: adding, removing and picking
+cost the same for a thousand rows and, nearly, for a million.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+BLOCK_BITS: Final = 10
+BLOCK: Final = 1 << BLOCK_BITS
+_IN_BLOCK: Final = BLOCK - 1
+_HALVES: Final = tuple(
+    (width, (1 << width) - 1) for width in (1 << shift for shift in range(BLOCK_BITS - 1, -1, -1))
+)
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+
+def blocks_for(rows: int) -> int:
+    """How many blocks hold that many rows."""
+    return (rows + BLOCK - 1) >> BLOCK_BITS
+
+
+class RowSet:
+    """A set of rows. Adding a member, or removing what is none, is a mistake of the caller that nothing checks."""
+
+    __slots__ = ("count", "counts", "masks")
+
+    def __init__(self, blocks: int) -> None:
+        self.count = 0
+        self.masks = [0] * blocks
+        self.counts = [0] * blocks
+
+    @classmethod
+    def of(cls, rows: Indices, blocks: int) -> RowSet:
+        """A set of many rows at once."""
+        found = cls(blocks)
+        members = np.zeros(blocks << BLOCK_BITS, dtype=np.bool_)
+        members[rows] = True
+        packed = np.packbits(members, bitorder="little").tobytes()
+        size = BLOCK >> 3
+        for block in np.unique(rows >> BLOCK_BITS).tolist():
+            mask = int.from_bytes(packed[block * size : (block + 1) * size], "little")
+            found.masks[block] = mask
+            found.counts[block] = mask.bit_count()
+        found.count = len(rows)
+        return found
+
+    def add(self, row: int) -> None:
+        block = row >> BLOCK_BITS
+        self.masks[block] |= 1 << (row & _IN_BLOCK)
+        self.counts[block] += 1
+        self.count += 1
+
+    def remove(self, row: int) -> None:
+        block = row >> BLOCK_BITS
+        self.masks[block] ^= 1 << (row & _IN_BLOCK)
+        self.counts[block] -= 1
+        self.count -= 1
+
+    def any(self) -> int:
+        """Some member of a set that is not empty."""
+        for block, mask in enumerate(self.masks):
+            if mask:
+                return (block << BLOCK_BITS) + mask.bit_length() - 1
+        raise LookupError("the set is empty")
+
+    def rows(self) -> Indices:
+        """All members, in order."""
+        size = BLOCK >> 3
+        packed = b"".join([mask.to_bytes(size, "little") for mask in self.masks])
+        bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
+        return np.flatnonzero(bits)
+
+
+def nth_of(sets: Sequence[RowSet], n: int) -> int:
+    """The n-th row, counted from 0 in ascending order, of some sets that have no row in common."""
+    if len(sets) == 1:
+        only = sets[0]
+        for block, count in enumerate(only.counts):
+            if n < count:
+                return (block << BLOCK_BITS) + _nth_bit(only.masks[block], n)
+            n -= count
+    for block in range(len(sets[0].counts)):
+        count = sum([each.counts[block] for each in sets])
+        if n < count:
+            mask = 0
+            for each in sets:
+                mask |= each.masks[block]
+            return (block << BLOCK_BITS) + _nth_bit(mask, n)
+        n -= count
+    raise LookupError("there are not that many rows")
+
+
+def _nth_bit(mask: int, n: int) -> int:
+    at = 0
+    for width, low_bits in _HALVES:
+        low = mask & low_bits
+        count = low.bit_count()
+        if n < count:
+            mask = low
+        else:
+            n -= count
+            mask >>= width
+            at += width
+    return at
+
+
+class Group:
+    """Rows that all plugins treat alike but for their levels, ranked by level."""
+
+    __slots__ = ("count", "key", "levels", "number", "sets")
+
+    def __init__(self, key: tuple[int, ...], number: int) -> None:
+        self.key = key
+        self.number = number
+        self.count = 0
+        self.levels: list[int] = []
+        """The levels that occur, in ascending order."""
+        self.sets: dict[int, RowSet] = {}
+
+    @property
+    def best(self) -> RowSet:
+        """The rows of the highest level."""
+        return self.sets[self.levels[-1]]
+
+    def put(self, row: int, level: int, blocks: int) -> None:
+        rows = self.sets.get(level)
+        if rows is None:
+            rows = self.sets[level] = RowSet(blocks)
+            insort(self.levels, level)
+        rows.add(row)
+        self.count += 1
+
+    def put_all(self, rows: Indices, level: int, blocks: int) -> None:
+        """Rows of a level that the group has no rows of yet."""
+        self.sets[level] = RowSet.of(rows, blocks)
+        insort(self.levels, level)
+        self.count += len(rows)
+
+    def take(self, row: int, level: int) -> None:
+        rows = self.sets[level]
+        if rows.count == 1:
+            del self.sets[level]
+            del self.levels[bisect_left(self.levels, level)]
+        else:
+            rows.remove(row)
+        self.count -= 1
+
+    def members(self) -> Iterator[tuple[int, RowSet]]:
+        """The rows of each level, for self-checks."""
+        yield from self.sets.items()

@@ -1,0 +1,39 @@
+"""What makes two pods the same to every plugin of a profile."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.runtime.framework import Framework
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def class_signature(framework: Framework, pod: Pod) -> bytes | None:
+    """Equal for pods that every plugin of the profile must treat alike; None when the pod cannot share answers."""
+    status = pod.status
+    if (
+        status.container_statuses
+        or status.init_container_statuses
+        or status.resources
+        or status.allocated_resources
+    ):
+        return None  # requests of a pod that is being resized are read from its status
+    if pod.spec.resource_claims:
+        return None
+    meta = pod.metadata
+    owner = next(
+        ((o.api_version, o.kind, o.name) for o in meta.owner_references or () if o.controller), None
+    )
+    extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
+    return _encode(
+        (
+            framework.profile_name,
+            meta.namespace,
+            meta.labels,
+            owner,
+            pod.spec,
+            repr(extra) if extra else None,
+        )
+    )
