@@ -10,6 +10,7 @@ from kubesched.app.scheduling_calls import CarefulCalls, MeasuredCalls
 from kubesched.app.watching import ask_for_informers, connect
 from kubesched.app.whole_objects import WholeObjectsByRest
 from kubesched.client.rest import RestClient
+from kubesched.client.transport import Transport
 from kubesched.clock import Clock, SystemClock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -47,7 +48,9 @@ class SchedulerApp:
         random: Random | None = None,
         classes: bool = True,
         max_in_unschedulable_s: float = 300.0,
+        extender_transport: Transport | None = None,
     ) -> None:
+        """`extender_transport` leads to every extender, instead of a connection to the URL of each."""
         clock = clock or SystemClock()
         random = random or Random()
         self.metrics_registry = metrics_registry or MetricsRegistry()
@@ -80,7 +83,7 @@ class SchedulerApp:
                 call_later=loop.call_later,
                 metrics=self.metrics,
                 extenders=lambda configured, table: make_extenders(
-                    configured, WholeObjectsByRest(client), table
+                    configured, WholeObjectsByRest(client), table, extender_transport
                 ),
             ),
             classes=classes,

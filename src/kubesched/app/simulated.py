@@ -33,6 +33,7 @@ class SimulatedProcess:
         *,
         transport: Transport,
         lock_transport: Transport,
+        extender_transport: Transport,
         clock: Clock,
         random: Random,
         host_name: str,
@@ -57,6 +58,7 @@ class SimulatedProcess:
             registry=registry,
             clock=clock,
             random=random,
+            extender_transport=extender_transport,
         )
         self._elector = None
         if config.leader_election.leader_elect:

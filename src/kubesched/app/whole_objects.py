@@ -6,10 +6,10 @@ fetched for each question, nodes are kept by revision and fetched again when the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from kubesched.api.codec import MalformedObject, decode
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.kinds import kind_of
 from kubesched.client.rest import RestClient
@@ -35,7 +35,7 @@ class WholeObjectsByRest:
         stale = [node for node in nodes if not self._is_current(node)]
         if len(stale) > FETCH_ONE_BY_ONE:
             listed = await self._get(kind_of(Node).collection_path(""))
-            self._nodes = {item["metadata"]["name"]: item for item in listed.get("items", ())}
+            self._nodes = {_name(item): item for item in listed.get("items") or ()}
         else:
             for node in stale:
                 name = node.metadata.name
@@ -48,9 +48,19 @@ class WholeObjectsByRest:
         known = self._nodes.get(node.metadata.name)
         return (
             known is not None
-            and known["metadata"].get("resourceVersion") == node.metadata.resource_version
+            and _metadata(known).get("resourceVersion") == node.metadata.resource_version
         )
 
     async def _get(self, path: str) -> JsonObject:
-        found: JsonObject = json.loads(await self._client.get_raw(path))
-        return found
+        return decode(await self._client.get_raw(path), JsonObject)
+
+
+def _metadata(obj: JsonObject) -> JsonObject:
+    found = obj.get("metadata")
+    if not isinstance(found, dict):
+        raise MalformedObject(str(obj.get("kind") or "object"), "metadata", "expected object")
+    return found
+
+
+def _name(obj: JsonObject) -> str:
+    return str(_metadata(obj).get("name", ""))

@@ -30,12 +30,12 @@ def status_patch(
     status: dict[str, Any] = {}
     if condition is not None:
         status.update(_condition_patch(pod, condition, now))
-    if (
-        nomination is not None
-        and nomination.override
-        and nomination.node_name != pod.status.nominated_node_name
-    ):
-        status["nominatedNodeName"] = nomination.node_name or None
+    if nomination is not None and nomination.override:
+        # `pod` may be behind: a nomination that was written a moment ago is not in it. Where a patch is sent anyway,
+        # a withdrawal is always part of it; the room would be withheld from others as long as the pod waits.
+        withdraws = status and not nomination.node_name
+        if withdraws or nomination.node_name != pod.status.nominated_node_name:
+            status["nominatedNodeName"] = nomination.node_name or None
     return {"status": status} if status else None
 
 

@@ -202,6 +202,14 @@ class ExtendedAlgorithm:
             for name, points in answer:
                 index = at.get(name)
                 if index is not None:
-                    totals[index] += points
+                    totals[index] = _wrapped(int(totals[index]) + points)
                     lots[index] = self._algorithm.random.randrange(1, 2**62)
         return totals, lots
+
+
+def _wrapped(total: int) -> int:
+    """As 64 bits hold it.
+
+    # Upstream: absurd points from an extender overflow silently.
+    """
+    return (total + 2**63) % 2**64 - 2**63

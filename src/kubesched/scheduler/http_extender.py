@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -13,13 +14,18 @@ from kubesched.client.pool import HttpTransport
 from kubesched.client.tls_context import Pem, TlsSettings, build_context
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig, Request, Transport
 from kubesched.config import types
-from kubesched.errors import CredentialsError, KubeschedError
+from kubesched.errors import ConnectFailed, CredentialsError, KubeschedError, NotFound
 from kubesched.framework.extenders import ExtenderFilterResult, Victims
+from kubesched.logs import get_logger
 from kubesched.preemption.extenders import find_victims
 from kubesched.snapshot.node_table import NodeTable
 
+log = get_logger(__name__)
+
 DEFAULT_TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+LOOKS, FIRST_PAUSE_S, MAX_PAUSE_S = 150, 0.2, 5.0
+"""Looks at a pod after an unclear binding: for as long as an outage of the API server may reasonably last."""
 SCORE_SCALE = 10
 """Extenders give 0..10 points, plugins 0..100."""
 
@@ -131,12 +137,9 @@ class HttpExtender:
         found = []
         for entry in _list(answer or [], self.name, "answer"):
             fields = _fields(entry, self.name)
-            host, score = fields.get("host", ""), fields.get("score", 0)
-            if isinstance(score, bool) or not isinstance(score, int):
-                raise ExtenderError(
-                    f"extender {self.name}: Score of {host!r} is no integer: {score!r}"
-                )
-            found.append((_text(host, self.name, "Host"), score * scale))
+            host = _text(fields.get("host", ""), self.name, "Host")
+            score = _int64(fields.get("score", 0), self.name, f"Score of {host!r}")
+            found.append((host, score * scale))
         return found
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -147,9 +150,35 @@ class HttpExtender:
             "PodUID": meta.uid,
             "Node": node_name,
         }
-        fields = _fields(await self._ask(self._config.bind_verb, body), self.name)
+        try:
+            fields = _fields(await self._ask(self._config.bind_verb, body), self.name)
+        except ConnectFailed:
+            raise
+        except KubeschedError as error:
+            await self._settle_binding(pod, node_name, error)
+            return
         if fields.get("error"):
             raise ExtenderError(str(fields["error"]))
+
+    async def _settle_binding(self, pod: Pod, node_name: str, cause: KubeschedError) -> None:
+        """Without a clear answer the pod itself tells: return if it is on the node, else raise `cause`.
+
+        Taking the binding for failed would give the pod's room to another while the pod may well be there.
+        """
+        for look in range(LOOKS):
+            if look:
+                await asyncio.sleep(min(FIRST_PAUSE_S * 2**look, MAX_PAUSE_S))
+            try:
+                current = await self._whole.pod(pod)
+            except NotFound:
+                raise cause from None
+            except KubeschedError as error:
+                log.warning("Cannot read pod after an unclear binding", pod=pod, err=error)
+                continue
+            if _is_bound_to(current, pod, node_name):
+                return
+            raise cause
+        raise cause
 
     async def process_preemption(
         self, pod: Pod, victims: Mapping[str, Victims]
@@ -185,8 +214,8 @@ class HttpExtender:
     def _resolved(self, node: str, meta_victims: JsonObject) -> Victims:
         pods = _list(meta_victims.get("pods") or [], self.name, "Pods")
         uids = [_text(_fields(each, self.name).get("uid"), self.name, "UID") for each in pods]
-        violations = meta_victims.get("numpdbviolations") or 0
-        return find_victims(self._table, self.name, node, uids, int(violations))
+        violations = _int64(meta_victims.get("numpdbviolations", 0), self.name, "NumPDBViolations")
+        return find_victims(self._table, self.name, node, uids, violations)
 
     # -- the wire --------------------------------------------------------------------------------------------------
 
@@ -216,7 +245,7 @@ class HttpExtender:
             raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
         try:
             return json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the latter: nested too deep
             raise ExtenderError(
                 f"extender at URL {url} did not answer with JSON: {error}"
             ) from None
@@ -226,11 +255,11 @@ def make_extenders(
     configured: Sequence[types.Extender],
     whole: WholeObjects,
     table: NodeTable,
-    make: Callable[..., HttpExtender] = HttpExtender,
+    transport: Transport | None = None,
 ) -> list[HttpExtender]:
     """Extenders in the order in which they are asked: those that may be ignored come last."""
     ordered = sorted(configured, key=lambda each: each.ignorable)
-    return [make(each, whole, table) for each in ordered]
+    return [HttpExtender(each, whole, table, transport) for each in ordered]
 
 
 def _connection(config: types.Extender) -> ConnectionConfig:
@@ -300,8 +329,28 @@ def _text(value: object, extender: str, what: str) -> str:
     return value
 
 
+def _int64(value: object, extender: str, what: str) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise ExtenderError(
+            f"extender {extender}: {what} is {value!r} where an integer was expected"
+        )
+    return value
+
+
 def _texts(value: object, extender: str, what: str) -> dict[str, str]:
     return {key: _text(each, extender, what) for key, each in _mapping(value, extender).items()}
+
+
+def _is_bound_to(current: JsonObject, pod: Pod, node_name: str) -> bool:
+    metadata, spec = current.get("metadata"), current.get("spec")
+    return (
+        isinstance(metadata, dict)
+        and isinstance(spec, dict)
+        and metadata.get("uid") == pod.metadata.uid
+        and spec.get("nodeName") == node_name
+    )
 
 
 def _name_of(item: object) -> object:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from kubesched.api.core_v1 import Node, Pod
+from collections.abc import Callable
+from typing import Any
+
+from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.times import parse_time
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.store import Change
+from kubesched.queue.scheduling_queue import LEFTOVER_PERIOD_S
+from kubesched.simulation import storage
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.processes import Incarnation, Processes
-from kubesched.simulation.rules import overcommitment
+from kubesched.simulation.rules import is_bound, overcommitment, reaches, roomier
 from kubesched.simulation.violation import Complaints, Violation
+from kubesched.simulation.virtual_loop import EPOCH_S
+from kubesched.simulation.workloads import claim_names
 
+MAX_WAIT_S = 300.0 + LEFTOVER_PERIOD_S
+"""After this long without a helpful event a pod is tried again anyway."""
+CLAIM_SLACK_S = 6.0
+"""How long after a pod its claims may be made."""
 FULL_CHECK_EVERY = 25
 """Instants between two recounts of all sums and indexes: they cost as much as everything else together."""
 
@@ -23,15 +36,24 @@ class Checkers:
         processes: Processes,
         complaints: Complaints,
         *,
+        now: Callable[[], float],
         has_one_writer: bool,
     ) -> None:
         self._cluster = cluster
         self._processes = processes
         self._complaints = complaints
+        self._now = now
         self._has_one_writer = has_one_writer
         self._instants = 0
         self.checks = 0
+        self._rooms: dict[str, JsonObject] = {}
+        """The most that each node has had room for: nobody can know at once that it has become less."""
+        self._claims_made_at: dict[str, float] = {}
+        cluster.store.subscribe("nodes", self._on_node)
         cluster.store.subscribe("pods", self._on_pod)
+        if cluster.storage is not None:
+            cluster.store.subscribe(storage.VOLUMES, self._on_volume)
+            cluster.store.subscribe(storage.CLAIMS, self._on_claim)
 
     # Every commit.
 
@@ -61,11 +83,54 @@ class Checkers:
                 for each in self._cluster.active_pods()
                 if each["spec"].get("nodeName") == node_name
             ]
-            why = overcommitment(node.obj, there)
+            why = overcommitment(self._rooms[node_name], there)
             if why is not None:
                 self._complain(
                     "no node is over its allocatable", f"{_key(pod)} to {node_name}: {why}"
                 )
+
+        self._check_volumes(pod, node.obj)
+
+    def _on_node(self, change: Change) -> None:
+        node = change.entry.obj
+        name = node["metadata"]["name"]
+        known = self._rooms.get(name)
+        if change.type != "DELETED":
+            self._rooms[name] = node if known is None else roomier(known, node)
+
+    def _on_volume(self, change: Change) -> None:
+        if change.old is None or change.type == "DELETED":
+            return
+        before = (change.old.obj["spec"].get("claimRef") or {}).get("uid")
+        after = (change.entry.obj["spec"].get("claimRef") or {}).get("uid")
+        if before and after and before != after:
+            name = change.entry.obj["metadata"]["name"]
+            self._complain("no volume is given to two claims", f"{name} from {before} to {after}")
+
+    def _on_claim(self, change: Change) -> None:
+        if change.type == "ADDED":
+            self._claims_made_at[change.entry.obj["metadata"]["name"]] = self._now()
+
+    def _check_volumes(self, pod: JsonObject, node: JsonObject) -> None:
+        """All claims are bound, to volumes of that node if they lie on one.
+
+        A claim may be deleted at the last moment, and its successor may have come; such young ones prove nothing.
+        """
+        created_at = parse_time(pod["metadata"]["creationTimestamp"]) - EPOCH_S
+        for name in claim_names(pod):
+            claim = self._cluster.store.get(storage.CLAIMS, "default", name)
+            if claim is None or self._claims_made_at[name] > created_at + CLAIM_SLACK_S:
+                continue
+            volume = self._cluster.store.get(
+                storage.VOLUMES, "", claim.obj["spec"].get("volumeName", "")
+            )
+            where = f"{_key(pod)} to {node['metadata']['name']}"
+            if volume is None or not is_bound(claim.obj):
+                self._complain("pods are bound after their claims", f"{where}: {name}")
+            elif volume.obj["spec"]["storageClassName"] == storage.LOCAL and not reaches(
+                volume.obj, node
+            ):
+                self._complain("volumes are within reach", f"{where}: {name}")
 
     # Every instant.
 
@@ -77,7 +142,8 @@ class Checkers:
         if len(leaders) > 1:
             raise Violation("no two schedulers lead at the same time", ", ".join(leaders))
         for incarnation in self._processes.alive():
-            if incarnation.is_working:
+            # While somebody outside is waited for, what watches bring is put off.
+            if incarnation.is_working and not incarnation.is_holding_still:
                 self._check_pods(incarnation)
                 if self._instants % FULL_CHECK_EVERY == 0:
                     check_own_invariants(incarnation)
@@ -88,7 +154,7 @@ class Checkers:
         assembly = incarnation.process.assembly
         queue, cache = assembly.scheduler.queue, assembly.scheduler.cache
         in_flight = set(queue.in_flight_uids())
-        waits_for_events = False
+        oldest: float | None = None
         for pod in incarnation.process.informers.of(Pod).list():
             meta = pod.metadata
             if pod.spec.node_name:
@@ -98,12 +164,21 @@ class Checkers:
                     )
                 continue
             place = queue.place_of(meta.namespace, meta.name)
-            waits_for_events |= place == "unschedulable"
+            if place == "unschedulable":
+                info = queue.get_pod(meta.namespace, meta.name)
+                assert info is not None, "it has a place"
+                since = max(info.timestamp, info.flush_timestamp or 0.0)
+                oldest = since if oldest is None else min(oldest, since)
             is_known = place is not None or meta.uid in in_flight or cache.is_assumed(meta.uid)
             if not is_known and meta.deletion_timestamp is None:
                 raise Violation("no pod is lost", f"{incarnation.name} lost {meta.name}")
-        if waits_for_events and queue.next_deadline() is None:
-            raise Violation("every unschedulable pod has a wake-up", incarnation.name)
+        if oldest is not None:
+            due = queue.next_deadline()
+            if due is None or due > oldest + MAX_WAIT_S:
+                raise Violation(
+                    "every unschedulable pod has a wake-up",
+                    f"{incarnation.name}: waits since {oldest:.3f} s, woken at {due}",
+                )
 
     def _complain(self, property_: str, detail: str) -> None:
         self._complaints.add(property_, detail)
@@ -136,6 +211,18 @@ class Checkers:
         cached = {info.uid: info.pod.spec.node_name for info in scheduler.cache.pods()}
         if bound != cached:
             return f"cached pods {sorted(bound.items() ^ cached.items())}"
+        kinds: tuple[type[Any], ...] = (
+            PersistentVolume,
+            PersistentVolumeClaim,
+            PodDisruptionBudget,
+        )
+        for kind in kinds:
+            stored, known = (
+                {each.metadata.uid: each.metadata.resource_version for each in objects}
+                for objects in (self._cluster.records_of(kind), process.informers.of(kind).list())
+            )
+            if stored != known:
+                return f"{kind.__name__} {sorted(stored.items() ^ known.items())}"
         rows = set(scheduler.cache.table.row_of)
         if rows != set(nodes):
             return f"rows {sorted(rows ^ set(nodes))}"

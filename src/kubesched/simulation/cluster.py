@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 import msgspec
 
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.kinds import kind_of
+from kubesched.api.meta import Record
 from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.server import ApiServer
 from kubesched.embedded.store import Change, Store
 from kubesched.errors import NotFound
-from kubesched.simulation import workloads
+from kubesched.simulation import storage, workloads
+from kubesched.simulation.storage import SimulatedStorage
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
 
+BUDGETS = "poddisruptionbudgets.policy"
 WATCHED = ("pods", "nodes", "leases.coordination.k8s.io")
+R = TypeVar("R", bound=Record)
 FINISHED = ("Succeeded", "Failed")
 
 
 class SimulatedCluster:
     """Server, kubelets and pod garbage collection in a few lines: what they do takes virtual time and never fails."""
 
-    def __init__(self, loop: VirtualLoop, random: Random, trace: Trace) -> None:
+    def __init__(
+        self, loop: VirtualLoop, random: Random, trace: Trace, extras: Sequence[str] = ()
+    ) -> None:
+        """`extras` as in `options.EXTRAS`."""
         clock = LoopClock(loop)
         self._loop = loop
         self._random = random
@@ -38,7 +47,18 @@ class SimulatedCluster:
         self._node_count = self._pod_count = 0
         for made in workloads.priority_classes():
             self.api.create("priorityclasses.scheduling.k8s.io", made)
-        for resource in WATCHED:
+        self._extras = extras
+        self._watched: tuple[str, ...] = WATCHED
+        self.storage: SimulatedStorage | None = None
+        if "volumes" in extras:
+            self._watched += (storage.CLAIMS, storage.VOLUMES)
+            self.storage = SimulatedStorage(loop, self.store, self.api, clock, random)
+        if "budgets" in extras:
+            self._watched += (BUDGETS,)
+            for app in workloads.APPS:
+                self.api.create(BUDGETS, workloads.budget(app, random.randint(0, 4)))
+        self._is_recount_due = False
+        for resource in self._watched:
             self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
 
     # What happens by itself.
@@ -56,6 +76,8 @@ class SimulatedCluster:
         )
         if resource == "pods":
             self._on_pod(change)
+            if "budgets" in self._extras:
+                self._recount_soon()
         elif resource == "nodes" and change.type == "DELETED":
             self._loop.call_later(
                 self._random.uniform(0.5, 5.0), self._collect_pods_of, metadata["name"]
@@ -77,6 +99,28 @@ class SimulatedCluster:
             self._loop.call_later(
                 self._random.uniform(1.0, 30.0), self._succeed, metadata["name"], metadata["uid"]
             )
+
+    def _recount_soon(self) -> None:
+        if not self._is_recount_due:
+            self._is_recount_due = True
+            self._loop.call_later(self._random.uniform(0.05, 3.0), self._recount_budgets)
+
+    def _recount_budgets(self) -> None:
+        """What the disruption controller does, with every pod that has a node counted as healthy."""
+        self._is_recount_due = False
+        running = [
+            pod["metadata"].get("labels") or {}
+            for pod in self.active_pods()
+            if pod["spec"].get("nodeName") and not _is_leaving(pod)
+        ]
+        for budget in self.api.list(BUDGETS)[0]:
+            wanted = budget["spec"]["selector"]["matchLabels"].items()
+            healthy = sum(wanted <= labels.items() for labels in running)
+            allowed = max(0, healthy - budget["spec"]["minAvailable"])
+            if (budget.get("status") or {}).get("disruptionsAllowed") != allowed:
+                status = {"disruptionsAllowed": allowed, "currentHealthy": healthy}
+                name = budget["metadata"]["name"]
+                self.api.patch(BUDGETS, "default", name, {"status": status}, subresource="status")
 
     def _finish_deletion(self, name: str, uid: str) -> None:
         pod = self.find_pod(name)
@@ -104,8 +148,12 @@ class SimulatedCluster:
         except NotFound:
             return None
 
+    def find_node(self, name: str) -> JsonObject | None:
+        entry = self.store.get("nodes", "", name)
+        return None if entry is None else entry.obj
+
     def has_node(self, name: str) -> bool:
-        return self.store.get("nodes", "", name) is not None
+        return self.find_node(name) is not None
 
     def pods(self) -> list[JsonObject]:
         return self.api.list("pods")[0]
@@ -126,20 +174,33 @@ class SimulatedCluster:
             [msgspec.convert(pod, Pod) for pod in self.active_pods()],
         )
 
+    def records_of(self, record: type[R]) -> list[R]:
+        """All objects of some kind."""
+        objects, _revision = self.api.list(kind_of(record).resource)
+        return [msgspec.convert(obj, record) for obj in objects]
+
     # What people do.
 
     def add_node(self) -> None:
         self._node_count += 1
-        self.api.create("nodes", workloads.node(f"n{self._node_count}", self._random))
+        name = f"n{self._node_count}"
+        self.api.create("nodes", workloads.node(name, self._random))
+        if self.storage is not None:
+            self.storage.equip(name)
 
     def add_pod(self, mixes: Sequence[str]) -> None:
         self._pod_count += 1
-        self.api.create("pods", workloads.pod(f"p{self._pod_count}", mixes, self._random))
+        self._create_pod(workloads.pod(f"p{self._pod_count}", mixes, self._random))
+
+    def _create_pod(self, pod: JsonObject) -> None:
+        if self.storage is not None:
+            self.storage.promise_claims(pod)
+        self.api.create("pods", pod)
 
     def change_something(self) -> None:
         """One change that an administrator, an autoscaler or an owner might make."""
-        change = self._random.choice(
-            (
+        changes: tuple[Callable[[], None], ...] = (
+            *(
                 self.add_node,
                 self._remove_node,
                 self._relabel_node,
@@ -150,8 +211,16 @@ class SimulatedCluster:
                 self.ungate_one,
                 self._recreate_pod,
                 self._compact,
-            )
+            ),
+            *((self._resize_node, self._resize_node) if "resizing" in self._extras else ()),
+            *((self._change_budget,) if "budgets" in self._extras else ()),
+            *(
+                (self.storage.delete_claim, self.storage.refuse_node, self.storage.refuse_node)
+                if self.storage is not None
+                else ()
+            ),
         )
+        change = self._random.choice(changes)
         self._trace.add("change", change.__name__.strip("_"))
         change()
 
@@ -185,6 +254,26 @@ class SimulatedCluster:
             is_cordoned = node["spec"].get("unschedulable", False)
             self._patch_node(node, {"spec": {"unschedulable": not is_cordoned}})
 
+    def _resize_node(self) -> None:
+        """More or less room than before, as when a kubelet is configured anew."""
+        node = self._some_node()
+        if node is not None:
+            room = workloads.node("", self._random)["status"]["allocatable"]
+            patch: JsonObject = {"status": {"allocatable": room}}
+            name = node["metadata"]["name"]
+            self.api.patch("nodes", None, name, patch, subresource="status")
+
+    def _change_budget(self) -> None:
+        name = self._random.choice(self.api.list(BUDGETS)[0])["metadata"]["name"]
+        patch: JsonObject = {"spec": {"minAvailable": self._random.randint(0, 4)}}
+        self.api.patch(BUDGETS, "default", name, patch)
+        self._recount_soon()
+
+    def touch_nodes(self) -> None:
+        """Something changes about every node: whoever was turned away for a reason nobody could see may try again."""
+        for node in self.nodes():
+            self._patch_node(node, {"metadata": {"labels": {"example.com/touched": "yes"}}})
+
     def _patch_node(self, node: JsonObject, patch: JsonObject) -> None:
         self.api.patch("nodes", None, node["metadata"]["name"], patch)
 
@@ -200,7 +289,11 @@ class SimulatedCluster:
             return
         name = self._random.choice(pods)["metadata"]["name"]
         self.api.delete("pods", "default", name, grace_period_s=0)
-        self.api.create("pods", workloads.pod(name, tuple(workloads.MIXES), self._random))
+        self._create_pod(workloads.pod(name, self._all_mixes, self._random))
+
+    @property
+    def _all_mixes(self) -> tuple[str, ...]:
+        return tuple(mix for mix in workloads.MIXES if mix != "volumes" or self.storage is not None)
 
     def ungate_one(self) -> None:
         gated = [pod for pod in self.pods() if pod["spec"].get("schedulingGates")]
@@ -210,7 +303,7 @@ class SimulatedCluster:
 
     def _compact(self) -> None:
         """Watches that are behind, and lists that are under way, cannot go on."""
-        for resource in WATCHED:
+        for resource in self._watched:
             self.store.collection(resource).compact(self.store.revision)
 
 

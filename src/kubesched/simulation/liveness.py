@@ -6,7 +6,20 @@ Whether something can be placed is asked of a fresh scheduler that is given the 
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Final
 
+from msgspec import structs
+
+from kubesched.api.core_v1 import (
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    Taint,
+    Toleration,
+)
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
 from kubesched.simulation.checkers import Checkers, check_own_invariants
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.processes import Incarnation, Processes
@@ -18,6 +31,15 @@ BOUND_S = 180.0
 """Longer than a watch may wait to be opened again (60 s), a lease to be taken over and a pod to rest, together; shorter
 than the five minutes after which forgotten pods are tried again anyway, which would hide that they were forgotten."""
 POLL_S = 3.0
+OTHER_KINDS: Final[tuple[type[Any], ...]] = (
+    StorageClass,
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+)
+"""What a scheduler has to know besides nodes and pods."""
 
 
 async def wait_until_settled(
@@ -26,6 +48,8 @@ async def wait_until_settled(
     processes: Processes,
     checkers: Checkers,
     trace: Trace,
+    *,
+    has_extender: bool = False,
 ) -> None:
     """Return once nothing more can happen; `Violation` if that takes too long."""
     give_up_at = loop.time() + BOUND_S
@@ -34,7 +58,7 @@ async def wait_until_settled(
         pending = _what_is_pending(cluster, processes, checkers)
         if pending is None:
             revision = cluster.store.revision
-            placeable = await what_can_be_placed(cluster)
+            placeable = await what_can_be_placed(cluster, has_extender=has_extender)
             if placeable is None and cluster.store.revision == revision:
                 break
             pending = placeable
@@ -81,10 +105,15 @@ def _unfinished(incarnation: Incarnation) -> str | None:
     return next((f"{count} pods {what}" for what, count in counts.items() if count), None)
 
 
-async def what_can_be_placed(cluster: SimulatedCluster) -> str | None:
-    """A pod that a fresh scheduler would place, or make room for; None if there is none."""
+async def what_can_be_placed(
+    cluster: SimulatedCluster, *, has_extender: bool = False
+) -> str | None:
+    """A pod that a fresh scheduler would place, find volumes for, or make room for; None if there is none."""
     nodes, pods = cluster.records()
+    if has_extender:
+        nodes, pods = _as_the_extender_sees_it(nodes, pods)
     async with SchedulerHarness() as fresh:
+        before = {obj for kind in OTHER_KINDS for obj in map(id, _put_all(fresh, cluster, kind))}
         for node in nodes:
             fresh.add_node(node)
         for pod in pods:
@@ -96,5 +125,40 @@ async def what_can_be_placed(cluster: SimulatedCluster) -> str | None:
         await fresh.settle()
         placed = [f"{key} fits on {node}" for key, node in fresh.client.bindings.items()]
         made_room = [f"{key} would be preempted" for key in fresh.client.deleted]
-    found = placed + made_room
+        promised = [
+            f"{kind.__name__} {obj.metadata.name} would be promised"
+            for kind in OTHER_KINDS
+            for obj in fresh.listers.of(kind).list()
+            if id(obj) not in before
+        ]
+    found = placed + made_room + promised
     return found[0] if found else None
+
+
+def _put_all(fresh: SchedulerHarness, cluster: SimulatedCluster, kind: type[Any]) -> list[Any]:
+    objects = cluster.records_of(kind)
+    for obj in objects:
+        fresh.listers.of(kind).put(obj)
+    return objects
+
+
+def _as_the_extender_sees_it(nodes: list[Node], pods: list[Pod]) -> tuple[list[Node], list[Pod]]:
+    """Its opinion as taints that all tolerate whom it does not concern; those play no part in spreading either."""
+    taint = Taint(key="example.com/judged", effect="NoSchedule")
+    judged = []
+    for node in nodes:
+        if (node.metadata.labels or {}).get("disk") != "ssd":
+            spec = structs.replace(node.spec, taints=[*(node.spec.taints or ()), taint])
+            judged.append(structs.replace(node, spec=spec))
+        else:
+            judged.append(node)
+    unconcerned = Toleration(key=taint.key, operator="Exists")
+    free = []
+    for pod in pods:
+        if (pod.metadata.labels or {}).get("app") != "db":
+            tolerations = [*(pod.spec.tolerations or ()), unconcerned]
+            pod_spec = structs.replace(pod.spec, tolerations=tolerations)
+            free.append(structs.replace(pod, spec=pod_spec))
+        else:
+            free.append(pod)
+    return judged, free

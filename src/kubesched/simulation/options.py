@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
 
 FOCUSES = ("", "", "", "/binding", "/status", "/leases/kube-scheduler", "/pods", "/nodes")
 MIXES = ("plain", "affinity", "spread", "ports", "priorities", "gates")
+EXTRAS = {"volumes": 0.3, "budgets": 0.3, "extender": 0.25, "resizing": 0.4}
+"""What else a world may have, and how likely: storage with its controllers, disruption budgets, an HTTP extender, nodes
+whose allocatable changes."""
+EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
+"""The verbs an extender may take part in; whether it may be ignored; whether it is sent names instead of nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,12 @@ class Options:
     """Mean time between changes to nodes and deletions of pods; 0 for never."""
     mischief: float
     """How often a misbehaving plugin misbehaves; 0 leaves it out of the profile."""
+    extras: tuple[str, ...] = ()
+    """Of `EXTRAS`."""
+    extender_traits: tuple[str, ...] = ()
+    """Of `EXTENDER_TRAITS`; matters if there is an extender."""
+    extender_trouble: float = 0.0
+    """How often the extender is late, silent, dead or talks nonsense, per question."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -76,7 +87,7 @@ def draw(random: Random, *, faults: bool) -> Options:
         return value if faults and drawn < probability else 0.0
 
     mixes = tuple(sorted(random.sample(MIXES, random.randint(1, 4))))
-    return Options(
+    drawn = Options(
         nodes=random.randint(1, 6),
         pods=random.randint(8, 36),
         mixes=mixes,
@@ -99,4 +110,12 @@ def draw(random: Random, *, faults: bool) -> Options:
         jump_every_s=sometimes(0.4, 5.0, 30.0),
         change_every_s=sometimes(0.8, 0.5, 6.0),
         mischief=sometimes(0.4, 0.02, 0.3),
+    )
+    # Drawn last: a seed without extras is the run it was before there were any.
+    extras = tuple(name for name, chance in EXTRAS.items() if random.random() < chance)
+    return replace(
+        drawn,
+        extras=extras,
+        extender_traits=tuple(trait for trait in EXTENDER_TRAITS if random.random() < 0.5),
+        extender_trouble=sometimes(0.8, 0.05, 0.5),
     )

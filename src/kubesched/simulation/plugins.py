@@ -1,4 +1,4 @@
-"""Two plugins in the simulated profile: one that looks over the scheduler's shoulder, one that misbehaves."""
+"""A plugin of the simulated profile that misbehaves."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
-from kubesched.api.core_v1 import Node, Pod
-from kubesched.embedded.objects import JsonObject
+from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     FilterPlugin,
     PermitPlugin,
@@ -24,54 +20,9 @@ from kubesched.framework.interfaces import (
     Wait,
 )
 from kubesched.framework.status import Code, Status
-from kubesched.simulation.rules import State, objection
 from kubesched.snapshot.node_info import NodeInfo
 
-AUDITOR: Final = "SimulationAuditor"
 TROUBLEMAKER: Final = "SimulationTroublemaker"
-
-Complain = Callable[[str, str], None]
-"""(property, what happened)"""
-
-
-def make_auditor(complain: Complain) -> type[Plugin]:
-    """A Reserve plugin: it sees every decision at the moment it is made, with the state it was made from."""
-
-    class Auditor(ReservePlugin):
-        name = AUDITOR
-
-        def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-            del state
-            why = objection(_json(pod), node_name, known_state(self.handle, without=pod))
-            if why is not None:
-                complain(
-                    "rules hold at every decision",
-                    f"pod {pod.metadata.namespace}/{pod.metadata.name} goes to {node_name}: {why}",
-                )
-            return None
-
-        def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-            """Nothing was booked."""
-
-    return Auditor
-
-
-def known_state(handle: Handle, *, without: Pod) -> State:
-    """What the scheduler knows, as plain objects."""
-    assert handle.listers is not None, "a scheduler has listers"
-    nodes = {node.metadata.name: _json(node) for node in handle.listers.of(Node).list()}
-    placed = [
-        (_json(info.pod), info.pod.spec.node_name)
-        for _row, info in handle.table.all_pods()
-        if info.uid != without.metadata.uid
-    ]
-    return State(nodes, tuple(placed))
-
-
-def _json(obj: Any) -> JsonObject:  # noqa: ANN401  # any record
-    plain: JsonObject = msgspec.to_builtins(obj)
-    plain.setdefault("spec", {})
-    return plain
 
 
 class Mischief:

@@ -16,6 +16,7 @@ from kubesched.embedded.memory_transport import MemoryTransport
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
 from kubesched.scheduler.factory import Assembly
+from kubesched.simulation.audit import audit_pops
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.faults import CallFault, FaultyTransport, Network
 from kubesched.simulation.trace import Trace
@@ -57,6 +58,7 @@ class ProcessFactory(Protocol):
         *,
         transport: Transport,
         lock_transport: Transport,
+        extender_transport: Transport,
         clock: Clock,
         random: Random,
         host_name: str,
@@ -97,6 +99,10 @@ class Incarnation:
             and (self.process.is_scheduling or not self.has_scheduled)
         )
 
+    @property
+    def is_holding_still(self) -> bool:
+        return self.process.assembly.scheduler.stillness.is_held
+
     def die(self) -> None:
         self.transport.is_dead = self.lock_transport.is_dead = True
 
@@ -116,6 +122,7 @@ class Processes:
         seed: str,
         config: bytes,
         registry: Callable[[], Registry],
+        extender: Transport,
     ) -> None:
         self._make_process = make_process
         self._cluster = cluster
@@ -126,6 +133,7 @@ class Processes:
         self._seed = seed
         self._config = load(config, "simulation", DEFAULT_GATES)
         self._registry = registry
+        self._extender = extender
         self._random = Random(f"{seed}/processes")
         self._started = 0
         self.slots: dict[int, Incarnation] = {}
@@ -158,11 +166,13 @@ class Processes:
             self._registry(),
             transport=transports[0],
             lock_transport=transports[1],
+            extender_transport=self._extender,
             clock=clock,
             random=Random(f"{self._seed}/{name}"),
             host_name=f"host{slot}",
             identity=name,
         )
+        audit_pops(process.assembly.scheduler.queue, self._complaints.add)
         incarnation = Incarnation(name, process, transports, clock)
         incarnation.task = self._loop.create_task(process.run())
         return incarnation

@@ -1,16 +1,18 @@
 """May this pod go to this node? Written plainly a second time, over JSON, to hold the scheduler's answers against.
 
 Knows what the workloads use: requests, number of pods, host ports, taints, cordons, node selectors, required pod
-affinity and anti-affinity with `matchLabels`, required topology spread over all nodes.
+affinity and anti-affinity with `matchLabels`, required topology spread over all nodes, claims and their volumes, and the
+opinion of the simulated extender.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kubesched.embedded.objects import JsonObject
+from kubesched.simulation.workloads import claim_names
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -22,6 +24,10 @@ class State:
     nodes: Mapping[str, JsonObject]
     placed: tuple[tuple[JsonObject, str], ...]
     """(pod, node name); the node need not exist any more."""
+    claims: Mapping[str, JsonObject] = field(default_factory=dict)
+    volumes: Mapping[str, JsonObject] = field(default_factory=dict)
+    attachable: Mapping[str, int] = field(default_factory=dict)
+    """How many volumes of the driver a node can attach; nodes that are not named have no limit."""
 
     def pods_on(self, node_name: str) -> list[JsonObject]:
         return [pod for pod, name in self.placed if name == node_name]
@@ -38,6 +44,13 @@ def overcommitment(node: JsonObject, pods: Iterable[JsonObject]) -> str | None:
         if wanted > _amount(room[resource]):
             return f"{resource} requests of {wanted} where {room[resource]} fit"
     return None
+
+
+def roomier(one: JsonObject, other: JsonObject) -> JsonObject:
+    """A node with the greater room of two, resource by resource."""
+    a, b = one["status"]["allocatable"], other["status"]["allocatable"]
+    room = {name: max(a[name], b[name], key=_amount) for name in a}
+    return {"status": {"allocatable": room}}
 
 
 def _request(pod: JsonObject, resource: str) -> str:
@@ -65,7 +78,15 @@ def objection(pod: JsonObject, node_name: str, state: State) -> str | None:
         or _port_objection(pod, state.pods_on(node_name))
         or _affinity_objection(pod, node, state)
         or _spread_objection(pod, node, state)
+        or _volume_objection(pod, node, state)
     )
+
+
+def extender_objection(pod: JsonObject, node: JsonObject) -> str | None:
+    """The opinion of the simulated extender."""
+    if _labels(pod).get("app") == "db" and _labels(node).get("disk") != "ssd":
+        return "a database wants a fast disk"
+    return None
 
 
 def _node_objection(pod: JsonObject, node: JsonObject) -> str | None:
@@ -180,3 +201,84 @@ def _shares(key: str, one: JsonObject, other: JsonObject) -> bool:
 
 def _labels(obj: JsonObject) -> Mapping[str, str]:
     return obj["metadata"].get("labels") or {}
+
+
+# -- volumes -----------------------------------------------------------------------------------------------------------
+
+_BOUND = "pv.kubernetes.io/bind-completed"
+
+
+def is_bound(claim: JsonObject) -> bool:
+    annotations = claim["metadata"].get("annotations") or {}
+    return bool(claim["spec"].get("volumeName")) and _BOUND in annotations
+
+
+def _volume_objection(pod: JsonObject, node: JsonObject, state: State) -> str | None:
+    node_name = node["metadata"]["name"]
+    for name in claim_names(pod):
+        claim = state.claims.get(name)
+        if claim is None:
+            return f"there is no claim {name}"
+        if claim["metadata"].get("deletionTimestamp"):
+            return f"claim {name} is being deleted"
+        if "ReadWriteOncePod" in claim["spec"]["accessModes"] and any(
+            name in claim_names(other) for other, _node in state.placed
+        ):
+            return f"claim {name} is for one pod only"
+        if is_bound(claim):
+            volume = state.volumes.get(claim["spec"]["volumeName"])
+            if volume is None:
+                return f"claim {name} has lost its volume"
+            if not reaches(volume, node):
+                return f"volume {volume['metadata']['name']} is out of reach"
+        elif claim["spec"]["storageClassName"] == "local" and not any(
+            _could_serve(volume, claim, node) for volume in state.volumes.values()
+        ):
+            return f"no volume for claim {name}"
+    return _attach_objection(pod, node_name, state)
+
+
+def _attach_objection(pod: JsonObject, node_name: str, state: State) -> str | None:
+    limit = state.attachable.get(node_name)
+    wanted = _attached(pod, state)
+    if limit is None or not wanted:
+        return None
+    there = {name for other in state.pods_on(node_name) for name in _attached(other, state)}
+    if len(wanted | there) > limit and not wanted <= there:
+        return f"{len(wanted | there)} volumes where {limit} can be attached"
+    return None
+
+
+def _attached(pod: JsonObject, state: State) -> set[str]:
+    """The claims of a pod that the storage driver serves."""
+    return {
+        name
+        for name in claim_names(pod)
+        if name in state.claims and state.claims[name]["spec"]["storageClassName"] != "local"
+    }
+
+
+def reaches(volume: JsonObject, node: JsonObject) -> bool:
+    """Whether a node may use a volume: the forms of node affinity that the simulated cluster has."""
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required")
+    if required is None:
+        return True
+    labels = _labels(node)
+    return any(
+        all(
+            labels.get(wanted["key"]) in wanted["values"]
+            for wanted in term.get("matchExpressions") or ()
+        )
+        for term in required["nodeSelectorTerms"]
+    )
+
+
+def _could_serve(volume: JsonObject, claim: JsonObject, node: JsonObject) -> bool:
+    spec = volume["spec"]
+    owner = (spec.get("claimRef") or {}).get("uid")
+    return (
+        spec.get("storageClassName") == claim["spec"]["storageClassName"]
+        and spec["accessModes"] == claim["spec"]["accessModes"]
+        and owner in (None, claim["metadata"]["uid"])
+        and reaches(volume, node)
+    )

@@ -11,6 +11,8 @@ HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 ZONES = ("a", "b", "c")
 GATE = "example.com/wait"
+APPS = ("web", "db")
+CLAIM_COUNT = 16
 PRIORITIES = {"low": 10, "middle": 100, "high": 1000}
 TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule"}
 
@@ -50,7 +52,7 @@ def _pod(name: str, random: Random) -> JsonObject:
         "metadata": {
             "name": name,
             "namespace": "default",
-            "labels": {"app": random.choice(("web", "db"))},
+            "labels": {"app": random.choice(APPS)},
         },
         "spec": {"containers": [container]},
     }
@@ -65,7 +67,7 @@ def _plain(pod: JsonObject, random: Random) -> None:
 
 
 def _affinity(pod: JsonObject, random: Random) -> None:
-    app = random.choice(("web", "db"))
+    app = random.choice(APPS)
     term = {
         "topologyKey": random.choice((HOSTNAME, ZONE)),
         "labelSelector": {"matchLabels": {"app": app}},
@@ -104,6 +106,31 @@ def _gates(pod: JsonObject, random: Random) -> None:
         pod["spec"]["schedulingGates"] = [{"name": GATE}]
 
 
+def _volumes(pod: JsonObject, random: Random) -> None:
+    """Few claims for many pods: some are shared."""
+    claims = random.sample(range(1, CLAIM_COUNT + 1), random.choice((1, 1, 2)))
+    pod["spec"]["volumes"] = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"c{number}"}}
+        for number in claims
+    ]
+
+
+def claim_names(pod: JsonObject) -> list[str]:
+    return [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["spec"].get("volumes") or ()
+        if "persistentVolumeClaim" in volume
+    ]
+
+
+def budget(app: str, min_available: int) -> JsonObject:
+    """So many pods of an application are to stay."""
+    return {
+        "metadata": {"name": f"keep-{app}", "namespace": "default"},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}},
+    }
+
+
 MIXES: dict[str, Callable[[JsonObject, Random], None]] = {
     "plain": _plain,
     "affinity": _affinity,
@@ -111,6 +138,7 @@ MIXES: dict[str, Callable[[JsonObject, Random], None]] = {
     "ports": _ports,
     "priorities": _priorities,
     "gates": _gates,
+    "volumes": _volumes,
 }
 
 

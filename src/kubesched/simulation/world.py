@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
 from kubesched.embedded.objects import JsonObject
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
+from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.registry import in_tree_registry
+from kubesched.simulation import extenders
+from kubesched.simulation.audit import AUDITOR, make_audited_preemption, make_auditor
 from kubesched.simulation.checkers import Checkers
 from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.extenders import SimulatedExtender
 from kubesched.simulation.faults import Network
 from kubesched.simulation.liveness import wait_until_settled
 from kubesched.simulation.options import Options
-from kubesched.simulation.plugins import (
-    AUDITOR,
-    TROUBLEMAKER,
-    Mischief,
-    make_auditor,
-    make_troublemaker,
-)
+from kubesched.simulation.plugins import TROUBLEMAKER, Mischief, make_troublemaker
 from kubesched.simulation.processes import Processes, ProcessFactory
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Complaints
@@ -33,7 +31,7 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: {leader_elect}
-profiles:
+{extenders}profiles:
 - schedulerName: default-scheduler
   plugins:
     multiPoint:
@@ -72,12 +70,15 @@ class World:
         self.scenario: Scenario | None = None
         self._random = Random(f"{seed}/world")
         self.complaints = Complaints()
-        self.cluster = SimulatedCluster(loop, Random(f"{seed}/cluster"), trace)
+        self.cluster = SimulatedCluster(loop, Random(f"{seed}/cluster"), trace, options.extras)
         self.network = Network(options.rates, Random(f"{seed}/network"), trace, focus=options.focus)
         self.mischief = Mischief(
             options.mischief,
             Random(f"{seed}/mischief"),
             lambda what: trace.add("mischief", what),
+        )
+        self.extender = SimulatedExtender(
+            self.cluster, Random(f"{seed}/extender"), trace, options.extender_trouble
         )
         self.processes = Processes(
             make_process,
@@ -89,11 +90,13 @@ class World:
             seed=str(seed),
             config=self._config(),
             registry=self._registry,
+            extender=self.extender,
         )
         self.checkers = Checkers(
             self.cluster,
             self.processes,
             self.complaints,
+            now=loop.time,
             has_one_writer=options.instances == 1,
         )
         loop.before_time_passes = self.checkers.instant_is_over
@@ -102,17 +105,30 @@ class World:
         names = [AUDITOR, TROUBLEMAKER] if self.options.mischief else [AUDITOR]
         plugins = ", ".join(f"{{name: {name}}}" for name in names)
         elect = "true" if self.options.instances > 1 else "false"
-        return _CONFIG.format(leader_elect=elect, plugins=plugins).encode()
+        asked = extenders.config(self.options.extender_traits) if self._has_extender else ""
+        return _CONFIG.format(leader_elect=elect, plugins=plugins, extenders=asked).encode()
+
+    @property
+    def _has_extender(self) -> bool:
+        return "extender" in self.options.extras
 
     def _registry(self) -> Registry:
         registry = in_tree_registry()
         extra: dict[str, type[Plugin]] = {
-            AUDITOR: make_auditor(self.complaints.add),
+            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts),
             TROUBLEMAKER: make_troublemaker(self.mischief),
         }
+        if not self.options.mischief:  # else nobody can tell which nodes a broken filter left
+            registry.unregister(DefaultPreemption.name)
+            extra[DefaultPreemption.name] = make_audited_preemption(self.complaints.add)
         for name, plugin in extra.items():
             registry.register(name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
         return registry
+
+    @property
+    def _binding_verdicts(self) -> Mapping[str, tuple[str, ...]]:
+        """What the extender said, unless decisions may go on without it."""
+        return {} if "ignorable" in self.options.extender_traits else self.extender.verdicts
 
     @property
     def virtual_s(self) -> float:
@@ -171,10 +187,17 @@ class World:
         left = self.options.pods
         while left > 0:
             for _ in range(min(left, self._random.choice((1, 1, 2, 5)))):
-                self.cluster.add_pod(self.options.mixes)
+                self.cluster.add_pod(self._mixes)
                 left -= 1
             mean_s = self.options.duration_s / (2 * self.options.pods)
             await asyncio.sleep(self._random.expovariate(1 / mean_s))
+
+    @property
+    def _mixes(self) -> tuple[str, ...]:
+        """What pods are like: budgets matter only among pods of different priority."""
+        added = {"volumes": "volumes", "budgets": "priorities"}
+        wanted = (mix for extra, mix in added.items() if extra in self.options.extras)
+        return tuple(dict.fromkeys((*self.options.mixes, *wanted)))
 
     async def _every(self, mean_s: float, action: Callable[[], None]) -> None:
         while True:
@@ -198,15 +221,27 @@ class World:
         self.network.heal()
         self.mischief.rate = 0.0
         self.processes.mend()
+        if self._has_extender:
+            self.extender.trouble = 0.0
+            self.cluster.touch_nodes()
+        if self.cluster.storage is not None:
+            self.cluster.storage.is_slow = False
         while any(pod["spec"].get("schedulingGates") for pod in self.cluster.pods()):
             self.cluster.ungate_one()
 
     async def settle(self) -> None:
         await wait_until_settled(
-            self._loop, self.cluster, self.processes, self.checkers, self.trace
+            self._loop,
+            self.cluster,
+            self.processes,
+            self.checkers,
+            self.trace,
+            has_extender=self._has_extender,
         )
 
     def stop(self, keepers: list[asyncio.Task[None]]) -> None:
         self._loop.before_time_passes = lambda: None
+        if self.cluster.storage is not None:
+            self.cluster.storage.disconnect()
         for task in keepers:
             task.cancel()

@@ -1,0 +1,202 @@
+"""Looks over the scheduler's shoulder: every placement, preemption and pop is judged at the moment it is decided.
+
+Judged by `rules`, from what the scheduler knows at that moment; what it cannot know is not held against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.storage_v1 import CSINode
+from kubesched.embedded.objects import JsonObject
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import Plugin, PostFilterAnswer, ReservePlugin
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.status import Code, NodeToStatus, Status
+from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.simulation.rules import State, objection
+from kubesched.simulation.victims import Budget, violations
+
+AUDITOR: Final = "SimulationAuditor"
+UNKNOWN_COST: Final = 1_000
+"""More than any number of victims."""
+
+Complain = Callable[[str, str], None]
+"""(property, what happened)"""
+
+
+def make_auditor(complain: Complain, verdicts: Mapping[str, tuple[str, ...]]) -> type[Plugin]:
+    """A Reserve plugin: it sees every decision with the state it was made from, and what an extender had said."""
+
+    class Auditor(ReservePlugin):
+        name = AUDITOR
+
+        def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+            del state
+            why = objection(to_json(pod), node_name, known_state(self.handle, without=pod))
+            if why is not None:
+                complain("rules hold at every decision", f"{_key(pod)} goes to {node_name}: {why}")
+            allowed = verdicts.get(pod.metadata.uid)
+            if allowed is not None and node_name not in allowed:
+                complain(
+                    "no node is chosen against the extender",
+                    f"{_key(pod)} goes to {node_name}, of {allowed}",
+                )
+            return None
+
+        def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+            """Nothing was booked."""
+
+    return Auditor
+
+
+def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
+    """The production plugin, whose choice of a node is compared with all others."""
+
+    class AuditedPreemption(DefaultPreemption):
+        def post_filter(
+            self, state: CycleState, pod: Pod, statuses: NodeToStatus
+        ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+            answer = super().post_filter(state, pod, statuses)
+            if isinstance(answer, tuple):  # else an extender has the last word
+                self._judge(pod, statuses, answer)
+            return answer
+
+        def _judge(self, pod: Pod, statuses: NodeToStatus, answer: PostFilterAnswer) -> None:
+            result, status = answer
+            nomination = result.nominating_info if result is not None and status is None else None
+            if nomination is None or not nomination.node_name:
+                return
+            chosen, costs = nomination.node_name, self._costs(pod, statuses)
+            if chosen not in costs:
+                complain(
+                    "preemption makes room where it says",
+                    f"{_key(pod)} does not fit on {chosen} whoever goes",
+                )
+            elif costs[chosen][0] > min(most for _least, most in costs.values()):
+                complain(
+                    "no disruption budget is violated without need",
+                    f"{_key(pod)} preempts on {chosen}; violations by node: {costs}",
+                )
+
+        def _costs(self, pod: Pod, statuses: NodeToStatus) -> dict[str, tuple[int, int]]:
+            """Fewest and most violations on every node where making room would help."""
+            state = known_state(self.handle, without=pod)
+            nominated = self._nominated(pod)
+            budgets = known_budgets(self.handle)
+            costs = {}
+            for name in state.nodes:
+                if statuses.get(name).code is not Code.UNSCHEDULABLE:
+                    continue
+                alone = violations(to_json(pod), name, state, (), budgets)
+                # Upstream: affinity among pods that are yet to come counts only if some pod that is there has any.
+                crowded = violations(to_json(pod), name, state, nominated, budgets)
+                if alone is not None:
+                    costs[name] = (
+                        alone[0],
+                        UNKNOWN_COST if crowded is None else max(alone[1], crowded[1]),
+                    )
+            return costs
+
+        def _nominated(self, pod: Pod) -> list[tuple[JsonObject, str]]:
+            nominator, table = self.handle.nominator, self.handle.table
+            if nominator is None:
+                return []
+            return [
+                (to_json(info.pod), name)
+                for name in table.row_of
+                for info in nominator.nominated_pods_for_node(name)
+                if info.uid != pod.metadata.uid
+            ]
+
+    return AuditedPreemption
+
+
+def audit_pops(queue: SchedulingQueue, complain: Complain) -> None:
+    """See that the queue never gives away a pod while a more important one, or an older equal, is ready."""
+    pop = queue.pop
+
+    def audited() -> QueuedPodInfo | None:
+        info = pop()
+        if info is not None:
+            ready = (queue.get_pod(*_names(pod)) for pod in queue.pods_in_active_q())
+            first = min((each for each in ready if each is not None), key=_rank, default=info)
+            if _rank(first) < _rank(info):
+                complain(
+                    "the most important pod is tried first",
+                    f"{info.pod_info.key} was popped before {first.pod_info.key}",
+                )
+        return info
+
+    queue.pop = audited  # type: ignore[method-assign]  # this queue only
+
+
+def _rank(info: QueuedPodInfo) -> tuple[int, float]:
+    return -(info.pod_info.pod.spec.priority or 0), info.timestamp
+
+
+def _names(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def known_state(handle: Handle, *, without: Pod) -> State:
+    """What the scheduler knows, as plain objects."""
+    table = handle.table
+    nodes = {
+        name: to_json(node)
+        for name, row in table.row_of.items()
+        if (node := table.nodes[row]) is not None
+    }
+    placed = tuple(
+        (to_json(info.pod), info.pod.spec.node_name)
+        for _row, info in table.all_pods()
+        if info.uid != without.metadata.uid
+    )
+    state = State(nodes, placed)
+    listers = handle.listers
+    assert listers is not None, "a scheduler has listers"
+    claims = listers.of(PersistentVolumeClaim).list()
+    if not claims:
+        return state
+    return replace(
+        state,
+        claims=_by_name(claims),
+        volumes=_by_name(listers.of(PersistentVolume).list()),
+        attachable=_attachable(listers.of(CSINode).list()),
+    )
+
+
+def known_budgets(handle: Handle) -> list[Budget]:
+    assert handle.listers is not None, "a scheduler has listers"
+    return [Budget.of(to_json(each)) for each in handle.listers.of(PodDisruptionBudget).list()]
+
+
+def _by_name(records: Iterable[Any]) -> dict[str, JsonObject]:
+    return {each.metadata.name: to_json(each) for each in records}
+
+
+def _attachable(csi_nodes: Iterable[CSINode]) -> dict[str, int]:
+    found = {}
+    for each in csi_nodes:
+        for driver in each.spec.drivers or ():
+            if driver.allocatable is not None and driver.allocatable.count is not None:
+                found[each.metadata.name] = driver.allocatable.count
+    return found
+
+
+def to_json(obj: Any) -> JsonObject:  # noqa: ANN401  # any record
+    plain: JsonObject = msgspec.to_builtins(obj)
+    plain.setdefault("spec", {})
+    return plain
+
+
+def _key(pod: Pod) -> str:
+    return f"pod {pod.metadata.namespace}/{pod.metadata.name}"

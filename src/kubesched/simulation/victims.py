@@ -1,0 +1,107 @@
+"""Whom would it cost to place a pod on a node? Written plainly a second time, like `rules`.
+
+All less important pods go; then, those that budgets cannot spare first and the most important first, each stays if the
+pod still fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kubesched.embedded.objects import JsonObject
+from kubesched.simulation.rules import State, objection
+
+Placed = tuple[JsonObject, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many pods with these labels may go."""
+
+    labels: Mapping[str, str]
+    allowed: int
+
+    @staticmethod
+    def of(budget: JsonObject) -> Budget:
+        labels = budget["spec"]["selector"]["matchLabels"]
+        return Budget(labels, (budget.get("status") or {}).get("disruptionsAllowed", 0))
+
+    def covers(self, pod: JsonObject) -> bool:
+        return self.labels.items() <= (pod["metadata"].get("labels") or {}).items()
+
+
+def violations(
+    pod: JsonObject,
+    node_name: str,
+    state: State,
+    nominated: Iterable[Placed],
+    budgets: Sequence[Budget],
+) -> tuple[int, int] | None:
+    """How many victims on this node no budget could spare; None if the pod does not fit whoever goes, or there is nobody.
+
+    Least and most: pods that matter alike may be looked at in either order.
+    """
+    priority = _priority(pod)
+    below = [
+        other for other, name in state.placed if name == node_name and _priority(other) < priority
+    ]
+    ahead = tuple(each for each in nominated if _priority(each[0]) >= priority)
+    if not below or not _fits(pod, node_name, _without(state, below), ahead):
+        return None
+    counts = []
+    for order in (below, below[::-1]):
+        pods = sorted(order, key=lambda other: -_priority(other))
+        spoilt = _beyond_budget(pods, budgets)
+        counts.append(_unspared(pod, node_name, state, ahead, pods, spoilt))
+    return min(counts), max(counts)
+
+
+def _unspared(
+    pod: JsonObject,
+    node_name: str,
+    state: State,
+    ahead: tuple[Placed, ...],
+    below: Sequence[JsonObject],
+    spoilt: Sequence[JsonObject],
+) -> int:
+    gone, count = list(below), 0
+    for other in [*spoilt, *(each for each in below if each not in spoilt)]:
+        left = [each for each in gone if each is not other]
+        if _fits(pod, node_name, _without(state, left), ahead):
+            gone = left
+        else:
+            count += other in spoilt
+    return count
+
+
+def _fits(pod: JsonObject, node_name: str, state: State, ahead: tuple[Placed, ...]) -> bool:
+    """With and without the pods that are to come: both must hold."""
+    if ahead:
+        crowded = replace(state, placed=state.placed + ahead)
+        if objection(pod, node_name, crowded) is not None:
+            return False
+    return objection(pod, node_name, state) is None
+
+
+def _without(state: State, gone: Iterable[JsonObject]) -> State:
+    uids = {other["metadata"]["uid"] for other in gone}
+    kept = tuple(each for each in state.placed if each[0]["metadata"]["uid"] not in uids)
+    return replace(state, placed=kept)
+
+
+def _beyond_budget(pods: Sequence[JsonObject], budgets: Sequence[Budget]) -> list[JsonObject]:
+    left = [budget.allowed for budget in budgets]
+    found = []
+    for pod in pods:
+        covering = [index for index, budget in enumerate(budgets) if budget.covers(pod)]
+        for index in covering:
+            left[index] -= 1
+        if any(left[index] < 0 for index in covering):
+            found.append(pod)
+    return found
+
+
+def _priority(pod: JsonObject) -> int:
+    priority: int = pod["spec"].get("priority", 0)
+    return priority
