@@ -18,6 +18,9 @@ from kubesched.scheduler.scheduling_cycle import Assumed
 PATIENCE_S = 600.0
 """How much of the run's own time may pass without a binding before the workload counts as stuck."""
 
+FRUITLESS = 100_000
+"""How many attempts may be made without a binding, until the same."""
+
 TURNS = 1000
 """How many turns the event loop is given for background work to end."""
 
@@ -55,6 +58,7 @@ class CoreStage:
         """Pods that somebody waits for, by uid."""
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         self._last_binding = self.clock.monotonic()
+        self._attempts_at_last_binding = 0
         self._measurement: Measurement | None = None
         self._make_measurement = make_measurement
         self._attempts = 0
@@ -131,6 +135,7 @@ class CoreStage:
     def _bound(self, pod: Pod) -> None:
         self._awaited.discard(pod.metadata.uid)
         self._last_binding = self.clock.monotonic()
+        self._attempts_at_last_binding = self._attempts
         if self._measurement is not None:
             self._measurement.note_bound(pod)
         self.on_bound(pod)
@@ -171,12 +176,17 @@ class CoreStage:
         if measured is not None:
             measured.begin()
         self._last_binding = self.clock.monotonic()
+        self._attempts_at_last_binding = self._attempts
         while not is_over():
             if self._beside:
                 self._make_steps()
-            if await self._attempt() or await self._settled_something():
+            if await self._attempt():
+                if self._attempts - self._attempts_at_last_binding > FRUITLESS:
+                    raise KubeschedError(self._stuck(what))
                 continue
-            if not when_idle():
+            if await self._settled_something():
+                continue
+            if not when_idle() and not is_over():
                 self._let_time_pass(what, until)
         if measured is not None:
             measured.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from kubesched.benchmarking.workload_files import Workload
@@ -15,7 +16,7 @@ def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
     """The gates that can be set as the workload asks, and a note on each that cannot.
 
     A gate that Kubernetes 1.36 has locked keeps its value: workload files still list both values of gates whose time of
-    choice is over, and the workload says the same either way.
+    choice is over, and the workload says the same either way. Gates that depend on one that is turned off go with it.
     """
     known = features.known()
     settable: dict[str, bool] = {}
@@ -28,7 +29,26 @@ def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
             notes.append(f"{name} is ignored: Kubernetes 1.36 has no such feature gate")
         else:
             settable[name] = value
+    for name, needed in _left_without(settable):
+        settable[name] = False
+        notes.append(f"{name} is off: it depends on {needed}, which the workload turns off")
     return settable, tuple(notes)
+
+
+def _left_without(settable: Mapping[str, bool]) -> list[tuple[str, str]]:
+    """Gates that are on by default and depend on one that is turned off, directly or through another."""
+    off = {name for name, value in settable.items() if not value}
+    found: dict[str, str] = {}
+    while True:
+        more = {
+            name: next(each for each in gate.requires if each in off)
+            for name, gate in features.known().items()
+            if gate.default and name not in off and name not in settable and off & {*gate.requires}
+        }
+        if not more:
+            return list(found.items())
+        found |= more
+        off |= more.keys()
 
 
 def feature_gates(workload: Workload) -> tuple[FeatureGates, tuple[str, ...]]:

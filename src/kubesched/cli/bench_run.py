@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -244,6 +243,8 @@ def _core(
 def _end_to_end(
     args: argparse.Namespace,
 ) -> tuple[Callable[[Workload, Progress], list[RunResult]], Environment]:
+    import asyncio
+
     from msgspec import structs
 
     from kubesched import KUBERNETES_VERSION

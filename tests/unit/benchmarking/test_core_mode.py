@@ -1,0 +1,358 @@
+"""Core mode: every operation takes effect in the production core, and what is measured is what happened."""
+
+import pytest
+
+from kubesched.benchmarking.catalogue import SIZES, find, shipped
+from kubesched.benchmarking.core_cluster import CoreCluster, PacedClock
+from kubesched.benchmarking.core_mode import CoreOptions, run_core
+from kubesched.benchmarking.results import Contestant, Mode
+from kubesched.benchmarking.workload_files import load
+from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.load import default_config
+from kubesched.errors import ConfigError, KubeschedError
+
+ONCE = CoreOptions(repeats=1, warmup=0)
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: "{name}-{{{{.Index}}}}", labels: {{app: {name}}}}}
+spec:
+  priority: {priority}
+  {extra}
+  containers: [{{name: a, image: b, resources: {{requests: {{cpu: "{cpu}"}}}}}}]
+"""
+
+
+@pytest.fixture
+def played(tmp_path):
+    """Plays operations on nodes with 4 CPU; pods are made from templates small, big, gated and urgent."""
+    for name, cpu, priority, extra in (
+        ("small", "1", 0, "terminationGracePeriodSeconds: 0"),
+        ("big", "100", 5, ""),
+        ("gated", "1", 0, "schedulingGates: [{name: wait}]"),
+        ("urgent", "4", 10, ""),
+        ("free", "1", 0, "schedulingGates: []"),
+        ("kept", "1", 0, ""),
+    ):
+        text = POD.format(name=name, cpu=cpu, priority=priority, extra=extra)
+        if name == "free":
+            text = text.replace("free-", "gated-").replace("app: free", "app: gated")
+        if name == "kept":
+            text = text.replace("labels:", "finalizers: [example.com/keep], labels:")
+        (tmp_path / f"{name}.yaml").write_text(text)
+
+    def play(*operations, nodes=2, config="", options=ONCE):
+        path = tmp_path / "workloads.yaml"
+        path.write_text(
+            f"- name: Case\n  workloads: [{{name: one}}]\n{config}  workloadTemplate:\n"
+            f"  - {{opcode: createNodes, count: {nodes}}}\n"
+            + "".join(f"  - {{opcode: {each}}}\n" for each in operations)
+        )
+        (workload,) = load(path)
+        return run_core(workload, options)
+
+    return play
+
+
+def pods(name, count, *more, namespace="a"):
+    words = ", ".join((f"podTemplatePath: {name}.yaml", f"namespace: {namespace}", *more))
+    return f"createPods, count: {count}, {words}"
+
+
+MEASURED = "collectMetrics: true"
+LATER = "skipWaitToCompletion: true"
+
+
+def test_what_is_measured_are_the_pods_of_the_operation(played):
+    (result,) = played(pods("small", 3), pods("small", 4, MEASURED, namespace="b"))
+    assert (result.workload, result.mode, result.nodes) == ("Case/one", Mode.CORE, 2)
+    assert (result.pods, result.attempts, result.unschedulable_attempts) == (4, 4, 0)
+    assert result.pods_per_s > 0
+    assert result.decisions_per_s > result.pods_per_s
+    assert result.scheduler.cpu_s == result.seconds > 0
+    assert sum(sample.pods_per_s > 0 for sample in result.series) >= 1
+
+
+def test_time_is_split_into_phases_that_contain_extension_points(played):
+    (result,) = played(pods("small", 4, MEASURED))
+    phases = {phase.name: phase for phase in result.phases}
+    assert {"Enqueue", "Attempt", "Binding cycle"} == {
+        name for name, phase in phases.items() if not phase.part_of
+    }
+    assert phases["Filter"].part_of == "Attempt"
+    assert phases["Bind"].part_of == "Binding cycle"
+    assert all(phase.count == 4 and phase.mean_us > 0 for phase in phases.values())
+    parts = sum(each.share for each in phases.values() if each.part_of == "Attempt")
+    assert 0 < parts < phases["Attempt"].share < 1
+
+
+def test_repetitions_are_numbered_and_warm_ups_left_out(played):
+    results = played(pods("small", 1, MEASURED), options=CoreOptions(repeats=2, warmup=1))
+    assert [result.repeat for result in results] == [1, 2]
+
+
+def test_without_classes_the_contestant_says_so(played):
+    options = CoreOptions(repeats=1, warmup=0, classes=False)
+    (result,) = played(pods("small", 1, MEASURED), options=options)
+    assert result.contestant == Contestant.KUBESCHED_NO_CLASSES
+
+
+def test_preemption_takes_its_second_attempt(played):
+    (result,) = played(pods("small", 4), pods("urgent", 1, MEASURED, namespace="b"), nodes=1)
+    assert (result.pods, result.attempts, result.unschedulable_attempts) == (1, 2, 1)
+
+
+def test_deletions_make_room_at_their_rate_of_the_runs_own_time(played):
+    (result,) = played(
+        pods("small", 4),
+        "startCollectingMetrics, namespaces: [b], labelSelector: {app: small}",
+        pods("small", 2, LATER, namespace="b"),
+        "barrier, stageRequirement: Attempted",
+        "deletePods, namespace: a, deletePodsPerSecond: 10, skipWaitToCompletion: true",
+        "barrier, namespaces: [b]",
+        "stopCollectingMetrics",
+        nodes=1,
+    )
+    assert result.pods == 2
+    assert result.unschedulable_attempts >= 2
+
+
+def test_deleting_at_once_needs_no_waiting(played):
+    (result,) = played(
+        pods("small", 4),
+        "deletePods, namespace: a",
+        pods("small", 4, MEASURED, namespace="b"),
+        nodes=1,
+    )
+    assert (result.pods, result.attempts) == (4, 4)
+
+
+def test_deletion_is_waited_for_unless_told_otherwise(played):
+    (result,) = played(
+        pods("small", 4),
+        "deletePods, namespace: a, deletePodsPerSecond: 1",
+        pods("small", 4, MEASURED, namespace="b"),
+        nodes=1,
+    )
+    assert (result.pods, result.attempts) == (4, 4)
+
+
+def test_a_finalizer_keeps_a_deleted_pod_from_being_scheduled_and_from_going(played):
+    (result,) = played(
+        pods("kept", 2, LATER),
+        "deletePods, namespace: a",
+        pods("small", 4, MEASURED, namespace="b"),
+        nodes=1,
+    )
+    assert result.pods == 4
+
+
+def test_an_update_that_lifts_a_gate_lets_pods_be_scheduled(played):
+    (result,) = played(
+        "startCollectingMetrics, name: lifted, namespaces: [a]",
+        pods("gated", 2, LATER),
+        "barrier, stageRequirement: Attempted",
+        "updateAny, templatePath: free.yaml, namespace: a, count: 2, updatePerSecond: 100",
+        "barrier",
+        "stopCollectingMetrics",
+    )
+    assert result.workload == "Case/one/lifted"
+    assert (result.pods, result.attempts) == (2, 2)
+
+
+def test_churn_goes_on_beside_the_measured_pods_and_is_not_counted_with_them(played):
+    (result,) = played(
+        "churn, mode: create, templatePaths: [big.yaml], intervalMilliseconds: 2",
+        pods("small", 4, MEASURED, namespace="b"),
+    )
+    assert result.pods == 4
+    assert result.unschedulable_attempts > 0
+
+
+def test_pods_that_are_starved_by_hopeless_ones_end_the_run(played, monkeypatch):
+    monkeypatch.setattr("kubesched.benchmarking.core_stage.FRUITLESS", 50)
+    with pytest.raises(KubeschedError, match="4 pods of b cannot be scheduled; .* never tried"):
+        played(
+            "churn, mode: create, templatePaths: [big.yaml], intervalMilliseconds: 1",
+            pods("small", 4, MEASURED, namespace="b"),
+        )
+
+
+def test_churn_that_recreates_removes_what_it_made(played):
+    (result,) = played(
+        "churn, mode: recreate, number: 1, templatePaths: [small.yaml], intervalMilliseconds: 10",
+        "sleep, duration: 95ms",
+        pods("small", 3, MEASURED, namespace="b"),
+        nodes=1,
+    )
+    assert result.pods == 3, "of five pods that came, at most one is still there"
+
+
+def test_a_steady_state_replaces_pods_for_its_duration(played):
+    (result,) = played(pods("small", 2, MEASURED, "steadyState: true", "duration: 50ms"), nodes=1)
+    assert result.pods > 20, "at a thousand attempts per second"
+
+
+def test_pods_that_cannot_be_scheduled_end_the_run_with_the_reason(played):
+    with pytest.raises(KubeschedError) as caught:
+        played(pods("small", 1), pods("big", 2, MEASURED, namespace="b"))
+    text = str(caught.value)
+    assert text.startswith("Case/one: 2 pods of b cannot be scheduled; b/big-0: 0/2 nodes")
+    assert "Insufficient cpu" in text
+
+
+def test_gated_pods_nobody_frees_end_the_run_too(played):
+    with pytest.raises(KubeschedError, match="1 pods of a cannot be scheduled"):
+        played(pods("gated", 1, MEASURED))
+
+
+def test_a_workload_that_measures_nothing_is_refused(played):
+    with pytest.raises(KubeschedError, match="no operation collects metrics"):
+        played(pods("small", 1))
+
+
+def test_measuring_that_was_never_begun_cannot_be_ended(played):
+    with pytest.raises(KubeschedError, match="stopCollectingMetrics without start"):
+        played("stopCollectingMetrics")
+
+
+def test_operations_that_cannot_be_played_are_refused_by_name(played):
+    with pytest.raises(KubeschedError, match="Case/one: createResourceDriver: dynamic resource"):
+        played("createResourceDriver")
+
+
+def test_a_configuration_file_is_used(played, tmp_path):
+    (tmp_path / "config.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: somebody-else}]\n"
+    )
+    with pytest.raises(KubeschedError, match="never tried"):
+        played(pods("small", 1, MEASURED), config="  schedulerConfigPath: config.yaml\n")
+
+
+def test_extenders_are_refused_as_nobody_can_talk_to_them_here(played, tmp_path):
+    (tmp_path / "config.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "extenders: [{urlPrefix: 'http://localhost:1/', filterVerb: filter}]\n"
+    )
+    with pytest.raises(KubeschedError, match="extenders"):
+        played(pods("small", 1, MEASURED), config="  schedulerConfigPath: config.yaml\n")
+
+
+def test_kinds_no_scheduler_knows_are_refused(played, tmp_path):
+    (tmp_path / "odd.yaml").write_text("apiVersion: example.com/v1\nkind: Odd\nmetadata: {}\n")
+    with pytest.raises(KubeschedError, match=r"kind Odd of example\.com/v1"):
+        played("createAny, templatePath: odd.yaml", pods("small", 1, MEASURED))
+
+
+def test_the_same_seed_gives_the_same_placements(tmp_path):
+    def placements():
+        from kubesched.api.core_v1 import Pod
+
+        cluster = None
+        found = {}
+
+        class Watched(CoreCluster):
+            def __init__(self, *args, **kwargs):
+                nonlocal cluster
+                super().__init__(*args, **kwargs)
+                cluster = self
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kubesched.benchmarking.core_mode.CoreCluster", Watched)
+            run_core(find(["MixedTemplates/tiny"])[0], ONCE)
+        for pod in cluster.listers.of(Pod).objects.values():
+            found[pod.metadata.name] = pod.spec.node_name
+        return found
+
+    first = placements()
+    assert len(set(first.values())) > 1
+    assert placements() == first
+
+
+def test_what_exists_cannot_be_created_again():
+    cluster = CoreCluster(default_config(DEFAULT_GATES), DEFAULT_GATES)
+    node = cluster.made({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    cluster.add(node)
+    with pytest.raises(KubeschedError, match="Node n exists already"):
+        cluster.add(node)
+
+
+def test_time_runs_inside_work_jumps_outside_and_never_goes_back():
+    clock = PacedClock()
+    start = clock.monotonic()
+    assert clock.monotonic() == start
+    clock.enter()
+    inside = clock.monotonic()
+    clock.leave(0.5)
+    after = clock.monotonic()
+    assert start <= inside < after
+    assert after >= start + 0.5
+    clock.advance_to(start)
+    assert clock.monotonic() == after
+
+
+# -- our own workloads -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [True, False], ids=["with classes", "without classes"])
+@pytest.mark.parametrize(
+    "workload",
+    [pytest.param(each, id=each.full_name) for each in shipped() if each.name == "tiny"],
+)
+def test_our_workloads_schedule_every_pod_they_measure(workload, classes):
+    (result,) = run_core(workload, CoreOptions(repeats=1, warmup=0, classes=classes))
+    measured = workload.params.get("measurePods") or workload.params.get("smallPods")
+    if measured is not None:
+        assert result.pods == measured
+    assert result.pods > 0
+
+
+def test_every_case_comes_in_sizes_with_descriptions():
+    sizes = {}
+    for each in shipped():
+        assert each.case.description, each.full_name
+        assert not each.not_supported
+        sizes.setdefault(each.case.name, []).append(each.name)
+    assert len(sizes) >= 15
+    for case, names in sizes.items():
+        assert names[0] == "tiny", case
+        assert set(names) <= {*SIZES, "gate"}, case
+
+
+@pytest.mark.parametrize(
+    ("wanted", "options", "expected"),
+    [
+        pytest.param(["Basic"], {}, ["Basic/small"], id="a case in the default size"),
+        pytest.param(["Basic/large"], {}, ["Basic/large"], id="a workload"),
+        pytest.param(
+            ["Basic", "Gated"], {"sizes": ["tiny"]}, ["Basic/tiny", "Gated/tiny"], id="a size"
+        ),
+        pytest.param(["Bas*"], {"labels": ["ci"]}, ["Basic/tiny"], id="a label"),
+        pytest.param(
+            ["Preemption"],
+            {"labels": ["-long", "-ci"]},
+            ["Preemption/small", "Preemption/medium"],
+            id="labels to be absent",
+        ),
+    ],
+)
+def test_workloads_are_found_by_name_size_and_label(wanted, options, expected):
+    assert [each.full_name for each in find(wanted, **options)] == expected
+
+
+def test_without_a_name_all_cases_are_meant():
+    assert {each.case.name for each in find([])} >= {"Basic", "Churn", "BoundVolumes"}
+
+
+def test_a_name_that_fits_nothing_is_an_error():
+    with pytest.raises(KubeschedError, match="no workload 'Basics'"):
+        find(["Basics"])
+    with pytest.raises(KubeschedError, match="no workload fits"):
+        find(["Basic"], sizes=["gigantic"])
+
+
+def test_a_file_that_is_wrong_is_an_error(tmp_path):
+    (tmp_path / "x.yaml").write_text("- {}\n")
+    with pytest.raises(ConfigError):
+        find([str(tmp_path / "x.yaml")])
