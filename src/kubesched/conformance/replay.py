@@ -118,7 +118,7 @@ class _Player:
         elif isinstance(record, Namespace):
             self._world.assembly.handlers.namespace_changed(record)
         else:
-            self._world.listers.of(type(record)).put(record)
+            self._world.put(record)
 
     def _admitted(self, spec: Json) -> Json:
         spec = {"schedulerName": "default-scheduler", **spec}
@@ -151,7 +151,7 @@ class _Player:
         elif isinstance(record, Namespace):
             self._world.assembly.handlers.namespace_changed(record)
         else:
-            self._world.listers.of(type(record)).put(record)
+            self._world.put(record)
 
     def _delete(self, key: tuple[str, str, str]) -> None:
         kind, namespace, name = key
@@ -220,7 +220,7 @@ class _Player:
             if wants_volume(claim):
                 made = msgspec.convert(made_for(claim), PersistentVolume)
                 if volumes.get("", made.metadata.name) is None:
-                    volumes.put(made)
+                    self._world.put(made)
         for volume in volumes.list():
             namespace, _, name = meant_by(volume).partition("/")
             claim = claims.get(namespace, name)
@@ -228,7 +228,7 @@ class _Player:
                 self._bound.append(f"{name}={volume.metadata.name}")
                 change = bound_to(volume.metadata.name)
                 document = merged(msgspec.to_builtins(claim), change)
-                claims.put(msgspec.convert(document, PersistentVolumeClaim))
+                self._world.put(msgspec.convert(document, PersistentVolumeClaim))
 
     async def _victims_gone(self, step: Step) -> None:
         for _ in range(RETRIES):

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 from msgspec import structs, to_builtins
 
@@ -31,6 +31,8 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
 from kubesched.scheduler.http_extender import make_extenders
+
+T = TypeVar("T")
 
 TURNS = 50
 """How often the event loop is given a turn before things count as settled."""
@@ -111,8 +113,7 @@ class RecordingClient:
         self._world.delete_pod(self._world.current(pod))
 
     async def update(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
-        self._world.listers.of(type(obj)).put(obj)
-        return obj
+        return self._world.put(obj)
 
 
 def _patched(pod: Pod, status: Mapping[str, Any]) -> Any:  # noqa: ANN401  # a PodStatus
@@ -283,10 +284,17 @@ class SchedulerHarness:
         self.listers.of(Pod).remove(pod.metadata.namespace, pod.metadata.name)
         self.assembly.handlers.pod_deleted(pod)
 
-    def _stamped(self, pod: Pod) -> Pod:
+    def put(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
+        """Store an object of any other kind, new or changed; returned as stored."""
+        obj = self._stamped(obj)
+        self.listers.of(type(obj)).put(obj)
+        return obj
+
+    def _stamped(self, obj: T) -> T:
         self._revision += 1
-        meta = structs.replace(pod.metadata, resource_version=str(self._revision))
-        return structs.replace(pod, metadata=meta)
+        record: Any = obj
+        meta = structs.replace(record.metadata, resource_version=str(self._revision))
+        return cast("T", structs.replace(record, metadata=meta))
 
     def condition(self, name: str, namespace: str = "default") -> tuple[str, str] | None:
         """(reason, message) of the pod's PodScheduled condition."""
