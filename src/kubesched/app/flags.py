@@ -301,7 +301,13 @@ def all_flags() -> dict[str, Flag]:
 def problems(options: RunOptions) -> Iterator[FieldProblem]:
     """What is wrong with the values, apart from what only the configuration or the cluster can tell."""
     yield from _version_problems(options)
-    if not 0 <= options.secure_port <= 65535:
+    if options.secure_port < 0:
+        yield FieldProblem(
+            "",
+            f"--secure-port {options.secure_port} must be between 0 and 65535, inclusive. "
+            "0 for turning off secure port",
+        )
+    if options.secure_port > 65535:
         # Upstream: the text is wrong about 0, which turns serving off.
         yield FieldProblem(
             "",

@@ -56,6 +56,9 @@ def _manifest(path: str) -> dict[str, str]:
 
     try:
         document: Any = yaml.safe_load(Path(path).read_bytes())
+    except OSError as error:
+        problem = f"failed to read allow list manifest: {path}: {error.strerror}"
+        raise ConfigError([FieldProblem("metrics.allowListMappingManifest", problem)]) from error
     except yaml.YAMLError as error:
         raise ConfigError([FieldProblem("", str(error))], source=path) from error
     mapping = document.get("allowListMapping") if isinstance(document, dict) else None
@@ -83,7 +86,7 @@ def register_common(registry: Registry, gates: FeatureGates) -> None:
             "minor",
             "platform",
         ),
-        stability=Stability.STABLE,
+        stability=Stability.BETA,
     )
     system = f"{platform.system().lower()}/{platform.machine()}"
     python = f"python{platform.python_version()}"

@@ -1,4 +1,4 @@
-"""The scheduler's writes: unclear bindings are settled by looking, and nobody writes who does not lead."""
+"""The scheduler's writes: unclear bindings are settled, and nobody writes who does not lead."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kubesched.errors import (
     NotFound,
     ServerError,
     StreamEnded,
+    TransportError,
 )
 from kubesched.framework.handle import SchedulerClient
 from kubesched.logs import get_logger
@@ -33,19 +34,31 @@ PAUSE_S = 0.2
 MAX_PAUSE_S = 5.0
 """Looks at a pod after an unclear binding: for as long as an outage of the API server may reasonably last, which is
 more than ten minutes. Giving up earlier would give the pod's room to another while the pod may well be there."""
+MAX_REPEATS_AFTER_ERRORS = 3
+"""A server that answers with errors again and again has most likely done nothing; the pod is better off in the queue."""
 
 
 class CarefulCalls:
-    """A `SchedulerClient` that reads the pod when a binding was sent but no clear answer came back.
+    """A `SchedulerClient` that finds out what became of a binding that was sent but not clearly answered.
+
+    It reads the pod. As long as the pod has no node, the binding may still be on its way (in a buffer, in a server
+    that is slow), so it is sent again: whichever of the two arrives second is refused, and the outcome is known.
 
     `may_write` is asked before every write. A process that was stopped for a while (SIGSTOP, a frozen machine) goes
     on where it stood, with bindings ready to be sent; another scheduler may have been at work since.
     """
 
-    def __init__(self, client: RestClient, *, may_write: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        client: RestClient,
+        *,
+        may_write: Callable[[], bool] = lambda: True,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._client = client
         self._calls = SchedulingCalls(client)
         self._may_write = may_write
+        self._sleep = sleep
 
     def _require_permission(self) -> None:
         if not self._may_write():
@@ -53,37 +66,70 @@ class CarefulCalls:
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         self._require_permission()
+        unclear = await self._try_to_bind(pod, node_name)
+        if unclear is not None:
+            await self._settle(pod, node_name, unclear)
+
+    async def _try_to_bind(self, pod: Pod, node_name: str) -> KubeschedError | None:
+        """Send the binding; returns the error after which nobody knows whether it took effect, raises clear ones."""
         try:
             await self._calls.bind_pod(pod, node_name)
         except (DeadlineExceeded, StreamEnded) as error:
             if not error.sent:
                 raise
-            await self._settle(pod, node_name, error)
+            return error
         except ServerError as error:
-            await self._settle(pod, node_name, error)
+            return error
+        return None
 
     async def _settle(self, pod: Pod, node_name: str, cause: KubeschedError) -> None:
-        """Return if the pod is on the node after all; otherwise raise what the binding failed with."""
-        meta = pod.metadata
+        """Return if the pod gets to the node after all; otherwise raise what the binding failed with."""
+        repeats = 0
+        refused: Conflict | None = None
         for look in range(LOOKS):
-            if look:
-                await asyncio.sleep(min(PAUSE_S * 2**look, MAX_PAUSE_S))
+            if look and refused is None:
+                await self._sleep(min(PAUSE_S * 2**look, MAX_PAUSE_S))
             try:
-                current = await self._client.get(Pod, meta.name, meta.namespace)
-            except NotFound:
-                raise cause from None
+                if await self._is_on(pod, node_name, cause):
+                    return
+            except Conflict:
+                raise
             except KubeschedError as error:
+                if error is cause:
+                    raise
                 log.warning("Cannot read pod after an unclear binding", pod=pod, err=error)
                 continue
-            if current.metadata.uid != meta.uid:
+            if refused is not None:
+                raise refused
+            if not self._may_write() or repeats >= MAX_REPEATS_AFTER_ERRORS:
                 raise cause
-            if current.spec.node_name == node_name:
-                return
-            if current.spec.node_name:
-                message = f"pod {meta.namespace}/{meta.name} is already assigned to node {current.spec.node_name}"
-                raise Conflict(message) from cause
-            raise cause
+            try:
+                unclear = await self._try_to_bind(pod, node_name)
+            except Conflict as error:
+                refused = error  # by the first one having arrived, or for a reason of its own: one more look tells
+            except TransportError as error:
+                log.warning("Cannot repeat an unclear binding", pod=pod, err=error)
+            else:
+                if unclear is None:
+                    return
+                cause = unclear
+                repeats += isinstance(unclear, ServerError)
         raise cause
+
+    async def _is_on(self, pod: Pod, node_name: str, cause: KubeschedError) -> bool:
+        """Whether the pod is on the node. Raises `cause` if it is gone, `Conflict` if it is on another one."""
+        meta = pod.metadata
+        try:
+            current = await self._client.get(Pod, meta.name, meta.namespace)
+        except NotFound:
+            raise cause from None
+        if current.metadata.uid != meta.uid:
+            raise cause
+        found = current.spec.node_name
+        if found and found != node_name:
+            message = f"pod {meta.namespace}/{meta.name} is already assigned to node {found}"
+            raise Conflict(message) from cause
+        return bool(found)
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         self._require_permission()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -33,7 +34,6 @@ from kubesched.client.rest import RestClient, user_agent
 from kubesched.clock import Clock
 from kubesched.config.conversion import to_plain
 from kubesched.errors import CredentialsError
-from kubesched.logs import get_logger
 from kubesched.metrics.registry import Registry
 from kubesched.server import self_signed
 from kubesched.server.authentication import Authenticator, TokenReviewer
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from kubesched.server.listener import Listener
     from kubesched.server.secure_server import SecureServer
 
-log = get_logger(__name__)
+plain_log = logging.getLogger(__name__)
+"""For the lines that upstream writes without keys."""
 
 REVIEW_QPS, REVIEW_BURST = 200.0, 400
 REVIEW_DEADLINE_S = 10.0
@@ -93,11 +94,19 @@ class Serving:
         self._tls_settings = tls_settings(options)
         self._tls_settings.check()
         self._settings, self._exposed = settings, exposed
+        if authorization is None:
+            plain_log.warning(
+                "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
+            )
         self._reviewers = authentication, authorization
         self._pair: self_signed.Pair | None = None
+        if options.cert_dir and not options.tls_cert_file:
+            # Kept in a folder, so the folder must be fit for it before anything starts.
+            self._pair = self_signed.load_or_make(options.cert_dir, clock.now())
         self._socket = open_socket(
             options.bind_address, options.secure_port, share_port=options.permit_port_sharing
         )
+        self._address = _shown(self._socket)
         self._tls: ServingTls | None = None
         if options.tls_cert_file:
             self._tls = ServingTls(self._tls_settings, lambda: self.trust.current)
@@ -157,6 +166,7 @@ class Serving:
                 denied_ttl_s=options.authorization_webhook_cache_unauthorized_ttl,
                 clock=self._clock,
             ),
+            clock=self._clock,
             prefixes=prefixes,
         )
 
@@ -172,7 +182,10 @@ class Serving:
         if settings.gates.ComponentFlagz:
             pages["/flagz"] = FlagsPage(settings.options.shown(), self._random)
         if settings.gates.ComponentStatusz:
-            shown = sorted({"/healthz", "/livez", "/readyz", "/statusz", *pages})
+            # Upstream: only what is registered before this page is listed, without pages below others.
+            shown = sorted(
+                {"/healthz", "/livez", "/readyz", *pages} - {"/metrics/slis", "/metrics/resources"}
+            )
             pages["/statusz"] = StatusPage(self._clock.now(), shown, self._clock, self._random)
         prefixes: dict[str, Page] = {}
         if settings.config.enable_profiling:
@@ -195,7 +208,7 @@ class Serving:
         )
         self._tls.refresh()
         self._listener = self._make_listener(self._tls)
-        log.info("Serving securely", address=_shown(self._socket))
+        plain_log.info("Serving securely on %s", self._address)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listener.serve(), name="serving")
             group.create_task(self._watch_tls(), name="serving certificates")
@@ -207,8 +220,9 @@ class Serving:
         """What takes long: loading the HTTP library, making a certificate."""
         importlib.import_module("kubesched.server.secure_server")
         options = self._settings.options
-        if not options.tls_cert_file:
-            self._pair = self_signed.load_or_make(options.cert_dir, self._clock.now())
+        if not options.tls_cert_file and self._pair is None:
+            self._pair = self_signed.make(self._clock.now())
+            plain_log.info("Generated self-signed cert in-memory")
 
     def _make_listener(self, tls: ServingTls) -> Listener:
         from kubesched.server.listener import Listener
@@ -239,6 +253,7 @@ class Serving:
                 stack.push_async_callback(transport.aclose)
             if self._listener is not None:
                 await self._listener.close(SHUTDOWN_S)
+                plain_log.info("Stopped listening on %s", self._address)
             self._socket.close()
 
 

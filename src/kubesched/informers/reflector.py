@@ -19,7 +19,6 @@ brought news is resumed without one.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -45,8 +44,9 @@ from kubesched.errors import (
     Unauthorized,
 )
 from kubesched.informers.store import ApiObject
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 P = TypeVar("P")
@@ -186,14 +186,15 @@ class Reflector(Generic[T]):
         self.last_error = error
         if self.resource_version and self._makes_revision_useless(error):
             log.info(
-                "%s: cannot continue from revision %s, listing again: %s",
-                self.name,
-                self.resource_version,
-                error,
+                "Watch cannot go on from its revision, listing again",
+                type=self.name,
+                resourceVersion=self.resource_version,
+                err=error,
             )
             self._reached("")
         else:
-            log.warning("%s: list or watch failed: %s", self.name, error)
+            doing = "watch" if self.resource_version else "list"
+            log.error("Failed to watch", f"failed to {doing} {self.name}: {error}", type=self.name)
 
     @staticmethod
     def _makes_revision_useless(error: KubeschedError) -> bool:
@@ -240,7 +241,7 @@ class Reflector(Generic[T]):
             if self.resource_version:
                 raise  # the list was complete; this is about the watch behind it
             if isinstance(error, BadRequest | Invalid):
-                log.info("%s: server does not stream lists, using pages: %s", self.name, error)
+                log.info("The server does not stream lists, using pages", type=self.name, err=error)
                 self._streams = False
                 return
             # A list that repeatedly fails to stream is tried in pages: progress matters more.

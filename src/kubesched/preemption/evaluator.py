@@ -33,6 +33,7 @@ from kubesched.framework.status import (
     unresolvable,
     unschedulable,
 )
+from kubesched.logs import get_logger
 from kubesched.preemption.budgets import BudgetLister
 from kubesched.preemption.candidates import (
     Candidate,
@@ -57,6 +58,8 @@ NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE: Final = "no candidate node for preemption"
+
+log = get_logger(__name__)
 
 OrderedScores = Callable[[Mapping[str, Victims]], Sequence[ScoreFunction]]
 """Victims by node name -> criteria to choose by, the most important first; none for the usual ones."""
@@ -106,11 +109,17 @@ class Evaluator:
             return None, unschedulable(reason)
         found = self._find_candidates(state, current, statuses)
         if isinstance(found, tuple):
+            log.info(
+                "No preemption candidate is found; preemption is not helpful for scheduling",
+                v=2,
+                pod=current,
+            )
             return found
         extenders = interested_in(self._handle.extenders, current)
         if extenders or not self._in_background:
             return self._conclude_later(found, extenders, current)
         candidate = self._best(found)
+        _log_target(current, candidate)
         self.executor.start(candidate, current)
         return _nominated(candidate)
 
@@ -222,6 +231,7 @@ class Evaluator:
             candidates = [Candidate(name, each) for name, each in left.items()]
             shortlist = ListedCandidates(candidates, self._now_us())
         candidate = self._best(shortlist)
+        _log_target(pod, candidate)
         if self._in_background:
             self.executor.start(candidate, pod)
         else:
@@ -237,6 +247,12 @@ class Evaluator:
             if scores:
                 return best_by(candidates, scores)
         return best_of(shortlist)
+
+
+def _log_target(pod: Pod, candidate: Candidate) -> None:
+    log.info(
+        "the target node for the preemption is determined", v=2, pod=pod, node=candidate.node_name
+    )
 
 
 def _nominated(candidate: Candidate) -> PostFilterAnswer:

@@ -61,6 +61,14 @@ class Executor:
         spawn = self._handle.spawn
         assert spawn is not None, "preemption needs somebody to do background work"
         self._preempting.add(preemptor.metadata.uid)
+        log.info(
+            "Start the preemption asynchronously",
+            v=2,
+            preemptor=preemptor,
+            node=candidate.node_name,
+            numVictims=len(candidate.victims.pods),
+            numVictimsToDelete=len(victims),
+        )
         work = self._evict(candidate, victims, preemptor)
         spawn(work, f"preemption for pod {key_of(preemptor.metadata)} on {candidate.node_name}")
 
@@ -94,6 +102,13 @@ class Executor:
             self._preempting.discard(uid)
             self._last_victims.pop(uid, None)
             self._observe(started, failed=failed)
+            log.info(
+                "Async Preemption finished completely",
+                v=2,
+                preemptor=preemptor,
+                node=candidate.node_name,
+                result="error" if failed else "success",
+            )
             if failed and self._handle.activator is not None:
                 self._handle.activator.activate({key_of(preemptor.metadata): preemptor})
 
@@ -176,7 +191,7 @@ class Executor:
         elif not await self._delete(victim, preemptor):
             return
         log.info(
-            "Preempted a victim pod",
+            "Preemptor Pod preempted victim Pod",
             v=2,
             preemptor=preemptor,
             victim=victim,

@@ -86,6 +86,7 @@ class EventHandlers:
         elif new.spec.node_name:
             self._add_assigned(new)
             if self._is_ours(old):
+                log.info("Delete event for unscheduled pod", v=3, pod=old)
                 self._queue.delete(old)
             self._observe(EVENT_ASSIGNED_POD_ADD.label, started)
         elif self._is_ours(old):

@@ -74,6 +74,15 @@ class StatusWriter:
             and pod.metadata.uid not in self._wanted
         ):
             return
+        log.info(
+            "Updating pod condition and nominated node name",
+            v=3,
+            pod=pod,
+            conditionType=condition.type if condition is not None else "",
+            conditionStatus=condition.status if condition is not None else "",
+            conditionReason=condition.reason if condition is not None else "",
+            nominatedNodeName=nomination.node_name if nomination is not None else "",
+        )
         wish = _Wanted(pod, condition, nomination)
         waiting = self._wanted.get(pod.metadata.uid)
         if waiting is None:
@@ -83,9 +92,8 @@ class StatusWriter:
         self._wake.set()
 
     def _current(self, pod: Pod) -> Pod:
-        """The informer's version of the same pod, if it is still the same."""
-        known = self._pods.get(pod.metadata.namespace, pod.metadata.name)
-        return known if known is not None and known.metadata.uid == pod.metadata.uid else pod
+        """The informer's version of what goes by the pod's name."""
+        return self._pods.get(pod.metadata.namespace, pod.metadata.name) or pod
 
     async def run(self) -> None:
         """Serve the lane until cancelled."""
@@ -140,6 +148,10 @@ class StatusWriter:
     async def _write(self, wish: _Wanted) -> None:
         def patch() -> dict[str, Any] | None:
             current = self._current(wish.pod)
+            if current.spec.node_name or current.metadata.uid != wish.pod.metadata.uid:
+                # Somebody bound it, or made it anew: what was found out about it is not true any more. (Upstream calls
+                # the bound pod unschedulable, and nobody ever takes that back.)
+                return None
             return status_patch(current, wish.condition, wish.nomination, self._clock.now())
 
         try:

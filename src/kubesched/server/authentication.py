@@ -203,6 +203,7 @@ class TokenReviewer:
             log.error("Unable to authenticate the request", error)
             raise Unauthorized("Unauthorized") from error
         if user is None:
+            log.error("Unable to authenticate the request", "invalid bearer token")
             raise Unauthorized("Unauthorized")
         return user
 

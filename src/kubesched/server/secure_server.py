@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
+from kubesched.clock import Clock, SystemClock
 from kubesched.errors import Unauthorized
 from kubesched.logs import get_logger
 from kubesched.server.answers import NOT_FOUND, Answer, error_text, forbidden, unauthorized
@@ -38,6 +39,7 @@ class SecureServer:
         authorizer: Authorizer,
         *,
         limits: Limits | None = None,
+        clock: Clock | None = None,
         prefixes: Mapping[str, Page] | None = None,
     ) -> None:
         """`pages` are exact paths; `prefixes` (ending in a slash) are whole trees."""
@@ -47,12 +49,30 @@ class SecureServer:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._limits = limits or Limits()
-
-    def paths(self) -> list[str]:
-        """What there is, for /statusz."""
-        return sorted({"/healthz", "/livez", "/readyz", *self._pages})
+        self._clock = clock or SystemClock()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        started = self._clock.monotonic()
+        response = await self._send(request, await self._answer_anyhow(request))
+        if log.enabled(3):
+            self._log_request(request, response.status, self._clock.monotonic() - started)
+        return response
+
+    @staticmethod
+    def _log_request(request: web.BaseRequest, status: int, seconds: float) -> None:
+        peer = request.transport and request.transport.get_extra_info("peername")
+        told: dict[str, object] = {
+            "verb": request.method,
+            "URI": request.path_qs,
+            "latency": f"{seconds * 1e3:.6f}ms",
+            "userAgent": request.headers.get("User-Agent", ""),
+            "audit-ID": request.headers.get("Audit-ID", ""),
+            "srcIP": f"{peer[0]}:{peer[1]}" if peer else "",
+            "resp": status,
+        }
+        log.info("HTTP", v=3, **told)
+
+    async def _answer_anyhow(self, request: web.BaseRequest) -> Answer:
         try:
             answer = await self._answer(request)
         except web.HTTPRequestEntityTooLarge:
@@ -62,7 +82,7 @@ class SecureServer:
         except Exception:  # the outermost edge of a request: it must not take the server down
             log.exception("A request failed", method=request.method, path=request.rel_url.path)
             answer = error_text("This request caused an internal error; see the log.", 500)
-        return await self._send(request, answer)
+        return answer
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
         path, verb = request.rel_url.path, request.method.lower()
@@ -76,7 +96,7 @@ class SecureServer:
             log.error("Unable to authorize the request", error, user=user.name, path=path)
             return error_text(f'Internal Server Error: "{path}": {error}', 500)
         if not decision.allowed:
-            log.info("Forbidden", v=4, user=user.name, verb=verb, path=path, why=decision.reason)
+            log.info("Forbidden", v=4, URI=request.path_qs, reason=decision.reason, user=user.name)
             return forbidden(user.name, verb, path, decision.reason)
         return await self._page(request, path)
 

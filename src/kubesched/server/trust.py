@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from kubesched.errors import CredentialsError, KubeschedError, TransportError
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
+plain_log = logging.getLogger(__name__)
 
 CONFIGMAP_PATH: Final = (
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -72,28 +74,27 @@ class TrustSource:
     """Reads the authorities and keeps them up to date."""
 
     def __init__(self, settings: TrustSettings, client: Getter | None) -> None:
-        self._settings = settings
-        self._client = None if settings.skip_lookup else client
-        self.current = Trust(proxy_names=settings.proxy_names, headers=settings.headers)
-
-    async def load(self) -> None:
-        """The first reading.
+        """Reads the files.
 
         Raises:
-            CredentialsError: a file cannot be used, or the cluster cannot be asked and that is not tolerated.
+            CredentialsError: a file cannot be used.
         """
-        trust = self._from_files()
+        self._settings = settings
+        self._client = None if settings.skip_lookup else client
+        self.current = self._from_files()
+
+    async def load(self) -> None:
+        """The first reading of what the cluster publishes.
+
+        Raises:
+            CredentialsError: the cluster cannot be asked and that is not tolerated.
+        """
         if self._client is None:
-            if not self._settings.skip_lookup and not self._settings.client_ca_file:
-                log.warning(
-                    "No authentication-kubeconfig provided in order to lookup client-ca-file in "
-                    "configmap/extension-apiserver-authentication in kube-system, so client certificate "
-                    "authentication won't work."
-                )
-            self.current = trust
+            if not self._settings.skip_lookup:
+                self._warn_of_blindness()
             return
         try:
-            self.current = self._with_published(trust, await self._fetch())
+            self.current = self._with_published(self.current, await self._fetch())
         except KubeschedError as error:
             if not self._settings.tolerate_lookup_failure:
                 raise CredentialsError(
@@ -103,7 +104,27 @@ class TrustSource:
                 "Unable to look up authentication configuration in the cluster; it is tried again",
                 err=error,
             )
-            self.current = trust
+
+    def _warn_of_blindness(self) -> None:
+        where = "in configmap/extension-apiserver-authentication in kube-system, so {} won't work."
+        for is_given, name, what in (
+            (
+                self._settings.client_ca_file,
+                "client-ca-file",
+                "client certificate authentication",
+            ),
+            (
+                self._settings.proxy_ca_file,
+                "requestheader-client-ca-file",
+                "request-header client certificate authentication",
+            ),
+        ):
+            if not is_given:
+                plain_log.warning(
+                    "No authentication-kubeconfig provided in order to lookup %s %s",
+                    name,
+                    where.format(what),
+                )
 
     async def keep_current(self, on_change: Callable[[], None]) -> None:
         """Look again and again until cancelled; tell when something changed."""

@@ -179,15 +179,18 @@ class Scheduler:
 
     async def says(self, text, *, after=0):
         """Wait for a log line that contains the text, among those after the first so many; returns it."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                for line in self.lines[after:]:
-                    if text in line:
-                        return line
-                if self._reading is not None and self._reading.done():
-                    raise AssertionError(f"ended without saying {text!r}:\n" + self.log)
-                self._news.clear()
-                await self._news.wait()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    for line in self.lines[after:]:
+                        if text in line:
+                            return line
+                    if self._reading is not None and self._reading.done():
+                        raise AssertionError(f"ended without saying {text!r}:\n" + self.log)
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"did not say {text!r}:\n" + self.log) from None
 
     @property
     def log(self):

@@ -51,7 +51,7 @@ async def test_a_leader_that_steps_down_is_followed_at_once(cluster, run):
     await leader.says('"Successfully acquired lease"')
     standby = await run(config=electing())
     await standby.says('"Handlers synced"')
-    assert await leader.terminated() == 0
+    assert await leader.terminated() == 0, leader.log
     await cluster.add_pod("a")
     await cluster.bound("a")
     await standby.says('pod="default/a" node="n1"')

@@ -167,7 +167,7 @@ async def test_it_is_alive_but_not_ready_until_it_knows_the_cluster(cluster, run
 
     cluster.intercept(without_nodes)
     scheduler = await run(config=ALONE)
-    await scheduler.says('"Serving securely"')
+    await scheduler.says("Serving securely on")
     assert (await get(scheduler, "/livez"))[0] == 200
     status, body = await get(scheduler, "/readyz")
     assert status == 500
@@ -210,7 +210,7 @@ async def test_a_new_certificate_is_served_without_a_restart(cluster, run, tmp_p
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 async def test_a_port_in_use_ends_the_start(cluster, run):
     first = await run(config=ALONE)
-    await first.says('"Serving securely"')
+    await first.says("Serving securely on")
     second = await run(config=ALONE, port=first.port)
     assert await second.ended() == 1
     assert '"command failed"' in second.log

@@ -1,4 +1,4 @@
-"""The scheduler's writes: unclear bindings are settled by looking, a former leader writes nothing, dry runs only talk."""
+"""The scheduler's writes: unclear bindings are settled, a former leader writes nothing, dry runs only talk."""
 
 import pytest
 from msgspec import structs
@@ -21,22 +21,25 @@ POD = make_pod("a").build()
 
 
 class FakeRest:
-    """Binds or fails as told, and shows a pod on request."""
+    """Binds or fails as told, and shows a pod on request. A list is told item by item; its last item stays."""
 
     def __init__(self, *, error=None, found=None):
-        self.error, self.found = error, found
+        self.errors = error if isinstance(error, list) else [error]
+        self.found = found if isinstance(found, list) else [found]
         self.calls = []
 
     async def bind(self, namespace, name, uid, node_name):
         self.calls.append("bind")
-        if self.error is not None:
-            raise self.error
+        error = self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
+        if error is not None:
+            raise error
 
     async def get(self, kind, name, namespace):
         self.calls.append("get")
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
+        found = self.found.pop(0) if len(self.found) > 1 else self.found[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     async def patch(self, *arguments, **options):
         self.calls.append("patch")
@@ -47,6 +50,10 @@ class FakeRest:
     async def update_merged(self, obj):
         self.calls.append("update")
         return obj
+
+
+async def at_once(_seconds):
+    pass
 
 
 def on(node):
@@ -68,10 +75,51 @@ async def test_a_binding_that_took_effect_counts_although_nobody_said_so(error):
     assert rest.calls == ["bind", "get"]
 
 
-async def test_a_binding_that_did_not_take_effect_fails_with_its_error():
+async def test_a_binding_that_did_not_take_effect_is_sent_again():
+    rest = FakeRest(error=[StreamEnded("cut"), None], found=on(""))
+    await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
+    assert rest.calls == ["bind", "get", "bind"]
+
+
+async def test_a_binding_that_arrives_after_the_first_look_counts():
+    """The second one is refused because the first was under way all the time."""
+    rest = FakeRest(error=[StreamEnded("cut"), Conflict("assigned")], found=[on(""), on("n1")])
+    await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
+    assert rest.calls == ["bind", "get", "bind", "get"]
+
+
+async def test_a_repeated_binding_that_is_refused_for_another_reason_fails_with_it():
+    rest = FakeRest(error=[StreamEnded("cut"), Conflict("is being deleted")], found=on(""))
+    with pytest.raises(Conflict, match="being deleted"):
+        await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
+
+
+async def test_an_outage_is_waited_out():
+    outage = [ConnectFailed("no route")] * 20
+    rest = FakeRest(error=[StreamEnded("cut"), *outage, None], found=[*outage, on("")])
+    pauses = []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+
+    await CarefulCalls(rest, sleep=sleep).bind_pod(POD, "n1")
+    assert rest.calls[-1] == "bind"
+    assert max(pauses) == 5.0
+
+
+async def test_a_server_that_only_answers_with_errors_is_believed_in_the_end():
     rest = FakeRest(error=ServerError("broken"), found=on(""))
     with pytest.raises(ServerError, match="broken"):
-        await CarefulCalls(rest).bind_pod(POD, "n1")
+        await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
+    assert rest.calls.count("bind") == 4
+
+
+async def test_a_former_leader_does_not_send_again():
+    leads = iter([True, False])
+    rest = FakeRest(error=StreamEnded("cut"), found=on(""))
+    with pytest.raises(StreamEnded):
+        await CarefulCalls(rest, may_write=lambda: next(leads)).bind_pod(POD, "n1")
+    assert rest.calls == ["bind", "get"]
 
 
 async def test_a_pod_somebody_else_bound_is_a_conflict():
