@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import MAX_NODE_SCORE, RowScorePlugin, SignPlugin
+from kubesched.framework.interfaces import MAX_NODE_SCORE, Premise, RowScorePlugin, SignPlugin
 from kubesched.plugins.row_mirror import RowMirror
 from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
@@ -93,6 +94,25 @@ class ImageLocality(RowScorePlugin, SignPlugin):
         images = self.handle.table.images
         known = any(images.get(name) is not None for name in self._images(state, pod).names)
         return self.handle.table.node_count if known else 0
+
+    def score_premise(self, state: CycleState, pod: Pod) -> Premise:
+        table, names = self.handle.table, self._images(state, pod).names
+        known = table.images.get
+
+        def premise() -> int:
+            for name in names:
+                if known(name) is not None:
+                    return table.node_count
+            return 0
+
+        return premise
+
+    def row_scorer(
+        self, state: CycleState, pod: Pod, table: NodeTable
+    ) -> Callable[[int], int] | None:
+        if not self.score_version(state, pod):
+            return None  # nothing the pod wants is anywhere
+        return super().row_scorer(state, pod, table)
 
     def _images(self, state: CycleState, pod: Pod) -> PodImages:
         return remember(state, self.name, lambda: pod_images(pod))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,12 @@ from kubesched.api.resources import RequestOptions, filter_requests, pod_request
 from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import PreScorePlugin, RowScorePlugin, SignPlugin
+from kubesched.framework.interfaces import (
+    MAX_NODE_SCORE,
+    PreScorePlugin,
+    RowScorePlugin,
+    SignPlugin,
+)
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.feature_gates import gates_of
@@ -21,6 +27,7 @@ from kubesched.plugins.node_resources.balance import balance, balance_change, ba
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
 from kubesched.plugins.node_resources.resource_matrix import BLOCK, Amounts, resource_amounts
 from kubesched.plugins.node_resources.scored_resources import (
+    EXACT_BELOW,
     ScoredRequests,
     ScoredResource,
     ScoredResources,
@@ -109,6 +116,34 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, RowScorePlugin, SignPlugin
                 self._current.clear()
             found = self._current[lines] = CurrentBalance(table, lines)
         return found
+
+    def row_scorer(self, state: CycleState, pod: Pod, table: NodeTable) -> Callable[[int], int]:
+        """The usual comparison is that of two resources: the columns are looked up once, the steps written out."""
+        exactly = partial(self.row_score, state, pod, table)
+        wanted: ScoredRequests = state.read(PRE_SCORE_STATE)
+        if len(wanted.resources) != 2:
+            return exactly
+        (line_a, request_a, _), (line_b, request_b, _) = wanted.resources
+        used_a, offered_a = table.requested[line_a].cells, table.allocatable[line_a].cells
+        used_b, offered_b = table.requested[line_b].cells, table.allocatable[line_b].cells
+
+        def score(row: int) -> int:
+            use_a, capacity_a = used_a[row], offered_a[row]
+            use_b, capacity_b = used_b[row], offered_b[row]
+            if not (0 <= use_a <= use_a + request_a <= capacity_a < EXACT_BELOW) or not (
+                0 <= use_b <= use_b + request_b <= capacity_b < EXACT_BELOW
+            ):
+                return exactly(row)
+            if not capacity_a or not capacity_b:
+                return exactly(row)
+            apart = abs((use_a / capacity_a - use_b / capacity_b) / 2)
+            before = int((1 - apart) * float(MAX_NODE_SCORE))
+            apart = abs(((use_a + request_a) / capacity_a - (use_b + request_b) / capacity_b) / 2)
+            after = int((1 - apart) * float(MAX_NODE_SCORE))
+            # Neither balance is below 50, so this is never negative and the fraction is dropped as upstream drops it.
+            return _HALF_SCORE + (_HALF_SCORE + after - before) // 2
+
+        return score
 
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
         wanted: ScoredRequests = state.read(PRE_SCORE_STATE)

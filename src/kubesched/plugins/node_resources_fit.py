@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -147,6 +148,31 @@ class NodeResourcesFit(
             short &= nodes.allocatable(line) > 0
         return short
 
+    def row_filter(self, state: CycleState, pod: Pod, table: NodeTable) -> Callable[[int], bool]:
+        """The columns the pod's needs are compared with are looked up once."""
+        needs: tuple[Need, ...] = state.read(PRE_FILTER_STATE)
+        exactly = partial(self.row_passes, state, pod, table)
+        lines = [table.lines.get(need.name) for need in needs]
+        if any(need.is_scalar for need in needs) or None in lines:
+            return exactly
+        pods, allowed = table.pod_count.cells, table.allowed_pods.cells
+        amounts = [
+            (need.amount, table.allocatable[line].cells, table.requested[line].cells)
+            for need, line in zip(needs, lines, strict=True)
+            if line is not None
+        ]
+
+        def passes(row: int) -> bool:
+            if pods[row] >= allowed[row]:
+                return False
+            for amount, offered, requested in amounts:
+                # What does not fit is looked at again: the difference may be too large for 64 bits.
+                if not amount <= offered[row] - requested[row] <= int64.MAX:
+                    return exactly(row)
+            return True
+
+        return passes
+
     def row_passes(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> bool:
         if table.pod_count.cells[row] >= table.allowed_pods.cells[row]:
             return False
@@ -188,6 +214,9 @@ class NodeResourcesFit(
 
     def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
         return self._strategy.score_row(state.read(PRE_SCORE_STATE), table, row)
+
+    def row_scorer(self, state: CycleState, pod: Pod, table: NodeTable) -> Callable[[int], int]:
+        return self._strategy.row_scorer(state.read(PRE_SCORE_STATE), table)
 
     # -- events and signature --------------------------------------------------------------------------------------
 

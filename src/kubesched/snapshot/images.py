@@ -113,9 +113,12 @@ class ImageIndex:
             else self.version
         )
 
-    def refresh_row(self, row: int) -> None:
-        """The row's snapshot record was renewed: it now sees today's counts."""
+    def refresh_row(self, row: int) -> bool:
+        """The row's snapshot record was renewed: it now sees today's counts. Says whether that may matter."""
+        if self._refreshed_at.cells[row] == self.version:
+            return False
         self._refreshed_at.cells[row] = self.version
+        return row in self._of_row
 
     def get(self, name: str) -> ImageState | None:
         return self._images.get(name)

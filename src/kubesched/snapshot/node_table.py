@@ -352,9 +352,11 @@ class NodeTable:
         zone must not show in it, whoever asks for the order when.
         """
         _ = self.order_rows
-        for row in self._touched:
-            self.images.refresh_row(row)
-        self._touched.clear()
+        if self._touched:
+            for row in self._touched:
+                if self.images.refresh_row(row):
+                    self.pod_log.append(row)
+            self._touched.clear()
         end = self.pod_log.end
         if self._refresh_cursor == end:
             return

@@ -107,8 +107,14 @@ def nonzero_use(nodes: NodeColumns, line: int) -> Ints:
     return nodes.nonzero_memory if line == MEMORY else nodes.requested(line)
 
 
+def nonzero_cells(table: NodeTable, line: int) -> memoryview:
+    """The same, row by row."""
+    if line == CPU:
+        return table.nonzero_cpu.cells
+    return table.nonzero_memory.cells if line == MEMORY else table.requested[line].cells
+
+
 def nonzero_use_at(table: NodeTable, line: int, row: int) -> int:
     """The same for one row."""
-    if line == CPU:
-        return table.nonzero_cpu.cells[row]
-    return table.nonzero_memory.cells[row] if line == MEMORY else table.requested[line].cells[row]
+    found: int = nonzero_cells(table, line)[row]
+    return found

@@ -7,7 +7,8 @@ the score. A resource that a node does not offer is left out of that node's mean
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -31,6 +32,7 @@ from kubesched.plugins.node_resources.scored_resources import (
     EXACT_BELOW,
     ScoredRequests,
     ScoredResource,
+    nonzero_cells,
     nonzero_use,
     nonzero_use_at,
 )
@@ -107,6 +109,10 @@ class Strategy(ABC):
             ]
         )
 
+    def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
+        """`score_row` with all but the row filled in; valid while the table's arrays are."""
+        return partial(self.score_row, wanted, table)
+
     def _score(self, demands: list[tuple[int, int, int]]) -> int:
         """The score of one node, from (weight, requested, capacity) of each resource."""
         total = weights = 0
@@ -127,6 +133,28 @@ class LeastAllocated(Strategy):
     def _shares(self, left: Floats, capacity: Floats) -> Floats:
         left /= capacity
         return np.trunc(left, out=left)
+
+    def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
+        exactly = super().row_scorer(wanted, table)
+        whole = sum(wanted.weights)
+        columns = [
+            (weight, request, nonzero_cells(table, line), table.allocatable[line].cells)
+            for line, request, weight in wanted.resources
+        ]
+        if not whole:
+            return exactly
+
+        def score(row: int) -> int:
+            total = 0
+            for weight, request, used, offered in columns:
+                capacity = offered[row]
+                left = capacity - used[row] - request
+                if not 0 <= left <= capacity < EXACT_BELOW or not capacity:
+                    return exactly(row)
+                total += weight * (left * MAX_NODE_SCORE // capacity)
+            return total // whole
+
+        return score
 
     def _share(self, requested: int, capacity: int) -> int:
         if 0 <= requested <= capacity < EXACT_BELOW:
