@@ -9,7 +9,7 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import Status, unresolvable, unschedulable
 from kubesched.framework.traits import Trait, domain_trait
-from kubesched.framework.verdicts import Verdicts
+from kubesched.framework.verdicts import Codes, DeferredVerdicts, Verdicts
 from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, IncomingTerms
 from kubesched.snapshot.columns import ABSENT, Mask
 from kubesched.snapshot.node_table import NodeTable
@@ -78,28 +78,45 @@ class FilterState:
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
         """Affinity first, then the pod's anti-affinity, then that of pods already there."""
-        codes = np.zeros(len(nodes), dtype=np.int8)
-        existing = self._forbidden_by_existing(nodes)
-        if existing is not None:
-            codes[existing] = _EXISTING
-        anti = self._forbidden_by_anti(nodes)
-        if anti is not None:
-            codes[anti] = _ANTI
-        if self.affinity:
-            codes[self._lacking_affinity(nodes)] = _AFFINITY
-        return Verdicts(codes, _status_of) if codes.any() else None
+        found = [
+            (_EXISTING, self._forbidden_by_existing(nodes)),
+            (_ANTI, self._forbidden_by_anti(nodes)),
+            (_AFFINITY, self._lacking_affinity(nodes) if self.affinity else None),
+        ]
+        findings = [(code, mask) for code, mask in found if mask is not None]
+        if not findings:
+            return None
+        rejected = findings[0][1]
+        for _, mask in findings[1:]:
+            rejected = rejected | mask
+
+        def codes() -> Codes:
+            by_node = np.zeros(len(rejected), dtype=np.int8)
+            for code, mask in findings:
+                by_node[mask] = code
+            return by_node
+
+        return DeferredVerdicts(rejected, codes, _status_of) if rejected.any() else None
 
     def _lacking_affinity(self, nodes: NodeColumns) -> Mask:
-        lacks_key = np.zeros(len(nodes), dtype=np.bool_)
-        lacks_pod = np.zeros(len(nodes), dtype=np.bool_)
+        lacks_pod: Mask | None = None
         for counted in self.affinity:
             key = counted.term.topology_key
-            ids = nodes.label_ids(key)
-            lacks_key |= ids == ABSENT
-            lacks_pod |= _counts(counted.domains, self._changed_affinity.get(key)).take(ids) <= 0
+            counts = _counts(counted.domains, self._changed_affinity.get(key))
+            # A node without the label has no domain with such a pod either: the last slot counts none.
+            here: Mask = counts.take(nodes.label_ids(key)) <= 0
+            lacks_pod = here if lacks_pod is None else lacks_pod | here
+        assert lacks_pod is not None, "asked only if there are terms"
         if lacks_pod.any() and self._is_first_of_its_kind():
-            return lacks_key
-        return lacks_key | lacks_pod
+            return self._lacking_key(nodes)
+        return lacks_pod
+
+    def _lacking_key(self, nodes: NodeColumns) -> Mask:
+        """Nodes without the topology label of some term."""
+        lacks_key = np.zeros(len(nodes), dtype=np.bool_)
+        for counted in self.affinity:
+            lacks_key |= nodes.label_ids(counted.term.topology_key) == ABSENT
+        return lacks_key
 
     def _is_first_of_its_kind(self) -> bool:
         """No pod anywhere satisfies the terms, but this one would: then somebody has to begin.

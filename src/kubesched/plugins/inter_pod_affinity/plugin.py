@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
 from kubesched.api.core_v1 import Node, Pod
@@ -42,6 +42,7 @@ from kubesched.plugins.inter_pod_affinity.terms import (
 )
 from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.namespaces import NamespaceLabels
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import (
     PREFERRED_AFFINITY,
@@ -56,6 +57,9 @@ from kubesched.snapshot.views import NodeColumns
 
 PRE_FILTER_STATE = "PreFilterInterPodAffinity"
 PRE_SCORE_STATE = "PreScoreInterPodAffinity"
+
+_RESOLVED_LIMIT: Final = 1024
+"""Different terms whose namespaces are remembered spelled out."""
 
 NOT_SIGNABLE = unschedulable("pods with InterPodAffinity are not signable")
 
@@ -77,6 +81,8 @@ class InterPodAffinity(
         args = checked_args(args, InterPodAffinityArgs, handle)
         super().__init__(args, handle)
         self._hard_weight = args.hard_pod_affinity_weight
+        self._resolved_for: tuple[NamespaceLabels, int] | None = None
+        self._resolved: dict[AffinityTerms, IncomingTerms] = {}
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
 
     def _parsed(self, state: CycleState, pod: Pod) -> AffinityTerms:
@@ -86,11 +92,14 @@ class InterPodAffinity(
 
     def _incoming(self, state: CycleState, pod: Pod, table: NodeTable) -> IncomingTerms:
         """The pod's terms; namespaces spelled out anew when any namespace has changed."""
-        kept: list[Any] = remember(state, (self.name, "incoming"), lambda: [None, None])
-        version = table.namespaces.version
-        if kept[0] != version:
-            kept[:] = [version, resolve(self._parsed(state, pod), table.namespaces)]
-        found: IncomingTerms = kept[1]
+        namespaces = table.namespaces
+        version = (namespaces, namespaces.version)
+        if version != self._resolved_for or len(self._resolved) >= _RESOLVED_LIMIT:
+            self._resolved_for, self._resolved = version, {}
+        parsed = self._parsed(state, pod)
+        found = self._resolved.get(parsed)
+        if found is None:
+            found = self._resolved[parsed] = resolve(parsed, namespaces)
         return found
 
     def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
