@@ -6,6 +6,7 @@ Whatever a mode cannot measure is absent (None, empty), never zero.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import statistics
@@ -195,7 +196,7 @@ def percentiles(values: Iterable[float]) -> Percentiles | None:
         return None
 
     def at(share: float) -> float:
-        return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+        return ordered[max(0, math.ceil(round(share * len(ordered), 6)) - 1)]
 
     return Percentiles(
         mean=statistics.fmean(ordered), p50=at(0.5), p90=at(0.9), p95=at(0.95), p99=at(0.99)

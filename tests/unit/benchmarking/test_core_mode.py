@@ -171,7 +171,7 @@ def test_churn_goes_on_beside_the_measured_pods_and_is_not_counted_with_them(pla
 
 def test_pods_that_are_starved_by_hopeless_ones_end_the_run(played, monkeypatch):
     monkeypatch.setattr("kubesched.benchmarking.core_stage.FRUITLESS", 50)
-    with pytest.raises(KubeschedError, match="4 pods of b cannot be scheduled; .* never tried"):
+    with pytest.raises(KubeschedError, match=r"4 pods of b cannot be scheduled; .* never tried"):
         played(
             "churn, mode: create, templatePaths: [big.yaml], intervalMilliseconds: 1",
             pods("small", 4, MEASURED, namespace="b"),
