@@ -193,3 +193,10 @@ class PluginError(KubeschedError):
         self.plugin = plugin
         self.point = point
         self.pod = pod
+
+
+def without_groups(error: Exception) -> Exception:
+    """What task groups have wrapped, if it is one thing."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -52,7 +52,7 @@ from kubesched.clock import Clock, SystemClock
 from kubesched.config.conversion import to_plain
 from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
-from kubesched.errors import ConfigError, KubeschedError
+from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.metrics.registry import Registry
 from kubesched.server.health import PING, Check, waits_for
@@ -94,13 +94,6 @@ def _failed(error: Exception | str) -> int:
     return FAILURE
 
 
-def _without_groups(error: Exception) -> Exception:
-    """What task groups have wrapped, if it is one thing."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
 def _text(error: Exception) -> str:
     if isinstance(error, ConfigError) and len(error.problems) > 1:
         listed = ", ".join(str(problem) for problem in error.problems)
@@ -116,7 +109,7 @@ async def _run(line: CommandLine, gates: FeatureGates) -> int:
     try:
         return await SchedulerProcess(complete(line, gates), stop).run()
     except Exception as error:  # the outermost edge
-        alone = _without_groups(error)
+        alone = without_groups(error)
         if isinstance(alone, KubeschedError | OSError):
             return _failed(alone)
         log.exception("command failed")  # a bug, told with its whole story

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from kubesched.cli.parsing import Parser, Subparsers
-from kubesched.errors import ConfigError, KubeschedError
+from kubesched.errors import ConfigError, KubeschedError, without_groups
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -85,10 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return _reader_left()
     except Exception as error:
-        return _report(error, debug=debug)
+        alone = without_groups(error)
+        if isinstance(alone, BrokenPipeError):
+            return _reader_left()
+        return _report(alone, debug=debug)
     return code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import types
@@ -191,3 +192,32 @@ def test_viewing_a_configuration_loads_no_plugin_and_no_numpy():
         [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_that_task_groups_have_wrapped_is_told_like_any_other(command, capsys):
+    inner = ExceptionGroup("inner", [KubeschedError("no such cluster")])
+    command(raising(ExceptionGroup("outer", [inner])))
+    assert cli.main(["probe"]) == 1
+    assert capsys.readouterr().err == "error: no such cluster\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--help"], ["completion", "bash"], ["up", "--nodes=1", "--demo"]]
+)
+def test_a_reader_that_leaves_ends_the_command_quietly(words, tmp_path):
+    """As in `kubesched ... | head -1`, with a reader that is gone before the first line is written."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "kubesched", *words],
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(write_end)
+    assert done.returncode == cli.EXIT_BROKEN_PIPE
+    assert done.stderr == b""
