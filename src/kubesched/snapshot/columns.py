@@ -54,7 +54,7 @@ class InternedColumn(Generic[V]):
     node has no value and reads as id -1, which indexes the last slot of a lookup table.
     """
 
-    __slots__ = ("_index", "_populations", "derive", "ids", "in_use", "shared", "values")
+    __slots__ = ("_index", "_populations", "derive", "ids", "in_use", "present", "shared", "values")
 
     def __init__(self, derive: Callable[[Node], V | None], capacity: int) -> None:
         self.derive = derive
@@ -62,6 +62,8 @@ class InternedColumn(Generic[V]):
         self.values: list[V] = []
         self._index: dict[V, int] = {}
         self._populations: list[int] = []
+        self.present = 0
+        """Rows that have a value."""
         self.in_use = 0
         """Values that any row has now."""
         self.shared = 0
@@ -92,6 +94,7 @@ class InternedColumn(Generic[V]):
 
     def _populate(self, value_id: int, change: int) -> None:
         left = self._populations[value_id] = self._populations[value_id] + change
+        self.present += change
         if left == (1 if change > 0 else 0):
             self.in_use += change
         elif left == (2 if change > 0 else 1):

@@ -105,6 +105,10 @@ class NodeColumns:
         """How many nodes the (given) entries stand for: one each, unless entries represent several."""
         return self._length if among is None else int(np.count_nonzero(among))
 
+    def may_lack(self, key: str) -> bool:
+        """False when every node in the table has the label."""
+        return self.table.label_column(key).present < self.table.node_count
+
     def number_of_values(self, key: str, among: Mask | None = None) -> int:
         """Different values of a label on the nodes the (given) entries stand for; lacking it counts as a value too."""
         ids = self.label_ids(key)
@@ -208,7 +212,12 @@ class PassingColumns(NodeColumns):
         self._rows = slice(0, self._length) if self.is_whole else None
 
     def _find_rows(self) -> Rows:
-        return np.flatnonzero(self.mask)
+        return self.mask.nonzero()[0]
+
+    def number_of_values(self, key: str, among: Mask | None = None) -> int:
+        if among is None and self._length == self.table.node_count:
+            return self.label_column(key).in_use + self.may_lack(key)
+        return super().number_of_values(key, among)
 
 
 class WhatIfColumns(NodeColumns):

@@ -170,21 +170,23 @@ def run_score(
         if same is not None:
             outcome.constants[name] = same * weights[name]
             continue
-        all_rows = everything is not None and not plugin.normalizes and not lifts(plugin)
+        all_rows = everything is feasible or (
+            everything is not None and not plugin.normalizes and not lifts(plugin)
+        )
         nodes = everything if all_rows and everything is not None else feasible
         raw = raw_scores(plugin, state, pod, nodes)
         if isinstance(raw, Status):
             outcome.error = raw
             return outcome
         final = raw
-        if not all_rows or _trespasses(raw):
+        if nodes is feasible or _trespasses(raw):
             # Of nodes that are not feasible anything may be said.
-            own = raw[feasible.rows] if all_rows else raw
+            own = raw if nodes is feasible else raw[feasible.rows]
             checked = final_scores(plugin, state, pod, own, feasible)
             if isinstance(checked, Status):
                 outcome.error = checked
                 return outcome
-            final = raw if all_rows else checked
+            final = checked if nodes is feasible else raw
         weight = weights[name]
         outcome.add(name, final if weight == 1 else final * weight, all_rows=all_rows)
     return outcome
@@ -194,6 +196,8 @@ def _all_rows(feasible: NodeColumns) -> NodeColumns | None:
     """A view of every row, if enough of them are feasible to score them all."""
     if not isinstance(feasible, PassingColumns):
         return None
+    if feasible.is_whole:
+        return feasible
     table = feasible.table
     return NodeColumns(table) if 2 * len(feasible) >= table.high_water else None
 

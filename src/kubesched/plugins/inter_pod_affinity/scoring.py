@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.plugins.by_value import by_value, extremes
 from kubesched.snapshot.columns import InternedColumn, Ints
 from kubesched.snapshot.pod_index import Counter, DomainCounter
 from kubesched.snapshot.views import NodeColumns
@@ -46,18 +47,28 @@ def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
     """What the pods in each node's domains are worth. Counts have a last slot of 0 for nodes without the label."""
-    total = np.zeros(len(nodes), dtype=np.int64)
+    total: Ints | None = None
     for column, contributions in state.by_column:
         ids = column.ids[nodes.rows]
         if len(contributions) > 1 and len(column.values) < len(nodes):
             sums = np.zeros(len(column.values) + 1, dtype=np.int64)
             for domains, weight, _ in contributions:
                 sums[:-1] += weight * domains.counts[: len(column.values)]
-            total += sums.take(ids)
+            total = _plus(total, sums.take(ids))
         else:
             for domains, weight, _ in contributions:
                 pods = domains.counts.take(ids)
-                total += pods if weight == 1 else pods * weight
+                if weight != 1:
+                    pods *= weight
+                total = _plus(total, pods)
+    assert total is not None, "without contributions there is nothing to score"
+    return total
+
+
+def _plus(total: Ints | None, more: Ints) -> Ints:
+    if total is None:
+        return more
+    total += more
     return total
 
 
@@ -66,10 +77,14 @@ def normalized(scores: Ints) -> Ints:
 
     # Upstream divides before it multiplies, in doubles: 29/100 of the range gives 28.
     """
-    lowest, highest = int(scores.min()), int(scores.max())
+    lowest, highest = extremes(scores)
     if lowest == highest:
         return np.zeros_like(scores)
-    shares = (scores - lowest).astype(np.float64)
-    shares /= float(highest - lowest)
-    shares *= float(MAX_NODE_SCORE)
-    return shares.astype(np.int64)
+
+    def share(values: Ints) -> Ints:
+        shares = (values - lowest).astype(np.float64)
+        shares /= float(highest - lowest)
+        shares *= float(MAX_NODE_SCORE)
+        return shares.astype(np.int64)
+
+    return by_value(scores, lowest, highest, share)

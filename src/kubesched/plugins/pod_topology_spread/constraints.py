@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from kubesched.api.core_v1 import Pod, Toleration, TopologySpreadConstraint
@@ -32,6 +33,10 @@ SYSTEM_DEFAULTS = (
 )
 
 
+_KNOWN_LIMIT: Final = 1024
+_encode = msgspec.msgpack.Encoder().encode
+
+
 class Constraint(NamedTuple):
     """One rule: how far the number of matching pods may differ between the domains of a label."""
 
@@ -43,19 +48,37 @@ class Constraint(NamedTuple):
     honors_taints: bool
 
 
+_known: dict[Hashable, tuple[Constraint, ...]] = {}
+"""Constraints by how they are written: few spellings, many pods."""
+
+
 def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[Constraint, ...]:
     """The pod's constraints with that action.
 
     Raises:
         SelectorError: a selector cannot be built.
     """
-    return tuple(
-        _parse(
-            each, from_label_selector(each.label_selector), pod, match_label_keys=match_label_keys
+    written = pod.spec.topology_spread_constraints
+    if not written:
+        return ()
+    labels = pod.metadata.labels or {}
+    used = {key: labels.get(key) for each in written for key in each.match_label_keys or ()}
+    key = (action, match_label_keys, tuple(used.items()), _encode(written))
+    known = _known.get(key)
+    if known is None:
+        if len(_known) >= _KNOWN_LIMIT:
+            _known.clear()
+        known = _known[key] = tuple(
+            _parse(
+                each,
+                from_label_selector(each.label_selector),
+                pod,
+                match_label_keys=match_label_keys,
+            )
+            for each in written
+            if each.when_unsatisfiable == action
         )
-        for each in pod.spec.topology_spread_constraints or ()
-        if each.when_unsatisfiable == action
-    )
+    return known
 
 
 def defaulted_constraints(
@@ -128,8 +151,14 @@ class SpreadNodes:
         comparison_operators: bool,
     ) -> None:
         self._keys = keys
-        affinity = RequiredNodeAffinity(pod) if constraint.honors_affinity else None
-        self._affinity = None if affinity is None or affinity.is_unrestricted else affinity
+        self._affinity: RequiredNodeAffinity | None = None
+        spec = pod.spec
+        if constraint.honors_affinity and (
+            spec.node_selector is not None
+            or (spec.affinity is not None and spec.affinity.node_affinity is not None)
+        ):
+            affinity = RequiredNodeAffinity(pod)
+            self._affinity = None if affinity.is_unrestricted else affinity
         self._tolerations: tuple[Toleration, ...] | None = (
             tuple(pod.spec.tolerations or ()) if constraint.honors_taints else None
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +10,11 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import Status, unresolvable, unschedulable
 from kubesched.framework.traits import Trait, domain_trait
-from kubesched.framework.verdicts import Verdicts
+from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
 from kubesched.plugins.pod_topology_spread.constraints import Counted
 from kubesched.snapshot.columns import ABSENT, Ints, Mask
 from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns
+from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
 MISMATCH = unschedulable("node(s) didn't match pod topology spread constraints")
 MISSING_LABEL = unresolvable(
@@ -45,12 +46,25 @@ class FilterState:
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
         """The first failing constraint decides; None when every node passes."""
+        if isinstance(nodes, WhatIfColumns) or any([c.changes for c in self.constraints]):
+            # What is there only in thought may be gone when somebody asks for reasons.
+            codes = self._codes(nodes)
+            return Verdicts(codes, _status_of) if codes.any() else None
+        rejected: Mask | None = None
+        for constraint in self.constraints:
+            found = _rejected(constraint, nodes)
+            rejected = found if rejected is None else rejected | found
+        if rejected is None or not rejected.any():
+            return None
+        return DeferredVerdicts(rejected, partial(self._codes, nodes), _status_of)
+
+    def _codes(self, nodes: NodeColumns) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
         codes: np.ndarray[tuple[int], np.dtype[np.int8]] | None = None
         for constraint in self.constraints:
             found = _codes(constraint, nodes)
             codes = found if codes is None else np.where(codes == 0, found, codes)
         assert codes is not None, "a pod without hard constraints is skipped"
-        return Verdicts(codes, _status_of) if codes.any() else None
+        return codes
 
     def change(self, pod: Pod, other: PodInfo, node: NodeColumns, delta: int) -> None:
         """A pod comes to, or leaves, a node in thought.
@@ -82,6 +96,23 @@ class FilterState:
         return other.namespace == pod.metadata.namespace and any(
             [c.counted.constraint.selector.matches(labels) for c in self.constraints]
         )
+
+
+def _rejected(constraint: HardConstraint, nodes: NodeColumns) -> Mask:
+    """Where nodes lack the label or are in a domain with too many pods, nothing being changed in thought."""
+    rule, domains = constraint.counted.constraint, constraint.counted.domains
+    smallest = domains.smallest if domains.domain_count >= rule.min_domains else 0
+    most = rule.max_skew + smallest - constraint.self_match
+    ids = nodes.label_ids(rule.topology_key)
+    if len(nodes) < len(domains.counts):
+        few: Mask = domains.counts.take(ids) > most
+        if nodes.may_lack(rule.topology_key):
+            few |= ids == ABSENT
+        return few
+    by_value: Mask = domains.counts > most
+    by_value[-1] = True
+    found: Mask = by_value.take(ids)
+    return found
 
 
 def _codes(

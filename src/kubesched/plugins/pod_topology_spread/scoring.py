@@ -6,12 +6,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.framework.traits import OwnPods, Trait, domain_trait
+from kubesched.plugins.by_value import by_value, extremes
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
 from kubesched.snapshot.columns import ABSENT, Ints, Mask
 from kubesched.snapshot.views import NodeColumns
+
+Floats = npt.NDArray[np.float64]
 
 
 class SoftConstraint(NamedTuple):
@@ -30,9 +34,11 @@ class ScoreState(NamedTuple):
 
 def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: bool) -> ScoreState:
     """Weights grow with the number of domains among the feasible nodes."""
-    ignored = ignored_nodes(counted, feasible) if requires_all else None
-    if ignored is not None and not ignored.any():
-        ignored = None
+    ignored: Mask | None = None
+    if requires_all and any([feasible.may_lack(c.constraint.topology_key) for c in counted]):
+        ignored = ignored_nodes(counted, feasible)
+        if not ignored.any():
+            ignored = None
     among = None if ignored is None else ~ignored
     soft = []
     for each in counted:
@@ -56,23 +62,36 @@ def ignored_nodes(counted: tuple[Counted, ...], nodes: NodeColumns) -> Mask:
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
     """Weighted pods per node, rounded half away from zero. High is bad."""
-    total = np.zeros(len(nodes), dtype=np.float64)
+    total: Floats | None = None
     for (constraint, counter, domains), weight in state.constraints:
         ids = nodes.label_ids(constraint.topology_key)
         if constraint.topology_key == HOSTNAME:
             # Upstream: a host's own pods count whatever the inclusion policies say about the host.
-            here = counter.per_row[nodes.rows] * weight + float(constraint.max_skew - 1)
-            total += np.where(ids == ABSENT, 0.0, here)
+            here: Floats = np.multiply(counter.per_row[nodes.rows], weight, dtype=np.float64)
         elif len(nodes) < len(domains.counts):
-            here = domains.counts.take(ids) * weight + float(constraint.max_skew - 1)
-            total += np.where(ids == ABSENT, 0.0, here)
+            here = np.multiply(domains.counts.take(ids), weight, dtype=np.float64)
         else:
-            by_value = domains.counts * weight + float(constraint.max_skew - 1)
-            by_value[-1] = 0.0
-            total += by_value.take(ids)
+            table: Floats = np.multiply(domains.counts, weight, dtype=np.float64)
+            table += float(constraint.max_skew - 1)
+            table[-1] = 0.0
+            total = _plus(total, table.take(ids))
+            continue
+        here += float(constraint.max_skew - 1)
+        if nodes.may_lack(constraint.topology_key):
+            here[ids == ABSENT] = 0.0
+        total = _plus(total, here)
+    assert total is not None, "a pod without soft constraints is skipped"
     if state.has_ignored:
         total[ignored_nodes(tuple(c.counted for c in state.constraints), nodes)] = 0.0
-    return np.floor(total + 0.5).astype(np.int64)
+    total += 0.5
+    return total.astype(np.int64)  # nothing is negative, so dropping the fraction rounds down
+
+
+def _plus(total: Floats | None, more: Floats) -> Floats:
+    if total is None:
+        return more
+    total += more
+    return total
 
 
 def traits(state: ScoreState) -> list[Trait] | None:
@@ -97,11 +116,18 @@ def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Ints:
     taking_part = scores if ignored is None else scores[~ignored]
     if not len(taking_part):
         return np.zeros_like(scores)
-    highest, lowest = int(taking_part.max()), int(taking_part.min())
-    if highest == 0:
-        final = np.full_like(scores, MAX_NODE_SCORE)
-    else:
-        final = MAX_NODE_SCORE * (highest + lowest - scores) // highest
+    lowest, highest = extremes(taking_part)
+    if highest in (0, lowest) and ignored is None:
+        return np.full_like(scores, MAX_NODE_SCORE)
+
+    def reverse(values: Ints) -> Ints:
+        if highest == 0:
+            return np.full_like(values, MAX_NODE_SCORE)
+        reversed_: Ints = MAX_NODE_SCORE * (highest + lowest - values) // highest
+        return reversed_
+
+    # Ignored nodes have a raw score of 0, which may lie below the others'.
+    final = by_value(scores, 0, highest, reverse)
     if ignored is not None:
         final[ignored] = 0
     return final
