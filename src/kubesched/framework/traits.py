@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -27,6 +27,9 @@ class Trait(ABC):
     """A number per row."""
 
     __slots__ = ("counter", "key")
+
+    is_static: ClassVar[bool] = False
+    """True when only a change of the node itself changes its number, not one of its pods."""
 
     def __init__(self, key: Hashable, counter: Counter | None) -> None:
         self.key = key
@@ -48,6 +51,7 @@ class Trait(ABC):
 class _Domain(Trait):
     """Which domain a node is in."""
 
+    is_static = True
     __slots__ = ("_column", "_domains")
 
     def __init__(self, domains: DomainCounter, counter: Counter | None) -> None:

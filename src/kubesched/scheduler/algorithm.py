@@ -23,10 +23,8 @@ from kubesched.framework.classes import (
     KnownFailure,
     Plan,
     PodClass,
-    RowSet,
     Unfit,
     class_signature,
-    nth_of,
 )
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
@@ -563,7 +561,7 @@ class SchedulingAlgorithm:
         if count == 0:
             return self._known_failure(framework, state, pod, pod_class)
         if count == 1:
-            return ScheduleResult(table.names[groups[0].best.any()], 1, table.node_count)
+            return ScheduleResult(table.names[plan.some_row(groups[0])], 1, table.node_count)
         started = framework.now()
         if not plan.pre_score(state, pod.pod, groups):
             pod_class.plan = None
@@ -576,16 +574,10 @@ class SchedulingAlgorithm:
             return None
         framework.point_done("Score", started)
         if self.parallelism == 1:
-            tied = np.sort(np.concatenate([each.rows() for each in best]))
-            row = self._as_heap(tied, plan.feasible_rows(groups))
+            row = self._as_heap(best.rows(), plan.feasible_rows(groups))
         else:
-            row = self._from_sets(best)
+            row = best.nth(self.random.randrange(best.count) if best.count > 1 else 0)
         return ScheduleResult(table.names[row], count, table.node_count)
-
-    def _from_sets(self, tied: list[RowSet]) -> int:
-        """The same as `_at_random`, with the rows in sets."""
-        count = sum([each.count for each in tied])
-        return nth_of(tied, self.random.randrange(count) if count > 1 else 0)
 
     def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
         return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))

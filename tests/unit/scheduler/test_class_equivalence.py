@@ -21,7 +21,7 @@ from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.cache.cache import Cache
 from kubesched.framework import traits
-from kubesched.framework.classes import ClassCache, Plan, index
+from kubesched.framework.classes import ClassCache, Plan, index, ranking
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import NominatingInfo
@@ -36,6 +36,8 @@ from kubesched.testing.harness import DictListers
 WAYS = {
     "rows one by one": {},
     "rows together": {"SCALAR_ROWS": 0},
+    "rows loose": {"LOOSE_ROWS": -1, "SCALAR_ROWS": 1},
+    "rows loose at times": {"LOOSE_ROWS": 2, "CALM_USES": 1},
     "no more than three groups": {"GROUP_LIMIT": 3},
     "labels of at most two values": {"VALUES_LIMIT": 2},
 }
@@ -197,7 +199,8 @@ def test_classes_and_plain_columns_decide_alike(
     seed: int, way: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound, value in WAYS[way].items():
-        monkeypatch.setattr(traits if bound == "VALUES_LIMIT" else index, bound, value)
+        module = {"VALUES_LIMIT": traits, "GROUP_LIMIT": ranking}.get(bound, index)
+        monkeypatch.setattr(module, bound, value)
     history = History(seed, parallelism)
     for number in range(260):
         history.step(number)

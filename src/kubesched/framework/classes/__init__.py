@@ -15,7 +15,6 @@ from kubesched.framework.classes.cache import ClassCache, KnownFailure, PodClass
 from kubesched.framework.classes.columns import INFEASIBLE, ClassColumns
 from kubesched.framework.classes.index import Unfit
 from kubesched.framework.classes.plan import Plan
-from kubesched.framework.classes.row_sets import RowSet, nth_of
 from kubesched.framework.classes.signature import class_signature
 
 __all__ = [
@@ -25,8 +24,6 @@ __all__ = [
     "KnownFailure",
     "Plan",
     "PodClass",
-    "RowSet",
     "Unfit",
     "class_signature",
-    "nth_of",
 ]

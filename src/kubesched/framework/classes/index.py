@@ -6,7 +6,7 @@ Per row, from what depends on that row alone:
     kind      the raw scores that are normalised, and the traits by which other plugins tell nodes apart
 
 Rows of one kind form a group: they share every verdict and every score but the level, so among them the highest level
-wins. Rows that fail a filter which looks at one node only are in no group. Between two pods of a class only the rows that
+wins (`ranking`). Rows that fail a filter which looks at one node only are in no group. Between two pods of a class only the rows that
 were logged as changed are computed again; verdicts are computed from current state, so it does not matter how often or in
 which order a row was logged.
 """
@@ -19,7 +19,12 @@ from typing import Any, Final
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.classes.row_sets import Group, blocks_for
+from kubesched.framework.classes.ranking import (
+    Kind,
+    LooseRanking,
+    SortedRanking,
+    TooManyGroups,
+)
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import (
     MAX_NODE_SCORE,
@@ -38,11 +43,13 @@ from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
-SCALAR_ROWS: Final = 40
+SCALAR_ROWS: Final = 28
 """Up to this many changed rows are recomputed one by one; beyond, a vector pass is cheaper."""
-GROUP_LIMIT: Final = 256
-"""Groups are gone through one by one for every pod; with more of them, columns are as quick."""
-NO_GROUP: Final = -1
+LOOSE_ROWS: Final = 24
+LOOSE_SHARE: Final = 400
+"""With more changed rows than this, and than one in so many, looking through all rows costs less than sorting these in."""
+CALM_USES: Final = 16
+"""After this many pods in a row that found fewer rows changed, they are sorted again."""
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -95,6 +102,9 @@ class ClassIndex:
             for p in scores
             if p.score_scope is not Scope.CLUSTER and p.normalizes
         ]
+        self._kinds_are_static = all(t.is_static for t in self.traits) and all(
+            raw.plugin.score_scope is Scope.NODE for raw in self.raws
+        )
         self._make_scalar_forms(state, pod)
         self._build(state, pod)
 
@@ -123,18 +133,12 @@ class ClassIndex:
         table = self._table
         capacity, whole = table.capacity, slice(0, table.high_water)
         self._cursor, self._node_cursor = table.pod_log.end, table.node_log.end
-        self._blocks = blocks_for(capacity)
         self._static_ok: Mask = np.zeros(capacity, dtype=np.bool_)
         self._static_level: Ints = np.zeros(capacity, dtype=np.int64)
-        self._level: Ints = np.zeros(capacity, dtype=np.int64)
-        self.group_of = np.full(capacity, NO_GROUP, dtype=np.int32)
         self._static_ok_cells = _cells(self._static_ok)
         self._static_level_cells = _cells(self._static_level)
-        self._level_cells = _cells(self._level)
-        self._group_cells = _cells(self.group_of)
-        self.groups: dict[tuple[int, ...], Group] = {}
-        self._by_number: list[Group | None] = []
-        self._free_numbers: list[int] = []
+        self.ranking: SortedRanking | LooseRanking = SortedRanking(capacity)
+        self._calm_uses = 0
 
         view = NodeColumns(table)
         self._static_ok[whole] = self._verdicts(state, pod, view, self._node_filters, view.alive)
@@ -146,26 +150,12 @@ class ClassIndex:
         ok = self._verdicts(state, pod, view, self._row_filters, self._static_ok[whole])
         level = self._static_level[whole] + self._sum(state, pod, view, self._row_scores, ok)
         rows = np.flatnonzero(ok)
-        self._level[rows] = level[rows]
-        self._put_all(rows)
-
-    def _put_all(self, rows: Indices) -> None:
-        """Sort rows that are in no group yet into groups and levels."""
-        if not len(rows):
-            return
-        columns = [raw.column[rows] for raw in self.raws]
-        columns += [trait.over(rows) for trait in self.traits]
-        columns.append(self._level[rows])
-        order = np.lexsort(columns)
-        table = np.stack(columns)[:, order]
-        changes = np.flatnonzero((table[:, 1:] != table[:, :-1]).any(axis=0)) + 1
-        starts = [0, *changes.tolist()]
-        rows = rows[order]
-        for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-            *kind, level = table[:, start].tolist()
-            group = self._group(tuple(kind))
-            group.put_all(rows[start:end], level, self._blocks)
-            self.group_of[rows[start:end]] = group.number
+        kinds = [raw.column[rows] for raw in self.raws]
+        kinds += [trait.over(rows) for trait in self.traits]
+        try:
+            self.ranking.put_all(rows, kinds, level[rows])
+        except TooManyGroups:
+            raise Unfit from None
 
     # -- changed rows ----------------------------------------------------------------------------------------------
 
@@ -181,18 +171,33 @@ class ClassIndex:
                 raise Unfit
             self._build(state, pod)
             return
-        if self._node_cursor != table.node_log.end:
+        nodes_changed = self._node_cursor != table.node_log.end
+        if nodes_changed:
             self._sync_nodes(state, pod)
         self._cursor = end
-        if len(logged) == 1 and self._is_scalar:
-            self._renew(logged[0])
+        rows = dict.fromkeys(logged)
+        self._choose_way(len(rows))
+        try:
+            if len(rows) > SCALAR_ROWS or not self._is_scalar:
+                index = np.fromiter(rows, dtype=np.intp, count=len(rows))
+                self._renew_together(state, pod, index, nodes_changed=nodes_changed)
+            else:
+                for row in rows:
+                    self._renew(row)
+        except TooManyGroups:
+            raise Unfit from None
+
+    def _choose_way(self, changed: int) -> None:
+        """Keep rows sorted, or loose, by how many change between two pods."""
+        is_much = changed > max(LOOSE_ROWS, self._table.high_water // LOOSE_SHARE)
+        ranking = self.ranking
+        if isinstance(ranking, SortedRanking):
+            if is_much:
+                self.ranking, self._calm_uses = LooseRanking(ranking), 0
             return
-        rows = set(logged)
-        if len(rows) > SCALAR_ROWS or not self._is_scalar:
-            self._renew_together(state, pod, np.fromiter(rows, dtype=np.intp, count=len(rows)))
-        else:
-            for row in rows:
-                self._renew(row)
+        self._calm_uses = 0 if is_much else self._calm_uses + 1
+        if self._calm_uses > CALM_USES:
+            self.ranking = ranking.sorted()
 
     def _follow_nodes(self) -> bool:
         return all([trait.follow() for trait in self.traits])
@@ -215,11 +220,11 @@ class ClassIndex:
     def _renew(self, row: int) -> None:
         """Verdict, level and kind of one row."""
         if not self._static_ok_cells[row]:
-            self._remove(row)
+            self.ranking.remove(row)
             return
         for passes in self._passes:
             if not passes(row):
-                self._remove(row)
+                self.ranking.remove(row)
                 return
         level = self._static_level_cells[row]
         for points, weight in self._points:
@@ -229,82 +234,32 @@ class ClassIndex:
             level += score * weight
         kind = [raw.cells[row] for raw in self.raws]
         kind += [trait.at(row) for trait in self.traits]
-        self._put(row, tuple(kind), level)
+        self.ranking.put(row, tuple(kind), level)
 
-    def _renew_together(self, state: CycleState, pod: Pod, rows: Indices) -> None:
+    def _renew_together(
+        self, state: CycleState, pod: Pod, rows: Indices, *, nodes_changed: bool
+    ) -> None:
         view = NodeColumns(self._table, rows)
         ok = self._verdicts(state, pod, view, self._row_filters, self._static_ok[rows])
         level = self._static_level[rows] + self._sum(state, pod, view, self._row_scores, ok)
         for raw in self.raws:
             if raw.plugin.score_scope is Scope.ROW:
                 raw.column[rows] = self._raw(state, pod, view, raw.plugin)
+        ranking = self.ranking
+        if isinstance(ranking, LooseRanking) and self._kinds_are_static and not nodes_changed:
+            ok, rows, level = ranking.relevel(rows, ok, level)
+            if not len(rows):
+                return
         columns = [raw.column[rows].tolist() for raw in self.raws]
         columns += [trait.over(rows).tolist() for trait in self.traits]
-        kinds: Iterable[tuple[int, ...]] = (
-            zip(*columns, strict=True) if columns else [()] * len(rows)
-        )
+        kinds: Iterable[Kind] = zip(*columns, strict=True) if columns else [()] * len(rows)
         for row, passes, each, kind in zip(
             rows.tolist(), ok.tolist(), level.tolist(), kinds, strict=True
         ):
             if passes:
-                self._put(row, kind, each)
+                ranking.put(row, kind, each)
             else:
-                self._remove(row)
-
-    # -- groups ----------------------------------------------------------------------------------------------------
-
-    def _group(self, kind: tuple[int, ...]) -> Group:
-        group = self.groups.get(kind)
-        if group is None:
-            if len(self.groups) >= GROUP_LIMIT:
-                raise Unfit
-            if self._free_numbers:
-                group = Group(kind, self._free_numbers.pop())
-                self._by_number[group.number] = group
-            else:
-                group = Group(kind, len(self._by_number))
-                self._by_number.append(group)
-            self.groups[kind] = group
-        return group
-
-    def _put(self, row: int, kind: tuple[int, ...], level: int) -> None:
-        group = self.groups.get(kind)
-        number = self._group_cells[row]
-        if group is not None and group.number == number:
-            before = self._level_cells[row]
-            if before != level:
-                group.put(row, level, self._blocks)
-                group.take(row, before)
-                self._level_cells[row] = level
-            return
-        if number != NO_GROUP:
-            self._remove(row)
-        if group is None:
-            group = self._group(kind)
-        group.put(row, level, self._blocks)
-        self._level_cells[row] = level
-        self._group_cells[row] = group.number
-
-    def _remove(self, row: int) -> None:
-        number = self._group_cells[row]
-        if number == NO_GROUP:
-            return
-        group = self._by_number[number]
-        assert group is not None, f"row {row} is in a group that is gone"
-        group.take(row, self._level_cells[row])
-        self._group_cells[row] = NO_GROUP
-        if not group.count:
-            del self.groups[group.key]
-            self._by_number[number] = None
-            self._free_numbers.append(number)
-
-    def feasible_rows(self, groups: Sequence[Group]) -> Mask:
-        """The rows of some groups, as a mask over all rows in use."""
-        passing = np.zeros(len(self._by_number) + 1, dtype=np.bool_)
-        passing[[group.number for group in groups]] = True
-        passing[NO_GROUP] = False
-        found: Mask = passing[self.group_of[: self._table.high_water]]
-        return found
+                ranking.remove(row)
 
     # -- asking plugins --------------------------------------------------------------------------------------------
 
@@ -344,20 +299,9 @@ class ClassIndex:
             raise Unfit
         return raw
 
-    # -- self-check ------------------------------------------------------------------------------------------------
-
     def check_invariants(self) -> None:
-        """Every row is in the one set its group and level say, and sets hold nothing else."""
-        for kind, group in self.groups.items():
-            assert group.key == kind, f"group {group.key} is kept as {kind}"
-            assert group.levels == sorted(group.sets), f"levels of group {kind} drifted"
-            for level, members in group.members():
-                expected = np.flatnonzero((self.group_of == group.number) & (self._level == level))
-                assert members.rows().tolist() == expected.tolist(), f"group {kind} drifted"
-                assert members.count == len(expected) > 0, f"count of group {kind} drifted"
-            assert group.count == np.count_nonzero(self.group_of == group.number)
-        grouped = sum(group.count for group in self.groups.values())
-        assert grouped == np.count_nonzero(self.group_of != NO_GROUP), "a row is in no group's set"
+        if isinstance(self.ranking, SortedRanking):
+            self.ranking.check_invariants()
 
 
 def _cells(array: np.ndarray[Any, Any]) -> memoryview:

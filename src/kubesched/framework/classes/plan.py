@@ -16,7 +16,7 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.classes.index import ClassIndex, Unfit
 from kubesched.framework.classes.representatives import Representatives
-from kubesched.framework.classes.row_sets import Group, RowSet
+from kubesched.framework.classes.ranking import Group, Ties
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
 from kubesched.framework.interfaces import (
     FilterPlugin,
@@ -72,7 +72,6 @@ class Plan:
             {id(t.counter): t.counter for t in traits if t.counter is not None}.values()
         )
         self._index = ClassIndex(framework, table, state, pod, traits)
-        self._samples: dict[int, int] = {}
 
     def _traits(self, state: CycleState, pod: Pod) -> list[Trait]:
         found: dict[Hashable, Trait] = {}
@@ -145,7 +144,7 @@ class Plan:
             index.sync(state, pod)
         except Unfit:
             return None
-        groups = list(index.groups.values())
+        groups = index.ranking.live_groups()
         if not self._cluster_filters or not groups:
             return groups
         outcome = run_filters(
@@ -176,15 +175,16 @@ class Plan:
                 return False
         return True
 
-    def best(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> list[RowSet] | None:
+    def best(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> Ties | None:
         """The rows sharing the best total; None when the long way has to find out."""
         state.points_reached |= SCORE
+        ranking = self._index.ranking
         if len(groups) == 1:
-            return [groups[0].best]
+            return ranking.best(groups, (0,))
         view = self._representatives(groups)
-        totals = np.array([group.levels[-1] for group in groups], dtype=np.int64)
+        totals = np.zeros(len(groups), dtype=np.int64)
         for at, raw in enumerate(self._index.raws):
-            values = [group.key[at] for group in groups]
+            values = [group.kind[at] for group in groups]
             if values.count(values[0]) == len(values):
                 continue  # all nodes get the same
             final = final_scores(raw.plugin, state, pod, np.array(values, dtype=np.int64), view)
@@ -200,24 +200,18 @@ class Plan:
             if isinstance(final, Status):
                 return None
             totals += final * weights[plugin.name]
-        points = totals.tolist()
-        highest = max(points)
-        return [g.best for g, total in zip(groups, points, strict=True) if total == highest]
+        return ranking.best(groups, totals.tolist())
+
+    def some_row(self, group: Group) -> int:
+        return self._index.ranking.sample(group)
 
     def feasible_rows(self, groups: Sequence[Group]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        return self._index.feasible_rows(groups)
+        return self._index.ranking.rows_of(groups, self._table.high_water)
 
     def _representatives(self, groups: Sequence[Group]) -> NodeColumns:
-        cells, samples = self._index.group_of, self._samples
-        rows = []
-        for group in groups:
-            row = samples.get(group.number)
-            if row is None or cells[row] != group.number:
-                row = samples[group.number] = group.best.any()
-            rows.append(row)
-        return Representatives(
-            self._table, np.array(rows, dtype=np.intp), [group.count for group in groups]
-        )
+        sample = self._index.ranking.sample
+        rows = np.array([sample(group) for group in groups], dtype=np.intp)
+        return Representatives(self._table, rows, [group.count for group in groups])
 
     def check_invariants(self) -> None:
         self._index.check_invariants()

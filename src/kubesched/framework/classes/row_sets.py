@@ -1,4 +1,4 @@
-"""Sets of rows that give their n-th member quickly, and rows ranked by level.
+"""Sets of rows that give their n-th member quickly.
 
 Rows are bits of integers, a block of them each, with the number of members per block beside: adding, removing and picking
 cost the same for a thousand rows and, nearly, for a million.
@@ -6,8 +6,7 @@ cost the same for a thousand rows and, nearly, for a million.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -110,49 +109,3 @@ def _nth_bit(mask: int, n: int) -> int:
             mask >>= width
             at += width
     return at
-
-
-class Group:
-    """Rows that all plugins treat alike but for their levels, ranked by level."""
-
-    __slots__ = ("count", "key", "levels", "number", "sets")
-
-    def __init__(self, key: tuple[int, ...], number: int) -> None:
-        self.key = key
-        self.number = number
-        self.count = 0
-        self.levels: list[int] = []
-        """The levels that occur, in ascending order."""
-        self.sets: dict[int, RowSet] = {}
-
-    @property
-    def best(self) -> RowSet:
-        """The rows of the highest level."""
-        return self.sets[self.levels[-1]]
-
-    def put(self, row: int, level: int, blocks: int) -> None:
-        rows = self.sets.get(level)
-        if rows is None:
-            rows = self.sets[level] = RowSet(blocks)
-            insort(self.levels, level)
-        rows.add(row)
-        self.count += 1
-
-    def put_all(self, rows: Indices, level: int, blocks: int) -> None:
-        """Rows of a level that the group has no rows of yet."""
-        self.sets[level] = RowSet.of(rows, blocks)
-        insort(self.levels, level)
-        self.count += len(rows)
-
-    def take(self, row: int, level: int) -> None:
-        rows = self.sets[level]
-        if rows.count == 1:
-            del self.sets[level]
-            del self.levels[bisect_left(self.levels, level)]
-        else:
-            rows.remove(row)
-        self.count -= 1
-
-    def members(self) -> Iterator[tuple[int, RowSet]]:
-        """The rows of each level, for self-checks."""
-        yield from self.sets.items()
