@@ -1,7 +1,8 @@
 """Recorded sequences: the production scheduler in memory decides as recorded, and a wrong recording is noticed.
 
-`data/sequences.jsonl.gz` holds answers of kube-scheduler 1.36.4, written by
-`kubesched conformance run --seed 7 --sequences 6 --record FILE`.
+The files in `data` hold answers of kube-scheduler 1.36.4, written by `kubesched conformance run --record FILE`:
+`sequences.jsonl.gz` with `--seed 7 --sequences 6` (generator 1), `sequences-volumes.jsonl.gz` with `--seed 101`
+(generator 2): sequences 5, 17, 23, 31 and 39, which bind volumes on demand and have two profiles.
 """
 
 import gzip
@@ -15,23 +16,58 @@ from kubesched.conformance.comparison import Aspect
 from kubesched.conformance.golden import evaluate
 from kubesched.conformance.recordings import RecordingError, read_recordings
 
-RECORDED = Path(__file__).parent / "data" / "sequences.jsonl.gz"
+DATA = Path(__file__).parent / "data"
+RECORDED = DATA / "sequences.jsonl.gz"
+WITH_VOLUMES = DATA / "sequences-volumes.jsonl.gz"
 
 
-def test_every_recorded_sequence_is_decided_as_recorded():
-    report = evaluate([RECORDED])
+@pytest.mark.parametrize(
+    ("file", "decisions"),
+    [
+        pytest.param(RECORDED, 900, id="of the first generator"),
+        pytest.param(WITH_VOLUMES, 729, id="of the second generator"),
+    ],
+)
+def test_every_recorded_sequence_is_decided_as_recorded(file, decisions):
+    report = evaluate([file])
     assert report.disagreements == []
-    assert report.pods == report.pods_in_agreement == 900
+    assert report.pods == report.pods_in_agreement == decisions
+
+
+def recorded_steps(file):
+    return [step for each in read_recordings(file) for step in each.sequence.steps]
 
 
 def test_the_recorded_sequences_are_worth_replaying():
-    steps = [step for each in read_recordings(RECORDED) for step in each.sequence.steps]
+    steps = recorded_steps(RECORDED)
     decisions = [step.expect for step in steps if step.expect is not None]
     assert sum(bool(decision.victims) for decision in decisions) > 50
     assert sum(bool(decision.unschedulable) for decision in decisions) > 300
     assert {(step.action, step.kind) for step in steps} >= {
         (action, kind) for action in ("create", "patch", "delete") for kind in ("Node", "Pod")
     }
+
+
+def test_the_recorded_sequences_with_volumes_are_worth_replaying():
+    steps = recorded_steps(WITH_VOLUMES)
+    decisions = [step.expect for step in steps if step.expect is not None]
+    assert sum(len(decision.volumes) for decision in decisions) > 15
+    assert sum(len(decision.victims) > 1 for decision in decisions) > 5
+    told = "\n".join(decision.unschedulable for decision in decisions)
+    for reason in (
+        "exceed max volume count",
+        "ReadWriteOncePod access mode already in-use",
+        "didn't match PersistentVolume's node affinity",
+        "no available volume zone",
+        "did not have enough free storage",
+        "didn't find available persistent volumes to bind",
+        "waiting for ephemeral volume controller",
+    ):
+        assert reason in told
+    asked = {step.object.get("spec", {}).get("schedulerName") for step in steps}
+    assert {"default-scheduler", "other-scheduler"} <= asked
+    objects = [each for one in read_recordings(WITH_VOLUMES) for each in one.sequence.objects]
+    assert sum(each["kind"] == "PodDisruptionBudget" for each in objects) > 10
 
 
 def node(name, **labels):

@@ -19,7 +19,7 @@ from kubesched.client.rest import RestClient
 from kubesched.conformance.scheduler_process import SchedulerProcess, scheduler_process
 from kubesched.conformance.sequences import Decision, Json, Step, running
 from kubesched.conformance.sequences import Sequence as Scenario
-from kubesched.conformance.watching import Pods, Volumes, watched
+from kubesched.conformance.watching import Patience, Pods, Volumes, watched
 from kubesched.errors import AlreadyExists, ApiError, NotFound
 from kubesched.testing.control_plane import ControlPlane, ControlPlaneError
 
@@ -134,10 +134,10 @@ class _Stage:
         self._markers += 1
         change = {"metadata": {"annotations": {"example.com/mark": str(self._markers)}}}
         await self._client.patch(Node, next(reversed(self._nodes)), "", merge_patch(change))
-        deadline = asyncio.get_running_loop().time() + DECISION_TIMEOUT_S
+        patience = Patience(DECISION_TIMEOUT_S)
         while await self.scheduler.events_handled(_MARKED) < self._markers:
             self.scheduler.check()
-            if asyncio.get_running_loop().time() > deadline:
+            if patience.is_over():
                 raise ControlPlaneError(
                     f"waited {DECISION_TIMEOUT_S:.0f} s for the scheduler to hear of a changed node"
                 )
@@ -264,21 +264,19 @@ class _Stage:
 
     async def _bound(self, step: Step) -> None:
         """Wait for the victims' place to be taken; the pod may stay without one."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + BINDING_TIMEOUT_S
-        while loop.time() < deadline:
+        patience = Patience(BINDING_TIMEOUT_S)
+        while not patience.is_over():
             pod = self._pods.current.get(step.key)
             if pod is None or pod.spec.node_name:
                 return
-            await self._pods.change(min(1.0, max(0.0, deadline - loop.time())))
+            await self._pods.change(1.0)
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + DECISION_TIMEOUT_S
+        patience = Patience(DECISION_TIMEOUT_S)
         while not condition():
             if self.scheduler is not None:
                 self.scheduler.check()
-            if loop.time() > deadline:
+            if patience.is_over():
                 last_words = self.scheduler.last_words() if self.scheduler is not None else ""
                 raise ControlPlaneError(
                     f"waited {DECISION_TIMEOUT_S:.0f} s for {what}\n{last_words}"

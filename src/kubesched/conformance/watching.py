@@ -28,6 +28,24 @@ from kubesched.testing.control_plane import ControlPlaneError
 R = TypeVar("R", bound=Record)
 
 
+class Patience:
+    """How long something may take, by somebody who looks once a second or more often.
+
+    What lies between two looks counts for two seconds at most: if this process was stopped for a while, what happened
+    meanwhile is still to be read, and the verdict must not be that it did not happen.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._looked = asyncio.get_running_loop().time()
+
+    def is_over(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        self._left -= min(now - self._looked, 2.0)
+        self._looked = now
+        return self._left <= 0.0
+
+
 class Pods:
     """The pods of the cluster, and all that has happened to each."""
 
