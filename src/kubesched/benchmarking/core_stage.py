@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -24,8 +25,8 @@ FRUITLESS = 100_000
 TURNS = 1000
 """How many turns the event loop is given for background work to end."""
 
-NOTE_EVERY = 1000
-"""Attempts between two words about progress."""
+NOTE_EVERY = 500
+"""Attempts between two words about progress; so many never take longer than the patience below."""
 
 BIND_TIMEOUT_S = 60.0
 """A binding takes microseconds here; one that waits for a volume controller would wait for ever."""
@@ -80,26 +81,32 @@ class CoreStage:
         gc.unfreeze()
         return measurement
 
-    @property
-    def is_measuring(self) -> bool:
-        return self._measurement is not None
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Work of the scheduler, which counts if anything is measured."""
+        measured = self._measurement
+        if measured is None:
+            yield
+            return
+        measured.begin()
+        try:
+            yield
+        finally:
+            measured.end()
 
     # -- pods --------------------------------------------------------------------------------------------------------
 
     def enqueue(self, pods: Sequence[Pod]) -> None:
         """Pods appear."""
-        measured = self._measurement
-        if measured is not None:
-            measured.begin()
-        self.clock.enter()
-        started = perf_counter()
-        for pod in pods:
-            self.cluster.add(pod)
-        self.clock.leave()
-        if measured is not None:
-            measured.enqueue_s += perf_counter() - started
-            measured.enqueued += len(pods)
-            measured.end()
+        with self._measured():
+            self.clock.enter()
+            started = perf_counter()
+            for pod in pods:
+                self.cluster.add(pod)
+            self.clock.leave()
+            if self._measurement is not None:
+                self._measurement.enqueue_s += perf_counter() - started
+                self._measurement.enqueued += len(pods)
 
     async def until_bound(self, pods: Sequence[Pod], what: str) -> None:
         """Schedule until all of these are bound or gone.
@@ -158,9 +165,11 @@ class CoreStage:
     def _make_steps(self) -> None:
         now = self.clock.monotonic()
         for activity in [each for each in self._beside if each.next_at <= now]:
-            activity.next_at += activity.interval_s
-            if next(activity.steps, self) is self:
-                self._beside.remove(activity)
+            while activity.next_at <= now:
+                activity.next_at += activity.interval_s
+                if next(activity.steps, self) is self:
+                    self._beside.remove(activity)
+                    break
 
     # -- work --------------------------------------------------------------------------------------------------------
 
@@ -172,24 +181,29 @@ class CoreStage:
         until: float | None = None,
         when_idle: Callable[[], bool] = lambda: False,
     ) -> None:
-        measured = self._measurement
-        if measured is not None:
-            measured.begin()
         self._last_binding = self.clock.monotonic()
         self._attempts_at_last_binding = self._attempts
-        while not is_over():
-            if self._beside:
-                self._make_steps()
-            if await self._attempt():
-                if self._attempts - self._attempts_at_last_binding > FRUITLESS:
-                    raise KubeschedError(self._stuck(what))
-                continue
-            if await self._settled_something():
-                continue
-            if not when_idle() and not is_over():
-                self._let_time_pass(what, until)
-        if measured is not None:
-            measured.end()
+        try:
+            with self._measured():
+                async with asyncio.timeout(BIND_TIMEOUT_S) as patience:
+                    while not is_over():
+                        if self._beside:
+                            self._make_steps()
+                        if await self._attempt():
+                            self._check_progress(what, patience)
+                        elif await self._settled_something():
+                            continue
+                        elif not when_idle() and not is_over():
+                            self._let_time_pass(what, until)
+        except TimeoutError:
+            raise KubeschedError("a binding waits for what does not happen in core mode") from None
+
+    def _check_progress(self, what: str, patience: asyncio.Timeout) -> None:
+        if self._attempts - self._attempts_at_last_binding > FRUITLESS:
+            raise KubeschedError(self._stuck(what))
+        if self._attempts % NOTE_EVERY == 0:
+            self._progress(f"{self._attempts} attempts")
+            patience.reschedule(asyncio.get_running_loop().time() + BIND_TIMEOUT_S)
 
     async def _attempt(self) -> bool:
         """Try the next pod, and bind it if it got a node; False when there is none."""
@@ -203,8 +217,7 @@ class CoreStage:
         concluded = outcome if isinstance(outcome, Assumed | bool) else await outcome
         decided = perf_counter()
         if isinstance(concluded, Assumed):
-            async with asyncio.timeout(BIND_TIMEOUT_S):
-                await scheduler.binding.run(concluded)
+            await scheduler.binding.run(concluded)
         self.clock.leave(PACE_S)
         self._attempts += 1
         if measured is not None:
@@ -216,8 +229,6 @@ class CoreStage:
                 measured.unschedulable += 1
         if len(scheduler.background) or len(scheduler.status_writer):
             await asyncio.sleep(0)
-        if self._attempts % NOTE_EVERY == 0:
-            self._progress(f"{self._attempts} attempts")
         return True
 
     async def _settled_something(self) -> bool:

@@ -189,8 +189,8 @@ def test_churn_that_recreates_removes_what_it_made(played):
 
 
 def test_a_steady_state_replaces_pods_for_its_duration(played):
-    (result,) = played(pods("small", 2, MEASURED, "steadyState: true", "duration: 50ms"), nodes=1)
-    assert result.pods > 20, "at a thousand attempts per second"
+    (result,) = played(pods("small", 2, MEASURED, "steadyState: true", "duration: 300ms"), nodes=1)
+    assert result.pods > 4, "there is room for four"
 
 
 def test_pods_that_cannot_be_scheduled_end_the_run_with_the_reason(played):

@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kubesched.api import codec
-from kubesched.api.kinds import Kind, find_kind
+from kubesched.api.kinds import PODS, Kind, find_kind
 from kubesched.api.meta import Record
 from kubesched.benchmarking.templates import Manifest
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.clock import Clock
-from kubesched.errors import AlreadyExists, ApiError, KubeschedError, TransportError
+from kubesched.errors import AlreadyExists, ApiError, Forbidden, KubeschedError, TransportError
 
 CREATORS = 32
 """Requests under way at a time; scheduler_perf has 30."""
+
+_CLASS_TRIES = 100
+_CLASS_PAUSE_S = 0.1
+"""How long a new PriorityClass may take to reach the API server's own cache: ten seconds."""
 
 _STATUS_APART = frozenset(("PersistentVolume", "PersistentVolumeClaim"))
 """Kinds whose status the API server ignores at their creation."""
@@ -31,6 +35,7 @@ class Creator:
     def __init__(self, client: RestClient, clock: Clock) -> None:
         self._client = client
         self._now = clock.monotonic
+        self._priority_classes: set[str] = set()
 
     async def create_all(
         self,
@@ -61,6 +66,8 @@ class Creator:
             await self.create(manifest)
 
     async def create(self, manifest: Manifest, *, may_exist: bool = False) -> None:
+        if manifest["kind"] == "Pod" and (manifest.get("spec") or {}).get("priority") is not None:
+            manifest = await self._with_priority_class(manifest)
         kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
         path = kind.collection_path(metadata.get("namespace", ""))
         try:
@@ -74,6 +81,48 @@ class Creator:
                 raise CreationError(f"cannot create {described(manifest)}: {error}") from error
         except (ApiError, TransportError) as error:
             raise CreationError(f"cannot create {described(manifest)}: {error}") from error
+
+    async def _with_priority_class(self, manifest: Manifest) -> Manifest:
+        """Workload files write priorities as numbers; an API server with priority admission wants classes."""
+        spec = dict(manifest["spec"])
+        value = spec.pop("priority")
+        if value and not spec.get("priorityClassName"):
+            name = f"bench-{value}" if value > 0 else f"bench-minus-{-value}"
+            if name not in self._priority_classes:
+                await self._create_priority_class(name, value)
+            spec["priorityClassName"] = name
+        return {**manifest, "spec": spec}
+
+    async def _create_priority_class(self, name: str, value: int) -> None:
+        made: Manifest = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        await self.create(made, may_exist=True)
+        # Admission looks classes up in a cache of its own; a pod it accepts on trial says that the class has arrived.
+        probe: Manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"probe-{name}", "namespace": "default"},
+            "spec": {
+                "priorityClassName": name,
+                "containers": [{"name": "probe", "image": "registry.k8s.io/pause:3.10"}],
+            },
+        }
+        for remaining in reversed(range(_CLASS_TRIES)):
+            try:
+                path = f"{PODS.collection_path('default')}?dryRun=All"
+                await self._client.post_raw(path, codec.encode(probe))
+                break
+            except Forbidden as error:
+                if not remaining:
+                    raise CreationError(f"PriorityClass {name} is not accepted: {error}") from error
+                await asyncio.sleep(_CLASS_PAUSE_S)
+            except (ApiError, TransportError) as error:
+                raise CreationError(f"PriorityClass {name}: {error}") from error
+        self._priority_classes.add(name)
 
     async def replace(self, manifest: Manifest, subresources: Sequence[str]) -> None:
         """Change an object that exists to what the manifest says, and its subresources likewise."""

@@ -173,7 +173,7 @@ class Driver:
     async def _create_pods(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
         if how.steady_state:
             await self._ensure_scheduler()
-            await self._keep_up(how, sets)
+            await self._keep_up_measured(how, sets)
             return
         manifests = [manifest for each in sets for manifest in each.manifests(self._names)]
         keys = self._expect(manifests)
@@ -189,6 +189,15 @@ class Driver:
         await self._observer.until_bound(
             keys, stall_s=self._pace.stall_s, check=self._check, what=what
         )
+
+    async def _keep_up_measured(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
+        if not how.collect_metrics:
+            await self._keep_up(how, sets)
+            return
+        self._stretch = await self._new_stretch(False)
+        self._stretch.namespaces = tuple(each.namespace for each in sets)
+        await self._keep_up(how, sets)
+        await self._end_stretch()
 
     async def _keep_up(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
         """Every pod that is bound makes room for the next, for a time."""
