@@ -15,8 +15,8 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.classes.index import ClassIndex, Unfit
-from kubesched.framework.classes.representatives import Representatives
 from kubesched.framework.classes.ranking import Group, Ties
+from kubesched.framework.classes.representatives import Representatives
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
 from kubesched.framework.interfaces import (
     FilterPlugin,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -35,12 +35,15 @@ class TooManyGroups(Exception):
     """The nodes are of too many kinds."""
 
 
-class Ties(NamedTuple):
+class Ties:
     """Rows that share the best total: sets without common rows, or all of them in order."""
 
-    count: int
-    sets: Sequence[RowSet]
-    listed: Indices | None = None
+    __slots__ = ("count", "listed", "sets")
+
+    def __init__(self, count: int, sets: Sequence[RowSet], listed: Indices | None = None) -> None:
+        self.count = count
+        self.sets = sets
+        self.listed = listed
 
     def nth(self, n: int) -> int:
         """The n-th of them in ascending order, counted from 0."""
