@@ -13,15 +13,39 @@ from kubesched.client.events import EventBroadcaster, EventRecorder, EventStatis
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
-from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig, Transport
+from kubesched.client.transport import (
+    DEFAULT_DEADLINE_S,
+    ConnectionConfig,
+    Request,
+    Response,
+    Transport,
+)
 from kubesched.clock import Clock, SystemClock
 
 LOCK_CONNECTIONS = 4
 """Connections of the leader lock: one renewal at a time, and room for those that hang."""
 
 
+class UrgentTransport:
+    """Knows how many requests are under way, so that others can let them pass. Watches count until they are open."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.under_way = 0
+
+    async def request(self, request: Request) -> Response:
+        self.under_way += 1
+        try:
+            return await self._transport.request(request)
+        finally:
+            self.under_way -= 1
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
 class Connections:
-    """Clients that share connections but not their limits: bindings never wait behind events.
+    """Clients that share connections but not their limits: bindings never wait behind events, events do behind them.
 
     The leader lock shares neither: its renewals must get through when everything else is stuck.
     """
@@ -45,12 +69,14 @@ class Connections:
         self._host = f"{connection.host}:{connection.port}"
         self._transport = self._measured(HttpTransport(connection))
         self._lock_transport: Transport | None = None
-        self.main = self.client("scheduler")
+        urgent = UrgentTransport(self._transport)
+        self.main = self._client(urgent, "scheduler", DEFAULT_DEADLINE_S)
         self._events = EventBroadcaster(
             RestEventClient(self.client("scheduler")),
             clock=self._clock,
             rng=self._random,
             host_name=platform.node() if host_name is None else host_name,
+            is_urgent=lambda: urgent.under_way > 0,
         )
 
     def client(self, component: str) -> RestClient:

@@ -6,7 +6,7 @@ server is `EventClient`. Losing an event never matters to scheduling, so nothing
 
 An event on its way, and who holds it:
 
-    event() --new--> queue (at most 1000) --one of the writers--> created on the server --+
+    event() --new--> queue (bounded) ------one of the writers---> created on the server --+
        |                                                                                  | all the while also
        +--seen before--> count + 1; the second time: queue --> series patched ------------+ in the cache, by key
                                                                                           |
@@ -15,6 +15,10 @@ An event on its way, and who holds it:
 
 The key of a series is who says what about which revision of which object; the note is not part of it. Writes of one
 event happen one after another; different events are written concurrently and in no particular order.
+
+An event costs the API server nearly as much as a binding. So while more urgent writes are under way most writers stand
+by, and the queue takes what comes: the fuller it gets, and the longer its oldest event has waited, the more of them
+write all the same.
 Upstream formats notes once more without arguments, which mangles a literal percent sign; that is not copied.
 """
 
@@ -41,8 +45,15 @@ from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 
-MAX_QUEUED = 1000
-"""Events waiting to be written; further ones are dropped."""
+MAX_QUEUED = 25_000
+"""Events waiting to be written; further ones are dropped. Upstream has room for 1000 and loses what a burst of pods
+causes; these are in the cache anyway."""
+ALL_HANDS_AT = MAX_QUEUED // 4
+"""Events in the queue with which all writers write, whatever else is going on."""
+PATIENCE_S = 3.0
+"""How long an event may wait for urgent writes before at least one writer takes care of it."""
+STAND_BY_S = 0.05
+"""How often a writer that stands by looks again."""
 MAX_CACHED = 50_000
 """Events remembered for recognising recurrences; beyond that the oldest are forgotten early. Upstream has no bound,
 which at thousands of pods per second would be gigabytes."""
@@ -122,9 +133,13 @@ class EventBroadcaster:
         host_name: str,
         core_only: bool = False,
         writer_count: int = 8,
-        flush_s: float = 5.0,
+        flush_s: float = 10.0,
+        is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`core_only` is for servers without events.k8s.io/v1; `flush_s` bounds the end of `run`."""
+        """`core_only` is for servers without events.k8s.io/v1; `flush_s` bounds the end of `run`.
+
+        `is_urgent` tells whether something more important is on its way to the server.
+        """
         self._client = client
         self._clock = clock
         self._random = rng
@@ -132,6 +147,7 @@ class EventBroadcaster:
         self._core_only = core_only
         self._writer_count = writer_count
         self._flush_s = flush_s
+        self._is_urgent = is_urgent
         self._queue: deque[EventEntry] = deque()
         self._has_work = asyncio.Event()
         self._cache: dict[EventKey, EventEntry] = {}
@@ -164,8 +180,8 @@ class EventBroadcaster:
         """Write events until cancelled, then write what is left within the flush time."""
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self._writer_count):
-                    group.create_task(self._write_queued())
+                for number in range(self._writer_count):
+                    group.create_task(self._write_queued(number))
                 group.create_task(_every(FINISH_INTERVAL_S, self._finish_series))
                 group.create_task(_every(REFRESH_INTERVAL_S, self._refresh_series))
         finally:
@@ -240,17 +256,29 @@ class EventBroadcaster:
 
     # Writing.
 
-    async def _write_queued(self) -> None:
+    async def _write_queued(self, number: int) -> None:
         while True:
             while not self._queue:
                 self._has_work.clear()
                 await self._has_work.wait()
+            if number >= self._writers_wanted():
+                await asyncio.sleep(STAND_BY_S)
+                continue
             entry = self._queue.popleft()
             try:
                 await self._write_due(entry)
             except asyncio.CancelledError:
                 self._interrupted.append(entry)
                 raise
+
+    def _writers_wanted(self) -> int:
+        """How many writers may be at work now."""
+        if not self._is_urgent():
+            return self._writer_count
+        wanted = self._writer_count * len(self._queue) // ALL_HANDS_AT
+        if wanted == 0 and self._clock.now() - self._queue[0].last_observed > PATIENCE_S:
+            return 1
+        return wanted
 
     async def _write_due(self, entry: EventEntry) -> None:
         while entry.is_due():

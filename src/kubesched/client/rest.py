@@ -217,6 +217,11 @@ class RestClient:
         body = await self._write("POST", target, codec.encode(obj))
         return _decoded(body, kind.record, codec.decode)
 
+    async def create_blindly(self, obj: Record) -> None:
+        """Create without looking at what the server made of it."""
+        kind = kind_of(type(obj))
+        await self._write("POST", kind.collection_path(_metadata(obj).namespace), codec.encode(obj))
+
     async def create_preserved(self, obj: R) -> Preserved[R]:
         kind = kind_of(type(obj))
         target = kind.collection_path(_metadata(obj).namespace)

@@ -31,6 +31,10 @@ from kubesched.scheduler.stillness import Stillness
 
 log = get_logger(__name__)
 
+BINDINGS_AT_A_TIME = 48
+"""Binding requests under way: enough to keep an API server busy that needs 10 ms for each of 4,000 per second, and
+fewer than the client has connections, so that none waits for one."""
+
 
 class BindingCycle:
     """Binds assumed pods."""
@@ -46,7 +50,7 @@ class BindingCycle:
         *,
         stillness: Stillness,
         nominate_for_expectation: bool = True,
-        concurrency: int = 128,
+        concurrency: int = BINDINGS_AT_A_TIME,
     ) -> None:
         self._cycle = cycle
         self._queue = queue

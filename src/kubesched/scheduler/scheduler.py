@@ -30,7 +30,7 @@ SLOW_ATTEMPT_S = 0.1
 BURST_PODS = 64
 """Attempts in a row before watches and bindings get their turn."""
 BURST_S = 0.002
-MAX_BINDINGS = 1024
+MAX_BINDINGS = 256
 """Bindings under way before the loop stops taking pods: the API server is the bottleneck then, and what we assume
 further ahead we may have to take back."""
 

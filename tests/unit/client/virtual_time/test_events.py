@@ -470,6 +470,46 @@ async def test_a_lost_answer_does_not_make_two_events(make_clock):
         assert stage.dropped == {}
 
 
+# Letting others pass
+
+
+@virtual
+async def test_events_let_urgent_writes_pass_until_there_are_none(make_clock):
+    urgent = [True]
+    async with running(make_clock(), is_urgent=lambda: bool(urgent)) as stage:
+        for number in range(20):
+            stage.say(pod(f"web-{number}"))
+        await settle(events.PATIENCE_S / 2)
+        assert len(stage.server.events) == 0
+        urgent.clear()
+        await settle(2 * events.STAND_BY_S)
+        assert len(stage.server.events) == 20
+
+
+@virtual
+async def test_one_writer_cares_for_events_that_have_waited_long_enough(make_clock):
+    async with running(make_clock(), is_urgent=lambda: True) as stage:
+        for number in range(20):
+            stage.say(pod(f"web-{number}"))
+        await settle(events.PATIENCE_S + 1)
+        assert len(stage.server.events) == 20
+        assert stage.server.most_under_way == 1
+
+
+@virtual
+async def test_all_writers_write_when_the_queue_fills_whatever_else_is_urgent(make_clock):
+    async with running(make_clock(), writer_count=4, is_urgent=lambda: True) as stage:
+        for number in range(events.ALL_HANDS_AT + 10):
+            stage.say(pod(f"web-{number}"))
+        await settle(events.PATIENCE_S / 2)
+        assert stage.server.most_under_way == 4
+        written = len(stage.server.events)
+        assert 0 < written < events.ALL_HANDS_AT
+        assert stage.dropped == {}
+        await settle(2 * events.PATIENCE_S)
+        assert len(stage.server.events) == events.ALL_HANDS_AT + 10
+
+
 # Bounds
 
 
