@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from msgspec import structs
+
 from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.cache.cache import Cache, CacheError
 from kubesched.clock import Clock
@@ -143,24 +145,37 @@ class EventHandlers:
             return
         log.info("Update event for unscheduled pod", v=4, pod=new)
         events = pod_changes(old, new)
+        before = self._as_nominated(old)
         self._queue.update(old, new, events)
         for event in events:
             if event != EVENT_UNSCHEDULABLE_POD_UPDATE:
                 self._observe(event.label, started)
-        nominated = old.status.nominated_node_name
-        if nominated and nominated != new.status.nominated_node_name:
-            self._announce_freed_nomination(old)
+        nominated = before.status.nominated_node_name
+        after = new if old.status.nominated_node_name else self._as_nominated(new)
+        if nominated and nominated != after.status.nominated_node_name:
+            self._announce_freed_nomination(before)
         self._observe(EVENT_UNSCHEDULABLE_POD_UPDATE.label, started)
 
     def _delete_unassigned(self, pod: Pod) -> None:
         started = self._clock.monotonic()
         log.info("Delete event for unscheduled pod", v=3, pod=pod)
+        before = self._as_nominated(pod)
         self._queue.delete(pod)
         if self._cache.is_assumed(pod.metadata.uid):
             self._assumed_pod_deleted(pod)
-        elif pod.status.nominated_node_name:
-            self._announce_freed_nomination(pod)
+        elif before.status.nominated_node_name:
+            self._announce_freed_nomination(before)
         self._observe("UnschedulablePodDelete", started)
+
+    def _as_nominated(self, pod: Pod) -> Pod:
+        """The pod with the place that is held for it, of which the watch may not have told yet, and never may."""
+        if pod.status.nominated_node_name:
+            return pod
+        node_name = self._queue.nominator.node_of(pod.metadata.uid)
+        if not node_name:
+            return pod
+        status = structs.replace(pod.status, nominated_node_name=node_name)
+        return structs.replace(pod, status=status)
 
     def _announce_freed_nomination(self, pod: Pod) -> None:
         """A place held for this pod is free: pods of no higher priority could not have it before."""

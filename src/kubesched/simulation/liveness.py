@@ -20,7 +20,7 @@ from kubesched.api.core_v1 import (
 )
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
-from kubesched.simulation.checkers import Checkers, check_own_invariants
+from kubesched.simulation.checkers import Checkers, check_own_invariants, check_wake_ups
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.processes import Incarnation, Processes
 from kubesched.simulation.trace import Trace
@@ -70,6 +70,7 @@ async def wait_until_settled(
     for incarnation in processes.alive():
         if incarnation.is_working:
             check_own_invariants(incarnation)
+            check_wake_ups(incarnation)
     cluster.store.check_invariants()
     trace.add("settled", f"revision {cluster.store.revision}")
 

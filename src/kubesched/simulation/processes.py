@@ -81,6 +81,8 @@ class Incarnation:
         self.transport, self.lock_transport = transports
         self.clock = clock
         self.task: asyncio.Task[None] | None = None
+        self.over = asyncio.Event()
+        """It died, or came to an end by itself."""
         self.has_scheduled = False
         self.crash: CallFault | None = None
         """How its next API call goes, which is its last."""
@@ -105,6 +107,7 @@ class Incarnation:
 
     def die(self) -> None:
         self.transport.is_dead = self.lock_transport.is_dead = True
+        self.over.set()
 
 
 class Processes:
@@ -148,8 +151,7 @@ class Processes:
         while True:
             incarnation = self.slots[slot] = self._start(slot)
             assert incarnation.task is not None
-            while incarnation.is_alive and not incarnation.task.done():
-                await asyncio.wait({incarnation.task}, timeout=0.5)
+            await incarnation.over.wait()
             self._note_end(incarnation)
             incarnation.die()
             await asyncio.sleep(self._random.uniform(MIN_RESTART_S, MAX_RESTART_S))
@@ -175,6 +177,7 @@ class Processes:
         audit_pops(process.assembly.scheduler.queue, self._complaints.add)
         incarnation = Incarnation(name, process, transports, clock)
         incarnation.task = self._loop.create_task(process.run())
+        incarnation.task.add_done_callback(lambda _task: incarnation.over.set())
         return incarnation
 
     def _transport(self, name: str) -> FaultyTransport:

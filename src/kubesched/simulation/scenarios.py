@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from kubesched.embedded.objects import JsonObject
-from kubesched.simulation.workloads import HOSTNAME
+from kubesched.simulation import storage
+from kubesched.simulation.workloads import HOSTNAME, ZONE
 from kubesched.simulation.world import Scenario
 
 
 def _node(name: str) -> JsonObject:
     room = {"cpu": "2", "memory": "4Gi", "pods": "10"}
     return {
-        "metadata": {"name": name, "labels": {HOSTNAME: name}},
+        "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: "a"}},
         "spec": {},
         "status": {"allocatable": room, "capacity": room},
     }
 
 
-def _pod(name: str, cpu: str, priority: str = "") -> JsonObject:
+def _pod(name: str, cpu: str, priority: str = "", claims: tuple[str, ...] = ()) -> JsonObject:
     container = {"name": "c", "image": "app", "resources": {"requests": {"cpu": cpu}}}
     spec: JsonObject = {"containers": [container]}
     if priority:
         spec["priorityClassName"] = priority
+    if claims:
+        spec["volumes"] = [
+            {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims
+        ]
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
@@ -48,4 +53,19 @@ PREEMPTION = Scenario(
 )
 """A pod of high priority takes the place of two others."""
 
-SCENARIOS = {scenario.name: scenario for scenario in (SCHEDULE, PREEMPTION)}
+VOLUMES = Scenario(
+    name="volumes",
+    steps=(
+        (0.0, "nodes", _node("n1")),
+        (0.0, storage.VOLUMES, storage.local_volume("disk", "n1")),
+        (0.0, storage.CLAIMS, storage.claim("on-disk", storage.LOCAL)),
+        (0.0, storage.CLAIMS, storage.claim("made", storage.NETWORK)),
+        (1.0, "pods", _pod("both", "1", claims=("on-disk", "made"))),
+        (3.0, storage.CLAIMS, storage.claim("alone", storage.NETWORK, "ReadWriteOncePod")),
+        (0.0, "pods", _pod("late", "500m", claims=("alone",))),
+    ),
+    extras=("volumes",),
+)
+"""A pod with a volume that exists and one that has to be made; then one that wants a volume for itself."""
+
+SCENARIOS = {scenario.name: scenario for scenario in (SCHEDULE, PREEMPTION, VOLUMES)}

@@ -82,6 +82,7 @@ def options(scenario: Scenario) -> Options:
         jump_every_s=0.0,
         change_every_s=0.0,
         mischief=0.0,
+        extras=scenario.extras,
     )
 
 

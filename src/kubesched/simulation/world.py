@@ -49,6 +49,8 @@ class Scenario:
     name: str
     steps: tuple[tuple[float, str, JsonObject], ...]
     duration_s: float = 20.0
+    extras: tuple[str, ...] = ()
+    """Of `options.EXTRAS`."""
 
 
 class World:

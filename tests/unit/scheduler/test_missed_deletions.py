@@ -1,7 +1,9 @@
-"""A pod that was bound and went while nobody watched: its room is announced all the same."""
+"""A pod that went while nobody watched: the room it had, or was to have, is announced all the same."""
 
 from __future__ import annotations
 
+from kubesched.framework.interfaces import NominatingInfo
+from kubesched.snapshot.pods import PodInfo
 from kubesched.testing.builders import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness
 
@@ -21,3 +23,20 @@ async def test_a_tombstone_older_than_the_binding_frees_the_node() -> None:
         world.assembly.handlers.pod_deleted(unbound, final_state_unknown=True)
         await world.advance(2.0)
         assert world.client.bindings["default/second"] == "n"
+
+
+async def test_a_nomination_that_the_watch_never_showed_is_given_back_with_the_pod() -> None:
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n").capacity(cpu="1", memory="4Gi").build())
+        preemptor = make_pod("preemptor").cpu("1").priority(10).node_selector(nowhere="x").build()
+        world.add_pod(preemptor)
+        await world.settle()
+        nominator = world.assembly.scheduler.queue.nominator
+        nominator.add_nominated_pod(PodInfo(preemptor), NominatingInfo(True, "n"))
+        world.add_pod(make_pod("other").cpu("1").build())
+        await world.settle()
+        assert world.client.bindings == {}, "the place is held"
+
+        world.delete_pod(world.pod("preemptor"))
+        await world.advance(2.0)
+        assert world.client.bindings == {"default/other": "n"}
