@@ -231,6 +231,14 @@ class FilterPlugin(Plugin):
         del state, pod
         return None
 
+    def filter_judge(self, state: CycleState, pod: Pod) -> Callable[[int], bool] | None:
+        """For CLUSTER scope with traits: does a row pass, as things stand when asked?
+
+        Made once, used while the premises hold; for a few rows at a time it beats columns. None: there is no such form.
+        """
+        del state, pod
+        return None
+
 
 class RowFilterPlugin(FilterPlugin):
     """A ROW-scope column filter that can also answer for a single row, faster than a one-row view."""
@@ -328,6 +336,17 @@ class ScorePlugin(Plugin):
         stands for is known to the view (`number_of_nodes`, `number_of_values`). None: this cannot be told.
         """
         del state, pod
+        return None
+
+    def score_few(
+        self, state: CycleState, pod: Pod, rows: Sequence[int], counts: Sequence[int]
+    ) -> list[int] | None:
+        """For CLUSTER scope with traits: the final scores of a few rows, each standing for that many feasible nodes.
+
+        They are all feasible nodes together, so this does the work of `pre_score`, `score_nodes` and `normalize_scores`;
+        `state` holds what these stored for an earlier pod of the class. None: there is no such form.
+        """
+        del state, pod, rows, counts
         return None
 
 

@@ -129,7 +129,7 @@ class SchedulingAlgorithm:
         state.pod_class = pod_class = self._class_of(framework, pod)
         may_use_class = pod_class is not None and self._class_path_serves(framework, state, pod)
         if may_use_class and pod_class is not None and pod_class.plan is not None:
-            planned = self._schedule_by_plan(framework, state, pod, pod_class, pod_class.plan)
+            planned = self._try_plan(framework, state, pod, pod_class, pod_class.plan)
             if planned is not None:
                 return planned
         started = framework.now()
@@ -530,8 +530,35 @@ class SchedulingAlgorithm:
         except Unfit:
             pod_class.is_unplannable, pod_class.was_planned = True, False
             return
+        except (
+            Exception
+        ) as error:  # a plugin's: the decision stands, and others of the class go the long way
+            self._give_up_planning(pod, pod_class, error)
+            return
         pod_class.was_planned = True
         pod_class.columns = None
+
+    @staticmethod
+    def _give_up_planning(pod: Pod, pod_class: PodClass, error: Exception) -> None:
+        log.error("A plugin failed to say what its answers rest on", error, pod=pod)
+        pod_class.plan = None
+        pod_class.is_unplannable, pod_class.was_planned = True, False
+
+    def _try_plan(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        pod_class: PodClass,
+        plan: Plan,
+    ) -> ScheduleResult | Status | None:
+        try:
+            return self._schedule_by_plan(framework, state, pod, pod_class, plan)
+        except (
+            Exception
+        ) as error:  # a plugin's shortcut broke: the long way tells whether the plugin does
+            self._give_up_planning(pod.pod, pod_class, error)
+            return None
 
     def _schedule_by_plan(
         self,

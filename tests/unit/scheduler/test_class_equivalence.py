@@ -21,7 +21,7 @@ from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.cache.cache import Cache
 from kubesched.framework import traits
-from kubesched.framework.classes import ClassCache, Plan, index, ranking
+from kubesched.framework.classes import ClassCache, Plan, index, plan, ranking
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import NominatingInfo
@@ -39,6 +39,7 @@ WAYS = {
     "rows loose": {"LOOSE_ROWS": -1, "SCALAR_ROWS": 1},
     "rows loose at times": {"LOOSE_ROWS": 2, "CALM_USES": 1},
     "no more than three groups": {"GROUP_LIMIT": 3},
+    "groups together": {"FEW_GROUPS": 0},
     "labels of at most two values": {"VALUES_LIMIT": 2},
 }
 """Bounds that decide how classes are served, and so which code runs."""
@@ -192,6 +193,16 @@ class History:
             self.placed[-1] = confirmed
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure inside a plan would only make it slow: here it is to show."""
+
+    def give_up(pod, pod_class, error) -> None:
+        raise error
+
+    monkeypatch.setattr(SchedulingAlgorithm, "_give_up_planning", staticmethod(give_up))
+
+
 @pytest.mark.parametrize("parallelism", [1, 16])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(10))
@@ -199,7 +210,8 @@ def test_classes_and_plain_columns_decide_alike(
     seed: int, way: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound, value in WAYS[way].items():
-        module = {"VALUES_LIMIT": traits, "GROUP_LIMIT": ranking}.get(bound, index)
+        modules = {"VALUES_LIMIT": traits, "GROUP_LIMIT": ranking, "FEW_GROUPS": plan}
+        module = modules.get(bound, index)
         monkeypatch.setattr(module, bound, value)
     history = History(seed, parallelism)
     for number in range(260):

@@ -22,6 +22,7 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import (
+    MAX_NODE_SCORE,
     FilterPlugin,
     RowFilterPlugin,
     RowScorePlugin,
@@ -31,7 +32,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.score import raw_scores
-from kubesched.framework.status import Status
+from kubesched.framework.status import Status, error_status
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
@@ -205,6 +206,9 @@ class ClassColumns:
                 column = np.zeros(table.capacity, dtype=np.int64)
                 column[:hw] = raw
                 self.raws.append((plugin, weights[plugin.name], column))
+            elif _is_out_of_range(raw, self.ok[:hw]):
+                self._score_key = None
+                return error_status("a score is out of range")
             else:
                 target = self.static_level if plugin.score_scope is Scope.NODE else self.level
                 target[:hw] += raw * weights[plugin.name]
@@ -253,8 +257,10 @@ class ClassColumns:
             if not ok[row]:  # it becomes feasible only through the log, and is scored then
                 key[row] = INFEASIBLE
                 continue
-            scores = [w * p.row_score(state, pod, table, row) for p, w in scalar]
-            level[row] = key[row] = static_level[row] + sum(scores)
+            scores = [(w, p.row_score(state, pod, table, row)) for p, w in scalar]
+            if not all([0 <= score <= MAX_NODE_SCORE for _, score in scores]):
+                raise _Stale
+            level[row] = key[row] = static_level[row] + sum([w * score for w, score in scores])
 
     def _patch_raws(self, state: CycleState, pod: Pod, rows: Iterable[int]) -> None:
         index = np.fromiter(rows, dtype=np.intp)
@@ -277,10 +283,15 @@ class ClassColumns:
         view = NodeColumns(self._table, index)
         for plugin, weight in plugins:
             raw = raw_scores(plugin, state, pod, view)
-            if isinstance(raw, Status):
+            if isinstance(raw, Status) or _is_out_of_range(raw, self.ok[index]):
                 raise _Stale
             total += raw * weight
         return total
+
+
+def _is_out_of_range(raw: Ints, ok: Mask) -> bool:
+    """Is the score of any passing row below 0 or above 100? Read as unsigned, a negative number is a huge one."""
+    return bool(((raw.view(np.uint64) > MAX_NODE_SCORE) & ok).any())
 
 
 def _since(rows: list[int] | None, table: NodeTable) -> dict[int, None]:

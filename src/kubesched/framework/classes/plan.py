@@ -9,7 +9,7 @@ where it cannot follow, it says so and the long way is gone.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from kubesched.framework.traits import Trait
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import Counter
 from kubesched.snapshot.views import NodeColumns
+
+FEW_GROUPS: Final = 12
+"""Up to this many groups are judged and scored one by one, if all plugins have a form for that."""
 
 
 class Plan:
@@ -72,6 +75,12 @@ class Plan:
             {id(t.counter): t.counter for t in traits if t.counter is not None}.values()
         )
         self._index = ClassIndex(framework, table, state, pod, traits)
+        judges = [p.filter_judge(state, pod) for p in self._cluster_filters]
+        self._judges = [each for each in judges if each is not None]
+        self._has_judges = len(self._judges) == len(judges)
+        self._scores_few = all(
+            type(p).score_few is not ScorePlugin.score_few for p in self._cluster_scores
+        )
 
     def _traits(self, state: CycleState, pod: Pod) -> list[Trait]:
         found: dict[Hashable, Trait] = {}
@@ -147,6 +156,8 @@ class Plan:
         groups = index.ranking.live_groups()
         if not self._cluster_filters or not groups:
             return groups
+        if self._has_judges and len(groups) <= FEW_GROUPS:
+            return self._judged(groups)
         outcome = run_filters(
             self._framework,
             state,
@@ -159,10 +170,18 @@ class Plan:
             return None
         return [g for g, passes in zip(groups, outcome.passing.tolist(), strict=True) if passes]
 
+    def _judged(self, groups: list[Group]) -> list[Group]:
+        """The groups whose sample row passes."""
+        sample, judges = self._index.ranking.sample, self._judges
+        if len(judges) == 1:
+            passes = judges[0]
+            return [group for group in groups if passes(sample(group))]
+        return [group for group in groups if all([passes(sample(group)) for passes in judges])]
+
     def pre_score(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> bool:
         """Ask the PreScore plugins whose answer depends on which nodes are feasible; False when something is wrong."""
         state.points_reached |= PRE_SCORE
-        if len(groups) == 1 or not self._asked:
+        if len(groups) == 1 or not self._asked or self._are_few(groups):
             return True
         view = self._representatives(groups)
         for plugin in self._asked:
@@ -181,6 +200,9 @@ class Plan:
         ranking = self._index.ranking
         if len(groups) == 1:
             return ranking.best(groups, (0,))
+        if self._are_few(groups):
+            points = self._points_of_few(state, pod, groups)
+            return None if points is None else ranking.best(groups, points)
         view = self._representatives(groups)
         totals = np.zeros(len(groups), dtype=np.int64)
         for at, raw in enumerate(self._index.raws):
@@ -201,6 +223,38 @@ class Plan:
                 return None
             totals += final * weights[plugin.name]
         return ranking.best(groups, totals.tolist())
+
+    def _are_few(self, groups: Sequence[Group]) -> bool:
+        return self._scores_few and len(groups) <= FEW_GROUPS
+
+    def _points_of_few(
+        self, state: CycleState, pod: Pod, groups: Sequence[Group]
+    ) -> list[int] | None:
+        """The same without arrays."""
+        totals = [0] * len(groups)
+        for at, raw in enumerate(self._index.raws):
+            values = [group.kind[at] for group in groups]
+            if values.count(values[0]) == len(values):
+                continue  # all nodes get the same
+            view = self._representatives(groups)
+            final = final_scores(raw.plugin, state, pod, np.array(values, dtype=np.int64), view)
+            if isinstance(final, Status):
+                return None
+            totals = [t + raw.weight * each for t, each in zip(totals, final.tolist(), strict=True)]
+        if not self._cluster_scores:
+            return totals
+        sample = self._index.ranking.sample
+        rows = [sample(group) for group in groups]
+        counts = [group.count for group in groups]
+        weights = self._framework.score_weights
+        for plugin in self._cluster_scores:
+            ask = timed(state.timer, plugin, "Score", plugin.score_few)
+            scores = ask(state, pod, rows, counts)
+            if scores is None:
+                return None
+            weight = weights[plugin.name]
+            totals = [t + weight * each for t, each in zip(totals, scores, strict=True)]
+        return totals
 
     def some_row(self, group: Group) -> int:
         return self._index.ranking.sample(group)

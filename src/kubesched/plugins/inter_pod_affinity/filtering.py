@@ -107,7 +107,7 @@ class FilterState:
             here: Mask = counts.take(nodes.label_ids(key)) <= 0
             lacks_pod = here if lacks_pod is None else lacks_pod | here
         assert lacks_pod is not None, "asked only if there are terms"
-        if lacks_pod.any() and self._is_first_of_its_kind():
+        if lacks_pod.any() and self.is_first_of_its_kind():
             return self._lacking_key(nodes)
         return lacks_pod
 
@@ -118,7 +118,7 @@ class FilterState:
             lacks_key |= nodes.label_ids(counted.term.topology_key) == ABSENT
         return lacks_key
 
-    def _is_first_of_its_kind(self) -> bool:
+    def is_first_of_its_kind(self) -> bool:
         """No pod anywhere satisfies the terms, but this one would: then somebody has to begin.
 
         # Upstream: matching pods on nodes without any of the topology labels do not stand in the way.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
@@ -25,7 +25,7 @@ from kubesched.framework.status import SKIP, Status, error_status, unresolvable,
 from kubesched.framework.traits import Trait, domain_trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.inter_pod_affinity import hints
+from kubesched.plugins.inter_pod_affinity import few_nodes, hints
 from kubesched.plugins.inter_pod_affinity.filtering import CountedTerm, FilterState
 from kubesched.plugins.inter_pod_affinity.scoring import (
     Contribution,
@@ -180,6 +180,10 @@ class InterPodAffinity(
         found: FilterState | None = state.get(PRE_FILTER_STATE)
         return None if found is None else found.traits()
 
+    def filter_judge(self, state: CycleState, pod: Pod) -> Callable[[int], bool] | None:
+        found: FilterState | None = state.get(PRE_FILTER_STATE)
+        return None if found is None else few_nodes.judge_of(found)
+
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
@@ -237,6 +241,11 @@ class InterPodAffinity(
         traits = [domain_trait(each.domains, each.counter) for each in found.contributions]
         known = [trait for trait in traits if trait is not None]
         return known if len(known) == len(traits) else None
+
+    def score_few(
+        self, state: CycleState, pod: Pod, rows: Sequence[int], counts: Sequence[int]
+    ) -> list[int]:
+        return few_nodes.final_scores(state.read(PRE_SCORE_STATE), rows)
 
     def _contributions(
         self, state: CycleState, pod: Pod, table: NodeTable, *, has_preferences: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
@@ -27,7 +27,7 @@ from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.default_selector import sources_version, workload_key
 from kubesched.plugins.feature_gates import gates_of
-from kubesched.plugins.pod_topology_spread import hints
+from kubesched.plugins.pod_topology_spread import few_nodes, hints
 from kubesched.plugins.pod_topology_spread.constraints import (
     HARD,
     SOFT,
@@ -173,14 +173,26 @@ class PodTopologySpread(
         """The constraints, hard and soft."""
         if pod.spec.topology_spread_constraints or not self._defaults:
             return unconditional
-        return lambda: (
-            self._constraints(state, pod, HARD),
-            self._constraints(state, pod, SOFT),
-        )
+        listers = self.handle.listers
+        kept: list[Any] = [None, None]
+
+        def premise() -> Hashable:
+            version = sources_version(listers)
+            if kept[0] != version or kept[1] is None:
+                hard = self._constraints(state, pod, HARD)
+                kept[:] = [version, (hard, self._constraints(state, pod, SOFT))]
+            found: Hashable = kept[1]
+            return found
+
+        return premise
 
     def filter_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
         found: FilterState | None = state.get(PRE_FILTER_STATE)
         return None if found is None else found.traits()
+
+    def filter_judge(self, state: CycleState, pod: Pod) -> Callable[[int], bool] | None:
+        found: FilterState | None = state.get(PRE_FILTER_STATE)
+        return None if found is None else few_nodes.judge_of(found)
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -214,8 +226,7 @@ class PodTopologySpread(
             )
         if not constraints:
             return SKIP
-        # Nodes without a zone still take part under the built-in defaults: not every cluster has zones.
-        requires_all = bool(pod.spec.topology_spread_constraints) or not self._is_system_default
+        requires_all = self._requires_all(pod)
         kept: list[Any] = remember(state, (self.name, "counted"), lambda: [None, ()])
         if kept[0] is not constraints or any([each.counter.is_dropped for each in kept[1]]):
             counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
@@ -235,6 +246,17 @@ class PodTopologySpread(
     def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
         found: ScoreState | None = state.get(PRE_SCORE_STATE)
         return None if found is None else traits(found)
+
+    def score_few(
+        self, state: CycleState, pod: Pod, rows: Sequence[int], counts: Sequence[int]
+    ) -> list[int]:
+        found: ScoreState = state.read(PRE_SCORE_STATE)
+        counted = [each.counted for each in found.constraints]
+        return few_nodes.final_scores(counted, rows, counts, requires_all=self._requires_all(pod))
+
+    def _requires_all(self, pod: Pod) -> bool:
+        """Nodes without a zone still take part under the built-in defaults: not every cluster has zones."""
+        return bool(pod.spec.topology_spread_constraints) or not self._is_system_default
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         found: ScoreState | None = state.get(PRE_SCORE_STATE)
