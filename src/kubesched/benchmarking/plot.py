@@ -13,7 +13,7 @@ from kubesched.benchmarking.results import Report, RunResult
 from kubesched.benchmarking.summary import Summary, number, summarise, table
 
 WIDTH = 860
-BAR, GAP, LABEL = 18, 6, 300
+BAR, GAP, FIGURE = 18, 8, 90
 COURSE_HEIGHT = 160
 COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)")
 
@@ -90,25 +90,26 @@ def _key(colours: dict[str, str]) -> str:
 
 
 def _bars(summaries: Sequence[Summary], colours: dict[str, str]) -> str:
+    """A line with the workload's name, then a bar per contestant."""
     highest = max(each.pods_per_s for each in summaries) or 1.0
-    room = WIDTH - LABEL - 90
+    room = WIDTH - FIGURE
     lines: list[str] = []
     y = 0
     previous = ""
     for each in summaries:
         workload = each.first.workload
-        if workload != previous and previous:
-            y += GAP
-        label = escape(workload) if workload != previous else ""
-        previous = workload
+        if workload != previous:
+            y += GAP if previous else 0
+            lines.append(f'<text x="0" y="{y + BAR - 5}">{escape(workload)}</text>')
+            y += BAR
+            previous = workload
         length = max(1.0, each.pods_per_s / highest * room)
-        lines.append(f'<text x="0" y="{y + BAR - 5}">{label}</text>')
         lines.append(
-            f'<rect x="{LABEL}" y="{y + 2}" width="{length:.1f}" height="{BAR - 4}" '
+            f'<rect x="0" y="{y + 2}" width="{length:.1f}" height="{BAR - 4}" '
             f'fill="{colours[each.first.contestant]}"/>'
         )
         lines.append(
-            f'<text x="{LABEL + length + 6:.1f}" y="{y + BAR - 5}">{number(each.pods_per_s)}</text>'
+            f'<text x="{length + 6:.1f}" y="{y + BAR - 5}">{number(each.pods_per_s)}</text>'
         )
         y += BAR
     return _svg(y + 4, lines, "Pods per second by workload and contestant")

@@ -35,6 +35,9 @@ kube-apiserver), and with --against kube-scheduler the two take turns on the sam
 Exit code 0 means that everything asked for was measured, 1 that something failed or cannot be run.
 """
 
+QUIET_CORES = 0.2
+"""What may run beside a measurement without being mentioned."""
+
 _CONTROL_PLANES = ("embedded", "real")
 
 
@@ -343,6 +346,14 @@ def _show(report: Report, args: argparse.Namespace) -> None:
         print(f"not run: {each.workload}: {each.reason}", file=sys.stderr)
     for note in dict.fromkeys(note for result in report.results for note in result.notes):
         print(f"note: {note}", file=sys.stderr)
+    busy = max(
+        (each.end_to_end.others_cores for each in report.results if each.end_to_end), default=0
+    )
+    if busy > QUIET_CORES:
+        print(
+            f"note: the machine was not quiet: up to {busy:.1f} cores were busy with something else",
+            file=sys.stderr,
+        )
 
 
 def _print_phases(summaries: list[Summary]) -> None:
