@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import lru_cache
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -86,6 +87,8 @@ class ImageLocality(RowScorePlugin, SignPlugin):
 
     def uniform_score(self, state: CycleState, pod: Pod) -> int | None:
         images = self.handle.table.images
+        if images.is_empty:
+            return 0
         known = any([images.get(name) is not None for name in self._images(state, pod).names])
         return None if known else 0
 
@@ -179,6 +182,7 @@ def pod_images(pod: Pod) -> PodImages:
     )
 
 
+@lru_cache(maxsize=4096)
 def normalized_image_name(name: str) -> str:
     """The name as nodes report it: with a tag, if it has neither tag nor digest."""
     return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name

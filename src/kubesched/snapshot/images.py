@@ -56,6 +56,11 @@ class ImageIndex:
         self._refreshed_at = IntColumn(capacity)
         self.version = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """No node has reported any image."""
+        return not self._images
+
     def grow(self, capacity: int) -> None:
         self._refreshed_at.grow(capacity)
 

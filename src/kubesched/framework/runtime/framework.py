@@ -53,6 +53,7 @@ class Framework:
         percentage_of_nodes_to_score: int | None = None,
     ) -> None:
         self.handle = handle
+        self.now = handle.clock.monotonic
         self.profile_name = handle.profile_name
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.score_weights = dict(score_weights)
@@ -124,9 +125,6 @@ class Framework:
             "Score": self.score,
         }
         self.evaluations = EvaluationCounts(metrics, self.profile_name, counted)
-
-    def now(self) -> float:
-        return self.handle.clock.monotonic()
 
     def point_done(self, point: str, started: float, status: Status | None = None) -> None:
         """Note how long an extension point took, by its outcome."""
