@@ -182,7 +182,7 @@ class SchedulingAlgorithm:
         key = pod.class_key
         if key is None:
             key = pod.class_key = class_signature(framework, pod.pod) or b""
-        found = self.classes.get(key)
+        found = self.classes.get(key, self.table.capacity)
         if found is not None:
             pod.share_derived(found.derived, found.label_key_for(pod.pod))
         return found
@@ -577,29 +577,26 @@ class SchedulingAlgorithm:
             return None
         table = self.table
         plan.prepare(state)
-        framework.point_done("PreFilter", started)
-        started = framework.now()
+        started = framework.lap("PreFilter", started)
         groups = plan.feasible(state, pod.pod)
         if groups is None:
             pod_class.plan = None
             return None
-        framework.point_done("Filter", started)
-        count = sum([group.count for group in groups])
+        started = framework.lap("Filter", started)
+        count = groups[0].count if len(groups) == 1 else sum([group.count for group in groups])
         if count == 0:
             return self._known_failure(framework, state, pod, pod_class)
         if count == 1:
             return ScheduleResult(table.names[plan.some_row(groups[0])], 1, table.node_count)
-        started = framework.now()
         if not plan.pre_score(state, pod.pod, groups):
             pod_class.plan = None
             return None
-        framework.point_done("PreScore", started)
-        started = framework.now()
+        started = framework.lap("PreScore", started)
         best = plan.best(state, pod.pod, groups)
         if best is None:
             pod_class.plan = None
             return None
-        framework.point_done("Score", started)
+        framework.lap("Score", started)
         if self.parallelism == 1:
             row = self._as_heap(best.rows(), plan.feasible_rows(groups))
         else:

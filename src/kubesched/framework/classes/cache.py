@@ -15,7 +15,13 @@ from kubesched.framework.runtime.replay import Replay
 from kubesched.snapshot.pods import Derived, LabelKey, label_key_of
 
 CLASS_LIMIT: Final = 256
-"""Classes kept at most. One costs about 30 bytes per row."""
+"""Classes kept at most."""
+BYTES_PER_ROW: Final = 40
+"""What a class costs, about."""
+BYTES_LIMIT: Final = 256 * 1024 * 1024
+"""What all classes may cost together; in a very large cluster there are fewer of them."""
+PATIENCE: Final = 4
+"""A class gives way to a new one if it was not asked for while all others could have been, this many times over."""
 SEEN_LIMIT: Final = 4096
 """Signatures remembered: a class is made when a signature comes a second time, so one-off pods cost nothing."""
 
@@ -37,6 +43,7 @@ class PodClass:
         "is_unplannable",
         "key",
         "label_key",
+        "last_used",
         "memo",
         "plan",
         "pre_filter",
@@ -46,6 +53,7 @@ class PodClass:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
+        self.last_used = 0
         self.memo: dict[Hashable, Any] = {}
         self.derived = Derived()
         self.label_key: LabelKey | None = None
@@ -68,31 +76,49 @@ class PodClass:
 
 
 class ClassCache:
-    """Classes by signature, least recently used dropped first."""
+    """Classes by signature, least recently used dropped first.
+
+    With more classes in use than can be kept, those that are here stay: if each made room for the next, none would be
+    here when its next pod comes.
+    """
 
     def __init__(self, limit: int = CLASS_LIMIT) -> None:
         self._limit = limit
+        self._tick = 0
         self._classes: OrderedDict[bytes, PodClass] = OrderedDict()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
-    def get(self, key: bytes | None) -> PodClass | None:
-        """The class of a signature; None at first sight and for pods without one."""
+    def get(self, key: bytes | None, rows: int = 0) -> PodClass | None:
+        """The class of a signature, in a table of that many rows; None at first sight and for pods without one."""
         if not key:
             return None
+        self._tick += 1
         found = self._classes.get(key)
         if found is not None:
             self._classes.move_to_end(key)
+            found.last_used = self._tick
             return found
         if key not in self._seen:
             self._seen[key] = None
             if len(self._seen) > SEEN_LIMIT:
                 self._seen.popitem(last=False)
             return None
+        if not self._make_room(min(self._limit, BYTES_LIMIT // (BYTES_PER_ROW * max(rows, 1)))):
+            return None
         del self._seen[key]
         found = self._classes[key] = PodClass(key)
-        if len(self._classes) > self._limit:
-            self._classes.popitem(last=False)
+        found.last_used = self._tick
         return found
+
+    def _make_room(self, limit: int) -> bool:
+        """Drop what is too much; False when all that is here is in use."""
+        while len(self._classes) >= max(limit, 1):
+            oldest = next(iter(self._classes.values()))
+            is_over = len(self._classes) > max(limit, 1)
+            if not is_over and self._tick - oldest.last_used < PATIENCE * limit:
+                return False
+            del self._classes[oldest.key]
+        return True
 
     def classes(self) -> list[PodClass]:
         """Those kept now, least recently used first."""

@@ -143,6 +143,23 @@ class Framework:
             )
         durations.observe(seconds)
 
+    def lap(self, point: str, started: float) -> float:
+        """Note how long an extension point took that went well; returns when the next one begins."""
+        metrics = self.handle.metrics
+        if metrics is None:
+            return started
+        now = self.handle.clock.monotonic()
+        seconds = now - started
+        self.steps.append((point, seconds))
+        durations = self._point_durations.get((point, Code.SUCCESS))
+        if durations is None:
+            family = metrics.framework_extension_point_duration_seconds
+            durations = self._point_durations[point, Code.SUCCESS] = family.labels(
+                point, Code.SUCCESS.upstream_name, self.profile_name
+            )
+        durations.observe(seconds)
+        return now
+
     def algorithm_done(self, started: float) -> None:
         """Note how long it took to choose a node, or to find out that there is none and make room."""
         if self.handle.metrics is not None:
