@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -26,10 +27,10 @@ TURNS = 1000
 """How many turns the event loop is given for background work to end."""
 
 NOTE_EVERY = 500
-"""Attempts between two words about progress; so many never take longer than the patience below."""
+"""Attempts between two words about progress."""
 
-BIND_TIMEOUT_S = 60.0
-"""A binding takes microseconds here; one that waits for a volume controller would wait for ever."""
+BIND_PATIENCE_S = 10.0
+"""How long a binding may take, three times over; it takes microseconds, unless it waits for a volume controller."""
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class CoreStage:
         self._last_binding = self.clock.monotonic()
         self._attempts_at_last_binding = 0
         self._measurement: Measurement | None = None
+        self._is_binding = False
         self._make_measurement = make_measurement
         self._attempts = 0
         cluster.on_bound = self._bound
@@ -185,12 +187,12 @@ class CoreStage:
         self._attempts_at_last_binding = self._attempts
         try:
             with self._measured():
-                async with asyncio.timeout(BIND_TIMEOUT_S) as patience:
+                async with self._bounded_waiting():
                     while not is_over():
                         if self._beside:
                             self._make_steps()
                         if await self._attempt():
-                            self._check_progress(what, patience)
+                            self._check_progress(what)
                         elif await self._settled_something():
                             continue
                         elif not when_idle() and not is_over():
@@ -198,12 +200,34 @@ class CoreStage:
         except TimeoutError:
             raise KubeschedError("a binding waits for what does not happen in core mode") from None
 
-    def _check_progress(self, what: str, patience: asyncio.Timeout) -> None:
+    @asynccontextmanager
+    async def _bounded_waiting(self) -> AsyncIterator[None]:
+        """No binding may wait for ever: volumes that somebody else is to bind never will be, here.
+
+        Raises:
+            TimeoutError: one does.
+        """
+        async with asyncio.timeout(None) as patience:
+
+            async def watch() -> None:
+                # Three times the same binding: the process may have been stopped for a while in between.
+                seen: deque[int] = deque(maxlen=3)
+                while len(seen) < 3 or len(set(seen)) > 1 or not self._is_binding:
+                    await asyncio.sleep(BIND_PATIENCE_S)
+                    seen.append(self._attempts)
+                patience.reschedule(asyncio.get_running_loop().time())
+
+            watcher = asyncio.create_task(watch())
+            try:
+                yield
+            finally:
+                watcher.cancel()
+
+    def _check_progress(self, what: str) -> None:
         if self._attempts - self._attempts_at_last_binding > FRUITLESS:
             raise KubeschedError(self._stuck(what))
         if self._attempts % NOTE_EVERY == 0:
             self._progress(f"{self._attempts} attempts")
-            patience.reschedule(asyncio.get_running_loop().time() + BIND_TIMEOUT_S)
 
     async def _attempt(self) -> bool:
         """Try the next pod, and bind it if it got a node; False when there is none."""
@@ -217,7 +241,9 @@ class CoreStage:
         concluded = outcome if isinstance(outcome, Assumed | bool) else await outcome
         decided = perf_counter()
         if isinstance(concluded, Assumed):
+            self._is_binding = True
             await scheduler.binding.run(concluded)
+            self._is_binding = False
         self.clock.leave(PACE_S)
         self._attempts += 1
         if measured is not None:

@@ -206,6 +206,30 @@ def test_gated_pods_nobody_frees_end_the_run_too(played):
         played(pods("gated", 1, MEASURED))
 
 
+def test_a_binding_that_waits_for_a_volume_nobody_binds_ends_the_run(played, monkeypatch, tmp_path):
+    monkeypatch.setattr("kubesched.benchmarking.core_stage.BIND_PATIENCE_S", 0.01)
+    (tmp_path / "class.yaml").write_text(
+        "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: later}\n"
+        "provisioner: example.com/disk\nvolumeBindingMode: WaitForFirstConsumer\n"
+    )
+    (tmp_path / "claim.yaml").write_text(
+        "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: disk}\n"
+        "spec: {storageClassName: later, accessModes: [ReadWriteOnce], "
+        "resources: {requests: {storage: 1Gi}}}\n"
+    )
+    (tmp_path / "waiting.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n"
+        "  containers: [{name: a, image: b}]\n"
+        "  volumes: [{name: v, persistentVolumeClaim: {claimName: disk}}]\n"
+    )
+    with pytest.raises(KubeschedError, match="a binding waits for what does not happen"):
+        played(
+            "createAny, templatePath: class.yaml",
+            "createAny, templatePath: claim.yaml, namespace: a",
+            pods("waiting", 1, MEASURED),
+        )
+
+
 def test_a_workload_that_measures_nothing_is_refused(played):
     with pytest.raises(KubeschedError, match="no operation collects metrics"):
         played(pods("small", 1))
