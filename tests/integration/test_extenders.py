@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import ssl
+import time
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 
+from kubesched.embedded import pki
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness
 
@@ -23,6 +27,7 @@ class FakeExtender:
         self.answers: dict[str, object] = {}
         self.gate = asyncio.Event()
         self.gate.set()
+        self.url = ""
 
     async def handle(self, request: web.Request) -> web.Response:
         verb = request.match_info["verb"]
@@ -38,26 +43,30 @@ class FakeExtender:
 
 
 @asynccontextmanager
-async def serving(extender: FakeExtender):
+async def serving(extender: FakeExtender, tls: ssl.SSLContext | None = None):
     app = web.Application()
     app.router.add_post("/prefix/{verb}", extender.handle)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
+    scheme = "http" if tls is None else "https"
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/prefix/"
+        yield f"{scheme}://127.0.0.1:{runner.addresses[0][1]}/prefix/"
     finally:
         await runner.cleanup()
 
 
 def config(url: str, **fields) -> str:
-    extender = {"urlPrefix": url, "httpTimeout": "2s", **fields}
+    return config_of({"urlPrefix": url, "httpTimeout": "20s", **fields})
+
+
+def config_of(*extenders) -> str:
     return json.dumps(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "extenders": [extender],
+            "extenders": extenders,
         }
     )
 
@@ -71,6 +80,7 @@ async def until(condition) -> None:
 @asynccontextmanager
 async def cluster(extender: FakeExtender, nodes: int = 3, **fields):
     async with serving(extender) as url, SchedulerHarness(config(url, **fields)) as world:
+        extender.url = url
         for number in range(nodes):
             world.add_node(make_node(f"n{number}").build())
         yield world
@@ -124,7 +134,8 @@ async def test_reasons_of_an_extender_are_counted_like_any_other() -> None:
         assert world.condition("p")[1].startswith(
             "0/3 nodes are available: 1 no license, 2 wrong site."
         )
-        assert world.place_in_queue("p") == "unschedulable"
+        # The word about it is a change of the pod, and any change brings back what an extender rejected.
+        await until(lambda: world.place_in_queue("p") == "unschedulable")
 
 
 async def test_priorities_are_scaled_and_weighted() -> None:
@@ -156,6 +167,8 @@ BROKEN = {
     "a list where an object belongs": list,
     "a node that was not asked about": lambda: {"NodeNames": ["stranger"]},
     "names that are no text": lambda: {"NodeNames": [7]},
+    "brackets without end": lambda: web.Response(text="[" * 100_000),
+    "half a character": lambda: web.Response(text='{"FailedNodes":{"n0":"\\ud800"}}'),
 }
 
 
@@ -168,7 +181,9 @@ async def test_a_broken_filter_fails_the_attempt_with_a_clear_word(what: str) ->
         await until(lambda: world.condition("p"))
         reason, message = world.condition("p")
         assert reason == "SchedulerError"
-        assert message
+        assert extender.url.rstrip("/") in message or message == "out of tokens"
+        await until(lambda: world.recorder.events)
+        assert world.recorder.events[0] == ("Warning", "FailedScheduling", "default/p", message)
         assert world.place_in_queue("p") == "backoff"
         assert world.client.bindings == {}
 
@@ -184,12 +199,49 @@ async def test_a_broken_filter_that_may_be_ignored_is(what: str) -> None:
         await until(lambda: world.client.bindings)
 
 
+async def test_a_slow_extender_costs_its_timeout_and_the_attempt() -> None:
+    extender = FakeExtender()
+    extender.gate.clear()
+    try:
+        async with cluster(extender, filterVerb="filter", httpTimeout="200ms") as world:
+            world.add_pod(make_pod("p").build())
+            await until(lambda: world.condition("p"))
+            reason, message = world.condition("p")
+            assert reason == "SchedulerError"
+            assert message.startswith(f'Post "{extender.url}filter": ')
+    finally:
+        extender.gate.set()
+
+
+async def test_an_answer_that_drips_is_cut_off_by_the_same_timeout() -> None:
+    class Dripping(FakeExtender):
+        async def handle(self, request: web.Request) -> web.StreamResponse:
+            self.asked.append(("filter", await request.json()))
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            await response.prepare(request)
+            while not self.gate.is_set():
+                await response.write(b" ")
+                await asyncio.sleep(0.01)
+            return response
+
+    extender = Dripping()
+    extender.gate.clear()
+    try:
+        async with cluster(extender, filterVerb="filter", httpTimeout="300ms") as world:
+            world.add_pod(make_pod("p").build())
+            await until(lambda: world.condition("p"))
+            assert world.condition("p")[0] == "SchedulerError"
+            assert extender.url in world.condition("p")[1]
+    finally:
+        extender.gate.set()
+
+
 async def test_a_dead_extender_is_an_error_that_names_it() -> None:
     async with SchedulerHarness(config("http://127.0.0.1:1/x", filterVerb="filter")) as world:
         world.add_node(make_node("n0").build())
         world.add_pod(make_pod("p").build())
         await until(lambda: world.condition("p"))
-        assert "127.0.0.1:1" in world.condition("p")[1]
+        assert world.condition("p")[1].startswith('Post "http://127.0.0.1:1/x/filter": ')
 
 
 async def test_only_pods_with_managed_resources_are_of_interest() -> None:
@@ -219,6 +271,229 @@ async def test_an_extender_binds_in_our_place() -> None:
         assert world.recorder.events[0][1] == "Scheduled"
     assert extender.asked[0][0] == "bind"
     assert set(extender.asked[0][1]) == {"PodName", "PodNamespace", "PodUID", "Node"}
+
+
+async def test_a_failed_binding_of_an_extender_is_a_failed_attempt() -> None:
+    extender = FakeExtender()
+    extender.answers["bind"] = {"Error": "no such disk"}
+    async with cluster(extender, bindVerb="bind") as world:
+        world.add_pod(make_pod("p").build())
+        await until(lambda: world.condition("p"))
+        reason, message = world.condition("p")
+        assert reason == "SchedulerError"
+        assert "no such disk" in message
+        assert world.client.bindings == {}
+        assert world.assembly.scheduler.cache.pod_count == 0, "the assumption is taken back"
+
+
+async def test_where_an_ignorable_extender_fails_to_bind_we_do() -> None:
+    extender = FakeExtender()
+    extender.answers["bind"] = web.Response(status=500)
+    async with cluster(extender, bindVerb="bind", ignorable=True) as world:
+        world.add_pod(make_pod("p").build())
+        await until(lambda: world.client.bindings)
+        assert [verb for verb, _ in extender.asked] == ["bind"]
+
+
+async def test_extenders_see_what_those_before_them_left_ignorable_ones_last() -> None:
+    first, second = FakeExtender(), FakeExtender()
+    first.answers["filter"] = passing("n0", "n1")
+    second.answers["filter"] = passing("n1", "n2")
+    common = {"filterVerb": "filter", "nodeCacheCapable": True, "httpTimeout": "20s"}
+    async with serving(first) as one, serving(second) as two:
+        listed = ({"urlPrefix": two, "ignorable": True, **common}, {"urlPrefix": one, **common})
+        async with SchedulerHarness(config_of(*listed)) as world:
+            for number in range(3):
+                world.add_node(make_node(f"n{number}").build())
+            world.add_pod(make_pod("p").build())
+            await until(lambda: world.client.bindings)
+            assert world.client.bindings == {"default/p": "n1"}
+    assert sorted(first.asked[0][1]["NodeNames"]) == ["n0", "n1", "n2"]
+    assert sorted(second.asked[0][1]["NodeNames"]) == ["n0", "n1"]
+
+
+@pytest.mark.parametrize(
+    "score", [1.5, "7", True, 2**63], ids=["half a point", "text", "a truth", "65 bits"]
+)
+async def test_points_that_are_no_numbers_change_nothing(score: object) -> None:
+    extender = FakeExtender()
+    extender.answers["prioritize"] = [{"Host": "n0", "Score": score}]
+    async with cluster(
+        extender, prioritizeVerb="prioritize", weight=1, nodeCacheCapable=True
+    ) as world:
+        world.add_pod(make_pod("p").build())
+        await until(lambda: world.client.bindings)
+
+
+# -- preemption --------------------------------------------------------------------------------------------------------
+
+
+def full_cluster(world) -> None:
+    """Each node has a victim; without extenders that of n0 would go."""
+    for number in range(3):
+        victim = make_pod(f"v{number}").cpu("4").priority(number).on(f"n{number}")
+        world.add_pod(victim.build())
+
+
+def keeping(*names):
+    def answer(body):
+        whole = body["NodeNameToVictims"]
+        victims = {
+            node: {
+                "Pods": [{"UID": pod["metadata"]["uid"]} for pod in each["Pods"]],
+                "NumPDBViolations": each["NumPDBViolations"],
+            }
+            for node, each in (whole or {}).items()
+        }
+        found = body["NodeNameToMetaVictims"] or victims
+        return {"NodeNameToMetaVictims": {node: found[node] for node in names}}
+
+    return answer
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["by UID", "whole pods"])
+async def test_an_extender_has_a_say_in_who_goes(cached: bool) -> None:
+    extender = FakeExtender()
+    extender.answers["preempt"] = keeping("n2")
+    async with cluster(extender, preemptVerb="preempt", nodeCacheCapable=cached) as world:
+        full_cluster(world)
+        world.add_pod(make_pod("p").cpu("4").priority(10).build())
+        await until(lambda: "default/p" in world.client.bindings)
+        assert world.client.bindings == {"default/p": "n2"}
+    verb, body = extender.asked[0]
+    assert verb == "preempt"
+    assert set(body) == {"Pod", "NodeNameToVictims", "NodeNameToMetaVictims"}
+    filled, empty = "NodeNameToVictims", "NodeNameToMetaVictims"
+    if cached:
+        filled, empty = empty, filled
+    assert body[empty] is None
+    assert set(body[filled]) == {"n0", "n1", "n2"}
+    ((victim,), violations) = body[filled]["n1"]["Pods"], body[filled]["n1"]["NumPDBViolations"]
+    assert violations == 0
+    if cached:
+        assert set(victim) == {"UID"}
+    else:
+        assert victim["metadata"]["name"] == "v1"
+
+
+NONSENSE = {
+    "a stranger's UID": {"n0": {"Pods": [{"UID": "stranger"}]}},
+    "an unknown node": {"nowhere": {"Pods": [{"UID": "uid"}]}},
+    "no victims": {"n0": {"Pods": []}},
+    "violations that are no number": {"n0": {"Pods": [], "NumPDBViolations": "many"}},
+    "a list": [],
+    "a UID that is no text": {"n0": {"Pods": [{"UID": 7}]}},
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+@pytest.mark.parametrize("ignorable", [False, True], ids=["that counts", "that may be ignored"])
+async def test_a_nonsensical_choice_of_victims_evicts_nobody_unless_it_may_be_ignored(
+    what: str, ignorable: bool
+) -> None:
+    extender = FakeExtender()
+    extender.answers["preempt"] = {"NodeNameToMetaVictims": NONSENSE[what]}
+    async with cluster(
+        extender, preemptVerb="preempt", nodeCacheCapable=True, ignorable=ignorable
+    ) as world:
+        full_cluster(world)
+        world.add_pod(make_pod("p").cpu("4").priority(10).build())
+        if ignorable and what not in ("no victims", "a list"):
+            await until(lambda: "default/p" in world.client.bindings)
+            return
+        await until(lambda: world.condition("p"))
+        await world.settle()
+        assert world.client.bindings == {}
+        assert {f"v{number}" for number in range(3)} == {
+            name for _, name in world.listers.of(type(world.pod("p"))).objects if name != "p"
+        }
+
+
+# -- TLS ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates() -> pki.Certificates:
+    return pki.make(time.time())
+
+
+def data(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()
+
+
+def tls_settings(certificates: pki.Certificates, folder) -> dict:
+    """What a configuration may say -> does the extender, which insists on a certificate of ours, hear of the pod?"""
+    files = {"ca.crt": certificates.ca_certificate, "c.crt": certificates.client_certificate}
+    files["c.key"] = certificates.client_key
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    ours = {
+        "certData": data(certificates.client_certificate),
+        "keyData": data(certificates.client_key),
+    }
+    trust = {"caData": data(certificates.ca_certificate)}
+    stranger = pki.make(time.time())
+    return {
+        "inline": (ours | trust, False, True),
+        "files": (
+            {
+                "caFile": str(folder / "ca.crt"),
+                "certFile": str(folder / "c.crt"),
+                "keyFile": str(folder / "c.key"),
+            },
+            False,
+            True,
+        ),
+        "data wins over files": (ours | trust | {"caFile": str(folder / "c.key")}, False, True),
+        "another server name": (ours | trust | {"serverName": "kubernetes"}, False, True),
+        "a wrong server name": (ours | trust | {"serverName": "elsewhere"}, False, False),
+        "no authority, enableHTTPS": (ours, True, True),
+        "no authority": (ours, False, False),
+        "insecure": (ours | {"insecure": True}, False, True),
+        "another authority": (ours | {"caData": data(stranger.ca_certificate)}, False, False),
+        "no certificate of ours": (trust, False, False),
+    }
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "inline",
+        "files",
+        "data wins over files",
+        "another server name",
+        "a wrong server name",
+        "no authority, enableHTTPS",
+        "no authority",
+        "insecure",
+        "another authority",
+        "no certificate of ours",
+    ],
+)
+async def test_https_with_certificates_on_both_sides(certificates, tmp_path, what: str) -> None:
+    tls, enable_https, is_heard = tls_settings(certificates, tmp_path)[what]
+    extender = FakeExtender()
+    extender.answers["filter"] = lambda body: {"NodeNames": body["NodeNames"]}
+    context = certificates.server_context()
+    context.verify_mode = ssl.CERT_REQUIRED
+    async with serving(extender, context) as url:
+        settings = config(
+            url,
+            filterVerb="filter",
+            nodeCacheCapable=True,
+            enableHTTPS=enable_https,
+            tlsConfig=tls,
+        )
+        async with SchedulerHarness(settings) as world:
+            world.add_node(make_node("n0").build())
+            world.add_pod(make_pod("p").build())
+            await until(lambda: world.client.bindings or world.condition("p"))
+            assert bool(world.client.bindings) == is_heard
+            if not is_heard:
+                reason, message = world.condition("p")
+                assert reason == "SchedulerError"
+                assert message.startswith(f'Post "{url}filter": ')
+                assert extender.asked == []
 
 
 async def test_nothing_moves_under_an_attempt_that_waits() -> None:

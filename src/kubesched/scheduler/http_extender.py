@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import urlsplit
+
+import msgspec
 
 from kubesched.api.core_v1 import Container, Node, Pod
 from kubesched.client.pool import HttpTransport
@@ -34,6 +35,10 @@ JsonObject = dict[str, Any]
 
 class ExtenderError(KubeschedError):
     """An extender could not be asked, or answered with an error or with nonsense."""
+
+
+class ExtenderNotReached(ExtenderError):
+    """There was no connection: the extender did not hear the question."""
 
 
 class WholeObjects(Protocol):
@@ -152,7 +157,7 @@ class HttpExtender:
         }
         try:
             fields = _fields(await self._ask(self._config.bind_verb, body), self.name)
-        except ConnectFailed:
+        except ExtenderNotReached:
             raise
         except KubeschedError as error:
             await self._settle_binding(pod, node_name, error)
@@ -233,19 +238,23 @@ class HttpExtender:
             method="POST",
             target=f"{self._path}/{verb}",
             headers={"Content-Type": "application/json", "Accept": "application/json"},
-            body=json.dumps(body).encode(),
+            body=msgspec.json.encode(body),
             deadline_s=self._timeout_s,
         )
-        response = await self._transport.request(request)
         try:
-            raw = await response.read(MAX_ANSWER_BYTES)
-        finally:
-            response.close()
+            response = await self._transport.request(request)
+            try:
+                raw = await response.read(MAX_ANSWER_BYTES)
+            finally:
+                response.close()
+        except KubeschedError as error:
+            kind = ExtenderNotReached if isinstance(error, ConnectFailed) else ExtenderError
+            raise kind(f'Post "{url}": {error}') from error
         if response.status != 200:
             raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
         try:
-            return json.loads(raw)
-        except (ValueError, RecursionError) as error:  # the latter: nested too deep
+            return msgspec.json.decode(raw)
+        except (msgspec.MsgspecError, RecursionError) as error:  # the latter: nested too deep
             raise ExtenderError(
                 f"extender at URL {url} did not answer with JSON: {error}"
             ) from None
