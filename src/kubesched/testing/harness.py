@@ -202,7 +202,9 @@ class SchedulerHarness:
                 random=self.random,
                 call_later=self._call_later,
                 metrics=SchedulerMetrics(self.metrics_registry),
-                extenders=lambda configured, table: make_extenders(configured, _AsKept(), table),
+                extenders=lambda configured, table: make_extenders(
+                    configured, _AsKept(self), table
+                ),
             ),
             classes=self._classes,
         )
@@ -306,10 +308,13 @@ class SchedulerHarness:
 
 
 class _AsKept:
-    """What extenders are sent here: the records themselves, which hold all that a test put in."""
+    """What extenders are sent here: the stored records, which hold all that a test put in."""
+
+    def __init__(self, harness: SchedulerHarness) -> None:
+        self._harness = harness
 
     async def pod(self, pod: Pod) -> dict[str, Any]:
-        found: dict[str, Any] = to_builtins(pod)
+        found: dict[str, Any] = to_builtins(self._harness.current(pod))
         return found
 
     async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
