@@ -158,7 +158,7 @@ _COLUMNS = (
     "WITH EVENTS",
     "DECISIONS/S",
     "DECISION P50",
-    "P99",
+    "DECISION P99",
     "ATTEMPT P50",
     "ATTEMPT P99",
     "SLI P50",
@@ -189,7 +189,9 @@ def _cells(summary: Summary) -> dict[str, str]:
         "DECISION P50": _us(
             summary.median(lambda run: run.decision_us.p50 if run.decision_us else None)
         ),
-        "P99": _us(summary.median(lambda run: run.decision_us.p99 if run.decision_us else None)),
+        "DECISION P99": _us(
+            summary.median(lambda run: run.decision_us.p99 if run.decision_us else None)
+        ),
         "ATTEMPT P50": _ms(
             summary.median(lambda run: run.attempt_ms.p50 if run.attempt_ms else None)
         ),

@@ -30,7 +30,7 @@ class Template:
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self._text = text
-        self._has_actions = "{{" in text
+        self.has_actions = "{{" in text
         self._parsed: dict[str, Manifest] = {}
 
     def render(
@@ -42,7 +42,7 @@ class Template:
             ConfigError: an action is not understood, or what comes out is not an object.
         """
         text = self._text
-        if self._has_actions:
+        if self.has_actions:
             values = {**(params or {}), "Index": index, "Count": count}
             text = _ACTION.sub(lambda action: self._evaluated(action, values), text)
         made = self._parsed.get(text)
@@ -89,7 +89,7 @@ def load_template(path: str) -> Template:
         ConfigError: it is not a template of one object.
     """
     template = Template(path, Path(path).read_text(encoding="utf-8"))
-    if not template._has_actions:
+    if not template.has_actions:
         template.render()
     return template
 
