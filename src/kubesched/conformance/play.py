@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubesched.api.core_v1 import Namespace, Node, PersistentVolume, Pod
-from kubesched.api.kinds import Kind, find_kind
+from kubesched.api.kinds import Kind, find_kind, kind_of
 from kubesched.api.meta import DeleteOptions, Record
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
@@ -76,7 +76,7 @@ async def play(plane: ControlPlane, command: Sequence[str | Path], scenario: Sce
                     await stage.perform(at, step)
                 stage.outcome.final = pods.placements()
         finally:
-            await stage.clean()
+            await wipe(plane.client, scenario)
     return stage.outcome
 
 
@@ -88,7 +88,6 @@ class _Stage:
         self._pods = pods
         self._volumes = volumes
         self.scheduler: SchedulerProcess | None = None
-        self._made: dict[tuple[str, str, str, str], None] = {}
         self._nodes: dict[str, None] = {}
         self._started = 0
         self._markers = 0
@@ -99,7 +98,7 @@ class _Stage:
 
     async def until_scheduling(self) -> None:
         """The scheduler is at work once it has complained about a pod that fits nowhere."""
-        await self._post(_PROBE)
+        await self.create(_PROBE)
         step = Step("create", _PROBE)
         await self._first_answer(step)
         await self._delete(step)
@@ -146,13 +145,6 @@ class _Stage:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     async def create(self, document: Json) -> Json:
-        made = await self._post(document)
-        metadata = document["metadata"]
-        key = (document["apiVersion"], document["kind"], metadata.get("namespace", ""))
-        self._made[*key, metadata["name"]] = None
-        return made
-
-    async def _post(self, document: Json) -> Json:
         kind = _kind(document)
         path = kind.collection_path(document["metadata"].get("namespace", ""))
         try:
@@ -222,7 +214,6 @@ class _Stage:
 
     async def _delete(self, step: Step) -> None:
         await self._client.delete(_kind(step.object), step.name, step.namespace, _AT_ONCE)
-        self._made.pop((str(step.object["apiVersion"]), step.kind, step.namespace, step.name), None)
         if step.kind == "Pod":
             await self._until(lambda: step.key not in self._pods.current, f"pod {step.key} to go")
 
@@ -283,25 +274,23 @@ class _Stage:
                 )
             await self._pods.change(1.0)
 
-    async def clean(self) -> None:
-        """Leave the cluster as it was found."""
-        self.scheduler = None
-        for volume in (await self._client.list(PersistentVolume)).items:
-            self._made.setdefault(("v1", "PersistentVolume", "", volume.metadata.name))
-        for pod in (await self._client.list(Pod)).items:
+
+async def wipe(client: RestClient, scenario: Scenario) -> None:
+    """Leave nothing of a sequence behind, however far it came. Namespaces stay; their labels are written by the next."""
+    documents = [*scenario.objects, *(step.object for step in scenario.steps)]
+    # Volumes are also made on demand.
+    kinds: dict[str, Kind[Any]] = {"PersistentVolume": kind_of(PersistentVolume)}
+    kinds |= {each["kind"]: _kind(each) for each in documents if each["kind"] != "Namespace"}
+    for kind in kinds.values():
+        for each in (await client.list(kind)).items:
+            name, namespace = each.metadata.name, each.metadata.namespace
+            if name == "kubernetes" or name.startswith("system-"):
+                continue  # the API server's own Service and priority classes
             with contextlib.suppress(NotFound):
-                await self._client.delete(Pod, pod.metadata.name, pod.metadata.namespace, _AT_ONCE)
-        for api_version, kind, namespace, name in reversed(self._made):
-            if kind in ("Pod", "Namespace"):
-                continue
-            found = find_kind(api_version, kind)
-            assert found is not None, "it was made"
-            with contextlib.suppress(NotFound):
-                if kind in _PROTECTED:
+                if kind.kind in _PROTECTED:
                     change = merge_patch({"metadata": {"finalizers": None}})
-                    await self._client.patch(found, name, namespace, change)
-                await self._client.delete(found, name, namespace, _AT_ONCE)
-        await self._until(lambda: not self._pods.current, "all pods to go")
+                    await client.patch(kind, name, namespace, change)
+                await client.delete(kind, name, namespace, _AT_ONCE)
 
 
 _WRITES_STATUS_APART = ("PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume")

@@ -19,7 +19,7 @@ import yaml
 
 from kubesched.conformance.comparison import Agreement, Aspect, Finding, Tally, compare_decisions
 from kubesched.conformance.generate_sequence import FEATURES, sequence
-from kubesched.conformance.play import Outcome, play
+from kubesched.conformance.play import Outcome, play, wipe
 from kubesched.conformance.sequences import Decision, Json, Sequence
 from kubesched.errors import KubeschedError
 from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
@@ -118,6 +118,9 @@ class Stages:
         their_command = scheduler_command(self._assets, self._theirs, scenario.configuration)
         our_command = scheduler_command(None, self._ours, scenario.configuration)
         for attempt in range(ATTEMPTS):
+            if attempt:
+                await wipe(self._theirs.client, scenario)
+                await wipe(self._ours.client, scenario)
             try:
                 async with asyncio.TaskGroup() as group:
                     theirs = group.create_task(play(self._theirs, their_command, scenario))
