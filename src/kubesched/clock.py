@@ -21,11 +21,9 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    # The functions themselves, without a method around them: scheduling one pod asks some fifty times.
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
 
 
 class ManualClock:

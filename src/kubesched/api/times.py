@@ -10,12 +10,14 @@ import functools
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
+from kubesched.errors import KubeschedError
+
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
 
 
-class TimeError(ValueError):
+class TimeError(KubeschedError, ValueError):
     """The text is not a time or duration."""
 
 
@@ -43,7 +45,14 @@ def format_time(seconds: float) -> str:
 
 def format_micro_time(seconds: float) -> str:
     """An RFC 3339 timestamp with six decimals, as leases and events want it."""
-    return f"{_to_microseconds(seconds):%Y-%m-%dT%H:%M:%S.%fZ}"
+    # Events come by the hundred in a second, so its text is kept.
+    whole, micros = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_second_text(whole)}.{micros:06d}Z"
+
+
+@functools.lru_cache(maxsize=16)
+def _second_text(whole: int) -> str:
+    return f"{_to_microseconds(whole):%Y-%m-%dT%H:%M:%S}"
 
 
 def _to_microseconds(seconds: float) -> datetime:
