@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, thread_time
 
 from kubesched.api.core_v1 import Pod
 from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
@@ -233,13 +233,13 @@ class CoreStage:
         """Try the next pod, and bind it if it got a node; False when there is none."""
         scheduler, measured = self._scheduler, self._measurement
         self.clock.enter()
-        started = perf_counter()
+        started, cpu_started = perf_counter(), thread_time()
         outcome = scheduler.attempt()
         if outcome is False:
             self.clock.leave()
             return False
         concluded = outcome if isinstance(outcome, Assumed | bool) else await outcome
-        decided = perf_counter()
+        cpu_s, decided = thread_time() - cpu_started, perf_counter()
         if isinstance(concluded, Assumed):
             self._is_binding = True
             await scheduler.binding.run(concluded)
@@ -247,7 +247,8 @@ class CoreStage:
         self.clock.leave(PACE_S)
         self._attempts += 1
         if measured is not None:
-            measured.decisions_s.append(decided - started)
+            measured.decisions_s.append(cpu_s)
+            measured.attempts_s += decided - started
             if isinstance(concluded, Assumed):
                 measured.bindings_s += perf_counter() - decided
                 measured.bindings += 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
@@ -37,6 +39,9 @@ Exit code 0 means that everything asked for was measured, 1 that something faile
 
 QUIET_CORES = 0.2
 """What may run beside a measurement without being mentioned."""
+
+REDRAW_S = 0.1
+"""How often progress is redrawn at most."""
 
 _CONTROL_PLANES = ("embedded", "real")
 
@@ -290,22 +295,45 @@ def _end_to_end(
 @contextmanager
 def _progress() -> Iterator[Progress]:
     """What is going on: in place on a terminal, elsewhere a line whenever a new stage begins."""
-    if sys.stderr.isatty():
-        from rich.console import Console
+    show = _InPlace() if sys.stderr.isatty() else _LineByLine()
+    try:
+        yield show
+    finally:
+        show.end()
 
-        with Console(stderr=True).status("starting ...") as status:
-            yield lambda text: status.update(text)
-        return
-    last = ""
 
-    def tell(text: str) -> None:
-        nonlocal last
+class _InPlace:
+    """One line that is written over. Without a thread of its own: that would be measured with the rest."""
+
+    def __init__(self) -> None:
+        self._shown_at = 0.0
+
+    def __call__(self, text: str) -> None:
+        if monotonic() - self._shown_at >= REDRAW_S:
+            self._shown_at = monotonic()
+            width = shutil.get_terminal_size().columns
+            sys.stderr.write(f"\r\x1b[2K{text[: width - 1]}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
+class _LineByLine:
+    """A line per stage, without the details behind the last colon."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
         stage = text.rpartition(": ")[0] or text
-        if stage != last:
+        if stage != self._last:
             print(stage, file=sys.stderr, flush=True)
-            last = stage
+            self._last = stage
 
-    yield tell
+    def end(self) -> None:
+        pass
 
 
 def _write(report: Report, folder: Path) -> None:
@@ -325,7 +353,7 @@ def _show(report: Report, args: argparse.Namespace) -> None:
         return
     summaries = summarise(report.results)
     if summaries:
-        terminal.table(*table(summaries))
+        _print_figures(*table(summaries))
     if args.phases:
         _print_phases(summaries)
     ratios = against(summaries)
@@ -341,7 +369,7 @@ def _show(report: Report, args: argparse.Namespace) -> None:
             )
             for each in ratios
         ]
-        terminal.table(("WORKLOAD", "PODS/S", "CPU/POD", "SLI P99"), rows)
+        _print_figures(("WORKLOAD", "PODS/S", "CPU/POD", "SLI P99"), rows, text_columns=1)
     for each in report.refused:
         print(f"not run: {each.workload}: {each.reason}", file=sys.stderr)
     for note in dict.fromkeys(note for result in report.results for note in result.notes):
@@ -372,4 +400,17 @@ def _print_phases(summaries: list[Summary]) -> None:
             )
             for phase in run.phases
         ]
-        terminal.table(("PHASE", "TIMES", "EACH", "SHARE"), rows)
+        _print_figures(("PHASE", "TIMES", "EACH", "SHARE"), rows, text_columns=1)
+
+
+def _print_figures(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 2
+) -> None:
+    """Aligned columns, figures to the right; never cut, however narrow the terminal: half a number is none."""
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    for row in (headers, *rows):
+        cells = [
+            cell.ljust(width) if index < text_columns else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("   ".join(cells).rstrip())
