@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import lru_cache
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
