@@ -16,13 +16,14 @@ import numpy as np
 
 from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
-from kubesched.api.selectors import SelectorError, from_label_selector
+from kubesched.api.selectors import SelectorError
 from kubesched.api.storage_v1 import CSIStorageCapacity, StorageClass
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.node_selector_columns import named
+from kubesched.plugins.volume_binding.free_volumes import shape_of
 from kubesched.plugins.volume_binding.pod_claims import PodClaims
-from kubesched.plugins.volume_binding.storage import FILESYSTEM, Storage, VolumeFacts
+from kubesched.plugins.volume_binding.storage import Storage, VolumeFacts
 from kubesched.plugins.volumes.claims import (
     NO_PROVISIONER,
     SELECTED_NODE,
@@ -208,6 +209,11 @@ class Search:
             if not here.any():
                 return
         to_match.sort(key=lambda claim: requested_storage(claim).nanos)
+        if len(to_match) == 1:
+            kept = self._match_kept(to_match[0])
+            if kept is not None:
+                self.matches.append(kept)
+                to_match = []
         volumes = _Numbered()
         for claim in to_match:
             choice = self._match(claim, volumes, here)
@@ -215,6 +221,17 @@ class Search:
                 return
             self.matches.append(Match(claim, volumes.listed, choice))
         self._provision(to_provision, here)
+
+    def _match_kept(self, claim: PersistentVolumeClaim) -> Match | None:
+        """The same for the only claim of a pod, if the answer is kept and no volume is reserved for it."""
+        try:
+            shape = shape_of(claim)
+        except SelectorError:
+            return None
+        if self._storage.reserved_for(shape.class_name, key_of(claim)):
+            return None
+        free = self._storage.free_volumes(shape)
+        return None if free is None else Match(claim, free.volumes, free.choice(self._nodes))
 
     def _match(self, claim: PersistentVolumeClaim, volumes: _Numbered, here: Mask) -> Ranks | None:
         """The volume each node would give the claim, by its number; None on error."""
@@ -336,32 +353,15 @@ def candidates(
 
     Raises SelectorError for a malformed selector.
     """
-    spec = claim.spec
-    selector = None if spec.selector is None else from_label_selector(spec.selector)
-    wanted_nanos = requested_storage(claim).nanos
-    mode = FILESYSTEM if spec.volume_mode is None else spec.volume_mode
-    attributes_class = spec.volume_attributes_class_name or ""
-    access_modes = frozenset(spec.access_modes or ())
+    shape = shape_of(claim)
     reserved: list[VolumeFacts] = []
     free: list[VolumeFacts] = []
-    for facts in storage.volumes_for(class_of_claim(claim), key_of(claim)):
-        if (
-            facts.capacity_nanos < wanted_nanos
-            or facts.mode != mode
-            or facts.attributes_class != attributes_class
-            or facts.is_deleting
-        ):
-            continue
-        if facts.volume.spec.claim_ref is not None:
-            if is_bound_to(facts.volume, claim):
-                reserved.append(facts)
-            continue
-        if (
-            facts.is_available
-            and access_modes <= facts.access_modes
-            and (selector is None or selector.matches(facts.volume.metadata.labels))
-        ):
-            free.append(facts)
+    for facts in storage.volumes_for(shape.class_name, key_of(claim)):
+        if facts.volume.spec.claim_ref is None:
+            if shape.suits(facts):
+                free.append(facts)
+        elif shape.fits(facts) and is_bound_to(facts.volume, claim):
+            reserved.append(facts)
     reserved.sort(key=_order)
     free.sort(key=_order)
     return reserved, free

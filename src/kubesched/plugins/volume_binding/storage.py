@@ -6,7 +6,7 @@ Volumes and capacities are grouped by storage class, with what matching reads of
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -16,6 +16,12 @@ from kubesched.api.names import key_of
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.framework.handle import Handle, Lister
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.plugins.volume_binding.free_volumes import (
+    FILESYSTEM,
+    ClaimShape,
+    FreeVolumes,
+    NotSimple,
+)
 from kubesched.plugins.volumes.claims import class_of_volume, storage_capacity
 from kubesched.plugins.volumes.csi_nodes import CsiNodeColumns
 from kubesched.plugins.volumes.first_match import (
@@ -32,8 +38,7 @@ from kubesched.snapshot.views import NodeColumns
 
 logger = logging.getLogger(__name__)
 
-FILESYSTEM: Final = "Filesystem"
-
+_FREE_KEPT: Final = 32
 _ROOMY_KEPT: Final = 32
 _Roomy = tuple[tuple[int, int, int], Sequence[CSIStorageCapacity], Ranks]
 """What an answer was made from, and the answer."""
@@ -78,6 +83,7 @@ class Storage:
         self.csi_nodes = CsiNodeColumns(handle.table, self.csi_node_lister)
         self.masks = NodeMasks(handle.table)
         self._table = handle.table
+        self._free: dict[ClaimShape, FreeVolumes] = {}
         self._roomy: dict[tuple[str, int], _Roomy] = {}
         self._capacities_by_class = LiveGroups(
             listers.of(CSIStorageCapacity),
@@ -94,6 +100,28 @@ class Storage:
         """Volumes of a class that are free or reserved for the claim by its name; assumed ones as they will be."""
         groups = self._volumes_by_class
         return chain(groups.members((class_name, "")), groups.members((class_name, claim_key)))
+
+    def reserved_for(self, class_name: str, claim_key: str) -> Collection[VolumeFacts]:
+        """Volumes of a class that name the claim."""
+        return self._volumes_by_class.members((class_name, claim_key))
+
+    def free_volumes(self, shape: ClaimShape) -> FreeVolumes | None:
+        """Free volumes for such claims as a kept answer; None when they have to be looked at one by one."""
+        groups, group = self._volumes_by_class, (shape.class_name, "")
+        known = self._free.pop(shape, None)
+        try:
+            changes = None if known is None else groups.changes_since(known.position)
+            if known is None or changes is None or known.is_outgrown:
+                known = FreeVolumes(shape, groups.members(group), groups.version)
+            elif changes:
+                known.follow((old, new) for of, old, new in changes if of == group)
+                known.position = groups.version
+        except NotSimple:
+            return None
+        if len(self._free) >= _FREE_KEPT:
+            del self._free[next(iter(self._free))]
+        self._free[shape] = known
+        return known
 
     def roomy_capacities(
         self, class_name: str, wanted_bytes: int, nodes: NodeColumns

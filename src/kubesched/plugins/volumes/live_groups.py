@@ -6,7 +6,7 @@ Members are not the objects but what somebody wants to know of them, worked out 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.names import key_of
@@ -20,6 +20,12 @@ class _HasMetadata(Protocol):
 
 T = TypeVar("T", bound=_HasMetadata)
 F = TypeVar("F")
+
+
+Change = tuple[Hashable, F | None, F | None]
+"""A group, and a member of it before and after; None where there was or is none."""
+
+_LOG_LIMIT: Final = 4096
 
 
 class LiveGroups(Generic[T, F]):
@@ -36,11 +42,28 @@ class LiveGroups(Generic[T, F]):
         self._facts_of = facts_of
         self._members: dict[Hashable, dict[str, F]] = {}
         self._group_by_key: dict[str, Hashable] = {}
-        self.version = 0
-        """Changes with every change to any member."""
+        self._log: list[Change[F]] = []
+        self._log_begins = 0
         for obj in lister.list():
             self.put(obj)
         self.close: Callable[[], None] = lister.subscribe(self._changed)
+
+    @property
+    def version(self) -> int:
+        """Changes with every change to any member."""
+        return self._log_begins + len(self._log)
+
+    def changes_since(self, version: int) -> list[Change[F]] | None:
+        """What has changed since then, oldest first; None when that is too long ago."""
+        start = version - self._log_begins
+        return None if start < 0 else self._log[start:]
+
+    def _note(self, group: Hashable, old: F | None, new: F | None) -> None:
+        self._log.append((group, old, new))
+        if len(self._log) > _LOG_LIMIT:
+            cut = len(self._log) // 2
+            del self._log[:cut]
+            self._log_begins += cut
 
     def members(self, group: Hashable) -> Collection[F]:
         found = self._members.get(group)
@@ -52,24 +75,24 @@ class LiveGroups(Generic[T, F]):
         if self._group_by_key.get(key) != group:
             self._leave(key)
         facts = self._facts_of(obj)
-        self.version += 1
         if facts is None:
             self._leave(key)
         else:
-            self._members.setdefault(group, {})[key] = facts
+            members = self._members.setdefault(group, {})
+            self._note(group, members.get(key), facts)
+            members[key] = facts
             self._group_by_key[key] = group
 
     def _changed(self, old: T | None, new: T | None) -> None:
         if new is not None:
             self.put(new)
         elif old is not None:
-            self.version += 1
             self._leave(key_of(old.metadata))
 
     def _leave(self, key: str) -> None:
         if key in self._group_by_key:
             group = self._group_by_key.pop(key)
             members = self._members[group]
-            del members[key]
+            self._note(group, members.pop(key), None)
             if not members:
                 del self._members[group]

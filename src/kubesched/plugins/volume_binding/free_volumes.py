@@ -1,0 +1,158 @@
+"""Free volumes for claims that ask for the same, and which of them each node would give first.
+
+Pods of one workload claim volumes of one kind one after the other, and each takes a single volume away. So the answer
+for the whole cluster is kept and follows the volumes. It exists where every volume names values of the same label, as
+local volumes do; anything else is left to the search that looks at all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.selectors import Selector, from_label_selector
+from kubesched.plugins.volumes.claims import class_of_claim, requested_storage
+from kubesched.plugins.volumes.first_match import NONE, OneOf, Ranks
+from kubesched.snapshot.columns import ABSENT
+from kubesched.snapshot.views import NodeColumns
+
+if TYPE_CHECKING:
+    from kubesched.plugins.volume_binding.storage import VolumeFacts
+
+FILESYSTEM: Final = "Filesystem"
+_SPARE_NUMBERS: Final = 1024
+"""Numbers of volumes that are gone are given up when there are this many of them, and more than of others."""
+
+
+class ClaimShape(NamedTuple):
+    """What matching reads of a claim, but for the volume that may be reserved for it."""
+
+    class_name: str
+    wanted_nanos: int
+    mode: str
+    attributes_class: str
+    access_modes: frozenset[str]
+    selector: Selector | None
+
+    def fits(self, facts: VolumeFacts) -> bool:
+        """Is the volume large enough and of the right kind?"""
+        return (
+            facts.capacity_nanos >= self.wanted_nanos
+            and facts.mode == self.mode
+            and facts.attributes_class == self.attributes_class
+            and not facts.is_deleting
+        )
+
+    def suits(self, facts: VolumeFacts) -> bool:
+        """May the volume, if nobody has reserved it, be given to such a claim?"""
+        return (
+            self.fits(facts)
+            and facts.is_available
+            and self.access_modes <= facts.access_modes
+            and (self.selector is None or self.selector.matches(facts.volume.metadata.labels))
+        )
+
+
+def shape_of(claim: PersistentVolumeClaim) -> ClaimShape:
+    """Raises SelectorError for a malformed selector."""
+    spec = claim.spec
+    return ClaimShape(
+        class_of_claim(claim),
+        requested_storage(claim).nanos,
+        FILESYSTEM if spec.volume_mode is None else spec.volume_mode,
+        spec.volume_attributes_class_name or "",
+        frozenset(spec.access_modes or ()),
+        None if spec.selector is None else from_label_selector(spec.selector),
+    )
+
+
+class NotSimple(Exception):
+    """Some volume reaches nodes in another way than by the one label."""
+
+
+class FreeVolumes:
+    """Volumes of one group that suit one shape. Raises `NotSimple` when they cannot be kept this way."""
+
+    __slots__ = (
+        "_by_value",
+        "_first",
+        "_numbers",
+        "_shape",
+        "_stale",
+        "key",
+        "position",
+        "volumes",
+    )
+
+    def __init__(self, shape: ClaimShape, members: Iterable[VolumeFacts], position: int) -> None:
+        self._shape = shape
+        self.position = position
+        """How far in the log of changes this has come."""
+        self.key: str | None = None
+        """The label that all volumes name; None while there are none."""
+        self.volumes: list[PersistentVolume] = []
+        """By number. Numbers of volumes that are gone are not used again."""
+        self._numbers: dict[str, int] = {}
+        self._by_value: dict[str, list[tuple[tuple[int, str], int]]] = {}
+        self._stale: set[str] = set()
+        """Values whose first volume may be another by now."""
+        self._first: Ranks = np.zeros(0, dtype=np.int32)
+        for facts in members:
+            self._add(facts)
+
+    def follow(self, changes: Iterable[tuple[VolumeFacts | None, VolumeFacts | None]]) -> None:
+        """Take over what has changed in the group: volumes before and after, None where there was or is none."""
+        for old, new in changes:
+            if old is not None:
+                self._remove(old)
+            if new is not None:
+                self._add(new)
+
+    @property
+    def is_outgrown(self) -> bool:
+        """So many numbers are unused that it is time to begin anew."""
+        return len(self.volumes) > 2 * len(self._numbers) + _SPARE_NUMBERS
+
+    def _add(self, facts: VolumeFacts) -> None:
+        if not self._shape.suits(facts):
+            return
+        reach = facts.reach
+        if type(reach) is not OneOf or reach.key != (self.key or reach.key):
+            raise NotSimple
+        self.key = reach.key
+        number = self._numbers[facts.volume.metadata.name] = len(self.volumes)
+        self.volumes.append(facts.volume)
+        for value in dict.fromkeys(reach.values):
+            insort(self._by_value.setdefault(value, []), (facts.order, number))
+            self._stale.add(value)
+
+    def _remove(self, facts: VolumeFacts) -> None:
+        if not self._shape.suits(facts) or type(facts.reach) is not OneOf:
+            return
+        number = self._numbers.pop(facts.volume.metadata.name)
+        for value in dict.fromkeys(facts.reach.values):
+            ranked = self._by_value[value]
+            del ranked[bisect_left(ranked, (facts.order, number))]
+            if not ranked:
+                del self._by_value[value]
+            self._stale.add(value)
+
+    def choice(self, nodes: NodeColumns) -> Ranks:
+        """For each node the number of the first volume it reaches, NONE where there is none."""
+        if self.key is None:
+            return np.full(len(nodes), NONE, dtype=np.int32)
+        column = nodes.label_column(self.key)
+        if len(self._first) != len(column.values) + 1:
+            self._first = np.full(len(column.values) + 1, NONE, dtype=np.int32)
+            self._stale = set(self._by_value)
+        for value in self._stale:
+            at = column.id_of(value)
+            if at != ABSENT:  # otherwise no node has ever had it
+                ranked = self._by_value.get(value)
+                self._first[at] = ranked[0][1] if ranked else NONE
+        self._stale.clear()
+        return self._first.take(column.ids[nodes.rows])
