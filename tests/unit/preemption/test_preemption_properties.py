@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec import convert
 
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.storage_v1 import CSINode
 from kubesched.framework.extenders import Victims
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
 from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
@@ -24,19 +27,64 @@ from kubesched.testing.builders import HOSTNAME, ZONE
 SEEDS = st.integers(0, 2**32)
 
 
-def random_cluster(world_type, rng: Random, *, social: bool):
-    """Full nodes; with `social`, pods that care about each other."""
+DRIVER = "csi.example.com"
+CLAIMS = {f"c{number}": "ReadWriteOnce" for number in range(4)} | {
+    "exclusive-1": "ReadWriteOncePod",
+    "exclusive-2": "ReadWriteOncePod",
+}
+
+
+def store_volumes(world) -> None:
+    """Bound claims of one driver."""
+    for name, mode in CLAIMS.items():
+        claim = {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+            "spec": {"volumeName": f"pv-{name}", "accessModes": [mode]},
+            "status": {"phase": "Bound"},
+        }
+        volume = {
+            "metadata": {"name": f"pv-{name}"},
+            "spec": {"csi": {"driver": DRIVER, "volumeHandle": name}, "accessModes": [mode]},
+        }
+        world.listers.of(PersistentVolumeClaim).put(convert(claim, PersistentVolumeClaim))
+        world.listers.of(PersistentVolume).put(convert(volume, PersistentVolume))
+
+
+def limit_volumes(world, node_name: str, count: int) -> None:
+    driver = {"name": DRIVER, "nodeID": node_name, "allocatable": {"count": count}}
+    node = {"metadata": {"name": node_name}, "spec": {"drivers": [driver]}}
+    world.listers.of(CSINode).put(convert(node, CSINode))
+
+
+KINDS = ("affinity", "anti", "spread", "none")
+ONLY_SHRINKING = ("anti", "none")
+"""Without those to whom another pod can be of help."""
+
+
+def random_cluster(world_type, rng: Random, *, social: bool, kinds=KINDS):
+    """Full nodes; with `social`, pods that care about each other, or about the same volumes."""
     world = world_type()
+    with_volumes = social and rng.random() < 0.5
+    if with_volumes:
+        store_volumes(world)
     for number in range(rng.randint(1, 7)):
         name = f"n{number}"
         node = make_node(name).capacity(cpu="2", memory="8Gi", pods=rng.choice([4, 20]))
         world.add_node(node.zone(rng.choice("ab")))
+        if with_volumes and rng.random() < 0.8:
+            limit_volumes(world, name, rng.randint(0, 2))
         for each in range(rng.randrange(6)):
             pod = make_pod(f"v{number}-{each}").on(name).priority(rng.choice([0, 1, 5, 20]))
             pod.cpu(rng.choice(["250m", "500m", "1"])).labels(app=rng.choice(["web", "db"]))
             pod.status(startTime=f"2026-01-01T{rng.randrange(5):02}:00:00Z")
             if social and rng.random() < 0.3:
                 pod.pod_anti_affinity(rng.choice([HOSTNAME, ZONE]), app=rng.choice(["web", "p"]))
+            if with_volumes and rng.random() < 0.6:
+                pod.claim(rng.choice(list(CLAIMS)))
             if rng.random() < 0.3:
                 # Several pods of a node may hold the port: other schedulers do such things.
                 pod.host_port(80, ip=rng.choice(["", "10.0.0.1"]))
@@ -54,8 +102,11 @@ def random_cluster(world_type, rng: Random, *, social: bool):
     pod = make_pod("p").cpu(rng.choice(["500m", "1", "2"])).priority(10).labels(app="p")
     if rng.random() < 0.4:
         pod.host_port(80, ip=rng.choice(["", "10.0.0.1", "10.0.0.2"]))
+    if with_volumes:
+        for claim in rng.sample(list(CLAIMS), rng.choice([1, 1, 2])):
+            pod.claim(claim)
     if social:
-        kind = rng.choice(["affinity", "anti", "spread", "none"])
+        kind = rng.choice(kinds)
         if kind == "affinity":
             pod.pod_affinity(ZONE, app="web")
         elif kind == "anti":
@@ -127,10 +178,11 @@ def test_victims_are_less_important_and_their_eviction_makes_room(
 
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
-def test_every_victim_is_needed(world_type, seed: int) -> None:
+@pytest.mark.parametrize("social", [False, True], ids=["by columns", "node by node"])
+def test_every_victim_is_needed(world_type, social: bool, seed: int) -> None:
     """With any one of them back there would be no room. (Room here only shrinks as pods are added.)"""
     rng = Random(seed)
-    world, preemptor = random_cluster(world_type, rng, social=False)
+    world, preemptor = random_cluster(world_type, rng, social=social, kinds=ONLY_SHRINKING)
     done, _ = run(world, preemptor, rng)
     assume(done.shortlist is not None)
     for candidate in candidates_of(done.shortlist):
