@@ -62,7 +62,8 @@ def count_all(progress: Progress = silent) -> dict[str, Counts]:
 
 
 def count(workload: Workload, *, classes: bool) -> Counts:
-    """Play the workload twice: once counting instructions, once watching memory."""
+    """Play the workload three times: to have everything loaded, counting instructions, watching memory."""
+    _play(workload, Measurement, classes=classes)
     pods = _play(workload, _CountingInstructions, classes=classes)
     calls, opcodes = _CountingInstructions.calls, _CountingInstructions.opcodes
     _play(workload, _WatchingMemory, classes=classes)
