@@ -1,0 +1,90 @@
+"""Measured end to end: each way of releasing pods, both schedulers on real control planes, and failures that explain."""
+
+import asyncio
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kubesched.benchmarking import operations as ops
+from kubesched.benchmarking.catalogue import find
+from kubesched.benchmarking.end_to_end.contestants import Contestant
+from kubesched.benchmarking.end_to_end.driving import Pace, Release
+from kubesched.benchmarking.end_to_end.run import (
+    BenchmarkFailed,
+    EndToEndOptions,
+    run_end_to_end,
+)
+from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
+
+
+def basic():
+    (workload,) = find(["Basic/tiny"])
+    return workload
+
+
+async def measured(workload, **options):
+    told = []
+    found = await run_end_to_end(
+        workload, EndToEndOptions(repeats=1, **options), lambda text: told.append(text)
+    )
+    assert told, "somebody who waits is told what is going on"
+    return found
+
+
+@pytest.mark.parametrize(
+    "pace",
+    [
+        pytest.param(Pace(), id="pods come while the scheduler is at work"),
+        pytest.param(Pace(pods_per_s=100.0), id="pods come at a rate"),
+        pytest.param(Pace(release=Release.DRAINED), id="pods are there before the scheduler"),
+    ],
+)
+async def test_every_pod_and_every_event_is_counted(pace):
+    (found,) = await measured(basic(), pace=pace)
+    assert (found.pods, found.attempts) == (100, 100)
+    seen = found.end_to_end
+    assert seen.events == 100, "each pod has its event, however late"
+    assert seen.release == pace.release.value
+    assert found.pods_per_s >= seen.pods_per_s_with_events > 0
+    if pace.pods_per_s:
+        assert found.pods_per_s < 1.5 * pace.pods_per_s
+    has_creation = pace.release is Release.AS_CREATED
+    assert (seen.seen_ms is not None) == has_creation
+
+
+@pytest.mark.real
+@pytest.mark.timeout(300)
+async def test_both_schedulers_take_turns_on_real_control_planes():
+    if not os.environ.get(ASSETS_VARIABLE):
+        pytest.skip(f"needs etcd, kube-apiserver and kube-scheduler in ${ASSETS_VARIABLE}")
+    assets = find_assets()
+    both = (Contestant.kubesched(), Contestant.kube_scheduler(assets))
+    found = await measured(basic(), assets=assets, contestants=both)
+    assert [each.contestant for each in found] == ["kubesched", "kube-scheduler"]
+    for each in found:
+        assert each.control_plane == "real"
+        assert each.pods == 100
+        assert each.end_to_end.events == 100
+        assert each.sli_ms.p99 > 0
+        assert each.end_to_end.etcd.max_rss_bytes > 0
+        assert each.api_server.cpu_s > 0
+
+
+async def test_a_scheduler_that_ends_is_quoted_and_its_log_kept():
+    broken = Contestant(
+        "broken", (sys.executable, "-c", "raise SystemExit('no such flag')"), "", ""
+    )
+    with pytest.raises(BenchmarkFailed, match="broken ended with 1: no such flag") as failed:
+        await measured(basic(), contestants=(broken,))
+    folder = str(failed.value).rpartition("logs are kept in ")[2]
+    assert "no such flag" in (await asyncio.to_thread(Path(folder, "broken.log").read_text))
+
+
+async def test_pods_that_do_not_fit_are_not_waited_for_for_ever():
+    workload = basic()
+    steps = tuple(each for each in workload.ops if not isinstance(each, ops.CreateNodes))
+    with pytest.raises(BenchmarkFailed, match="none was in the last 2 s"):
+        await measured(replace(workload, ops=steps), pace=Pace(stall_s=2.0))

@@ -1,0 +1,141 @@
+"""From bindings seen to figures: rates, pauses, stalls, and what a measured stretch adds up to."""
+
+import math
+
+import pytest
+
+from kubesched.api.meta import ObjectMeta
+from kubesched.benchmarking.end_to_end.measuring import (
+    ATTEMPT,
+    MACHINE,
+    SCHEDULER,
+    SLI,
+    UsageLog,
+    measurement,
+)
+from kubesched.benchmarking.end_to_end.metric_pages import MetricPage
+from kubesched.benchmarking.end_to_end.observing import BindingObserver, BoundPod, StalledError
+from kubesched.benchmarking.end_to_end.sampling import longest_pause, rate
+from kubesched.benchmarking.end_to_end.usage import Usage
+from kubesched.clock import ManualClock
+
+
+def bound(name, namespace="ns"):
+    return BoundPod(metadata=ObjectMeta(namespace=namespace, name=name))
+
+
+@pytest.mark.parametrize(
+    ("moments", "expected"),
+    [
+        pytest.param([], 0.0, id="nothing"),
+        pytest.param([5.0], 0.0, id="a single binding has no rate"),
+        pytest.param([3.0, 1.0, 2.0], 1.0, id="in any order"),
+        pytest.param([10.0, 10.5, 11.0, 12.0], 1.5, id="between the first and the last"),
+        pytest.param([7.0, 7.0], math.inf, id="all at once"),
+    ],
+)
+def test_rates(moments, expected):
+    assert rate(moments) == expected
+
+
+def test_the_longest_pause_is_between_two_bindings():
+    assert longest_pause([9.0, 1.0, 2.0, 8.5]) == 6.5
+    assert longest_pause([4.0]) == 0.0
+
+
+def test_a_pod_counts_from_when_it_was_first_seen():
+    clock = ManualClock(100.0)
+    observer = BindingObserver(clock)
+    observer.take(bound("a"))
+    clock.advance(5)
+    observer.take(bound("a"))
+    observer.take(bound("b"))
+    assert observer.moments == {"ns/a": 100.0, "ns/b": 105.0}
+    observer.forget(["ns/a", "ns/unknown"])
+    assert observer.moments == {"ns/b": 105.0}
+
+
+async def test_waiting_ends_with_the_last_binding():
+    observer = BindingObserver(ManualClock())
+    left = ["a", "b", "c"]
+
+    def check():
+        if left:
+            observer.take(bound(left.pop()))
+
+    observer.take(bound("other"))
+    await observer.until_bound(["ns/a", "ns/b", "ns/c"], stall_s=60, check=check, what="pods")
+    assert len(observer.moments) == 4
+
+
+async def test_a_stall_names_what_is_missing():
+    clock = ManualClock()
+    observer = BindingObserver(clock)
+    observer.take(bound("a"))
+    with pytest.raises(StalledError, match=r"the pods: 2 of 3 pods are still not bound.* ns/b"):
+        await observer.until_bound(
+            ["ns/a", "ns/c", "ns/b"],
+            stall_s=10,
+            check=lambda: (clock.advance(6), observer.take(bound("x")))[0],
+            what="the pods",
+        )
+
+
+async def test_waiting_ends_when_it_makes_no_sense_any_more():
+    observer = BindingObserver(ManualClock())
+
+    def ended():
+        raise RuntimeError("the scheduler ended")
+
+    with pytest.raises(RuntimeError, match="ended"):
+        await observer.until_bound(["ns/a"], stall_s=60, check=ended, what="pods")
+
+
+def page(attempts, unschedulable, sli):
+    return MetricPage(
+        f'{ATTEMPT}_bucket{{result="scheduled",le="+Inf"}} {attempts}\n'
+        f'{ATTEMPT}_count{{result="scheduled"}} {attempts}\n'
+        f'{ATTEMPT}_bucket{{result="unschedulable",le="+Inf"}} {unschedulable}\n'
+        f'{ATTEMPT}_count{{result="unschedulable"}} {unschedulable}\n'
+        f'{SLI}_bucket{{le="0.1"}} {sli}\n{SLI}_bucket{{le="+Inf"}} {sli}\n'
+        f"{SLI}_sum {sli / 20}\n{SLI}_count {sli}\n"
+    )
+
+
+def stretch(*, counts_from_first):
+    log = UsageLog(ManualClock(), {})
+    log.moments = [0.0, 10.0, 11.0, 16.0]
+    log.accounts = [
+        {SCHEDULER: Usage(cpu, 1000), MACHINE: Usage(all_, 0)}
+        for cpu, all_ in ((1.0, 10.0), (2.0, 12.0), (3.0, 14.0), (7.0, 21.0))
+    ]
+    return measurement(
+        moments={"ns/a": 11.0, "ns/b": 12.0, "ns/c": 13.0},
+        created={"ns/a": 10.0, "ns/b": 10.5, "ns/gone": 10.5},
+        began_at=10.0,
+        counts_from_first=counts_from_first,
+        log=log,
+        pages=(page(10, 1, 10), page(13, 2, 13)),
+        events=3,
+        settled_at=16.0,
+    )
+
+
+def test_a_stretch_counts_bindings_and_everything_they_cause():
+    found = stretch(counts_from_first=False)
+    assert (found.pods, found.rate, found.seconds) == (3, 1.0, 2.0)
+    assert (found.events, found.settled_s) == (3, 3.0)
+    assert found.rate_with_events == pytest.approx(3 / 5)
+    assert (found.attempts, found.unschedulable_attempts) == (4, 1)
+    assert found.use_of(SCHEDULER).cpu_ms_per_pod == pytest.approx(5000 / 3)
+    assert found.use_of("etcd") is None
+    assert found.others_cores == pytest.approx((9.0 - 5.0) / 6.0)
+    assert (found.seen_ms.p50, found.seen_ms.p99) == (1000.0, 1500.0)
+    assert found.sli_ms.p50 == pytest.approx(50.0)
+    assert found.sli_ms.mean == pytest.approx(50.0)
+
+
+def test_the_start_of_a_scheduler_is_not_counted_when_a_queue_is_drained():
+    found = stretch(counts_from_first=True)
+    assert found.cpu_s[SCHEDULER] == 4.0
+    assert found.rate == 1.0
