@@ -21,6 +21,7 @@ from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.embedded.controllers import ControllerOptions
+from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, NodePool
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.stages import Stage, default_stages
@@ -38,6 +39,8 @@ class PlaygroundSettings:
     stages: tuple[Stage, ...] = field(default_factory=default_stages)
     port: int = 0
     data_dir: Path | None = None
+    storage: tuple[StorageDriver, ...] = (StorageDriver(),)
+    """By default claims without a class get a volume in the zone of the pod that uses them."""
     with_scheduler: bool = True
     config: KubeSchedulerConfiguration | None = None
     gates: FeatureGates = DEFAULT_GATES
@@ -59,7 +62,7 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
         port=settings.port,
         kubeconfig=settings.kubeconfig,
         data_dir=settings.data_dir,
-        controllers=ControllerOptions(kubelet=kubelet),
+        controllers=ControllerOptions(kubelet=kubelet, storage=settings.storage),
     )
     async with EmbeddedCluster(cluster_settings) as cluster:
         if not settings.with_scheduler:

@@ -78,7 +78,7 @@ def random_cluster(world_type, rng: Random, *, social: bool, kinds=KINDS):
         if with_volumes and rng.random() < 0.8:
             limit_volumes(world, name, rng.randint(0, 2))
         for each in range(rng.randrange(6)):
-            pod = make_pod(f"v{number}-{each}").on(name).priority(rng.choice([0, 1, 5, 20]))
+            pod = make_pod(f"v{number}-{each}").on(name).priority(rng.choice([0, 1, 5, 10, 20]))
             pod.cpu(rng.choice(["250m", "500m", "1"])).labels(app=rng.choice(["web", "db"]))
             pod.status(startTime=f"2026-01-01T{rng.randrange(5):02}:00:00Z")
             if social and rng.random() < 0.3:
