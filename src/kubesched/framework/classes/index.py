@@ -175,15 +175,17 @@ class ClassIndex:
         if nodes_changed:
             self._sync_nodes(state, pod)
         self._cursor = end
-        rows = dict.fromkeys(logged)
-        self._choose_way(len(rows))
+        keeps_kind = self._kinds_are_static and not nodes_changed
+        rows = logged if len(logged) == 1 else list(dict.fromkeys(logged))
+        if len(rows) > LOOSE_ROWS or isinstance(self.ranking, LooseRanking):
+            self._choose_way(len(rows))
         try:
             if len(rows) > SCALAR_ROWS or not self._is_scalar:
-                index = np.fromiter(rows, dtype=np.intp, count=len(rows))
-                self._renew_together(state, pod, index, nodes_changed=nodes_changed)
+                index = np.array(rows, dtype=np.intp)
+                self._renew_together(state, pod, index, keeps_kind=keeps_kind)
             else:
                 for row in rows:
-                    self._renew(row)
+                    self._renew(row, keeps_kind=keeps_kind)
         except TooManyGroups:
             raise Unfit from None
 
@@ -217,14 +219,15 @@ class ClassIndex:
         for raw in self.raws:
             raw.column[rows] = self._raw(state, pod, view, raw.plugin)
 
-    def _renew(self, row: int) -> None:
-        """Verdict, level and kind of one row."""
+    def _renew(self, row: int, *, keeps_kind: bool) -> None:
+        """Verdict, level and, unless it is what it was, kind of one row."""
+        ranking = self.ranking
         if not self._static_ok_cells[row]:
-            self.ranking.remove(row)
+            ranking.remove(row)
             return
         for passes in self._passes:
             if not passes(row):
-                self.ranking.remove(row)
+                ranking.remove(row)
                 return
         level = self._static_level_cells[row]
         for points, weight in self._points:
@@ -232,12 +235,14 @@ class ClassIndex:
             if not 0 <= score <= MAX_NODE_SCORE:
                 raise Unfit
             level += score * weight
+        if keeps_kind and ranking.relevel_one(row, level):
+            return
         kind = [raw.cells[row] for raw in self.raws]
         kind += [trait.at(row) for trait in self.traits]
-        self.ranking.put(row, tuple(kind), level)
+        ranking.put(row, tuple(kind), level)
 
     def _renew_together(
-        self, state: CycleState, pod: Pod, rows: Indices, *, nodes_changed: bool
+        self, state: CycleState, pod: Pod, rows: Indices, *, keeps_kind: bool
     ) -> None:
         view = NodeColumns(self._table, rows)
         ok = self._verdicts(state, pod, view, self._row_filters, self._static_ok[rows])
@@ -246,7 +251,7 @@ class ClassIndex:
             if raw.plugin.score_scope is Scope.ROW:
                 raw.column[rows] = self._raw(state, pod, view, raw.plugin)
         ranking = self.ranking
-        if isinstance(ranking, LooseRanking) and self._kinds_are_static and not nodes_changed:
+        if keeps_kind and isinstance(ranking, LooseRanking):
             ok, rows, level = ranking.relevel(rows, ok, level)
             if not len(rows):
                 return

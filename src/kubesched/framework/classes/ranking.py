@@ -18,7 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from kubesched.framework.classes.row_sets import RowSet, blocks_for, nth_of
+from kubesched.framework.classes.row_sets import (
+    BLOCK_BITS,
+    IN_BLOCK,
+    RowSet,
+    blocks_for,
+    nth_of,
+)
 from kubesched.snapshot.columns import Ids, Ints, Mask
 
 NO_GROUP: Final = -1
@@ -112,6 +118,10 @@ class Ranking(ABC):
         """A row is (now) of that kind and level."""
 
     @abstractmethod
+    def relevel_one(self, row: int, level: int) -> bool:
+        """A row whose kind is what it was is (now) of that level; False when it is in no group."""
+
+    @abstractmethod
     def remove(self, row: int) -> None:
         """A row is in no group (any more)."""
 
@@ -173,11 +183,7 @@ class SortedRanking(Ranking):
         group = self.groups.get(kind)
         number = self._group_cells[row]
         if group is not None and group.number == number:
-            before = self._level_cells[row]
-            if before != level:
-                self._add(group, row, level)
-                self._take(group, row, before)
-                self._level_cells[row] = level
+            self._shift(group, row, level)
             return
         if number != NO_GROUP:
             self.remove(row)
@@ -186,6 +192,39 @@ class SortedRanking(Ranking):
         self._add(group, row, level)
         self._level_cells[row] = level
         self._group_cells[row] = group.number
+
+    def relevel_one(self, row: int, level: int) -> bool:
+        number = self._group_cells[row]
+        if number == NO_GROUP:
+            return False
+        group = self.by_number[number]
+        assert group is not None, f"row {row} is in a group that is gone"
+        self._shift(group, row, level)
+        return True
+
+    def _shift(self, group: Group, row: int, level: int) -> None:
+        """From one set of the group to another. Spelled out: this happens for every pod."""
+        before = self._level_cells[row]
+        if before == level:
+            return
+        self._level_cells[row] = level
+        sets = group.sets
+        rows = sets.get(level)
+        if rows is None:
+            rows = sets[level] = RowSet(self._blocks)
+            insort(group.levels, level)
+        block, bit = row >> BLOCK_BITS, 1 << (row & IN_BLOCK)
+        rows.masks[block] |= bit
+        rows.counts[block] += 1
+        rows.count += 1
+        rows = sets[before]
+        if rows.count == 1:
+            del sets[before]
+            del group.levels[bisect_left(group.levels, before)]
+        else:
+            rows.masks[block] ^= bit
+            rows.counts[block] -= 1
+            rows.count -= 1
 
     def _add(self, group: Group, row: int, level: int) -> None:
         rows = group.sets.get(level)
@@ -290,6 +329,12 @@ class LooseRanking(Ranking):
         self.group_of[rows[~ok]] = NO_GROUP
         is_new &= ok
         return ok[is_new], rows[is_new], level[is_new]
+
+    def relevel_one(self, row: int, level: int) -> bool:
+        if self._group_cells[row] == NO_GROUP:
+            return False
+        self._level_cells[row] = level
+        return True
 
     def remove(self, row: int) -> None:
         self._group_cells[row] = NO_GROUP

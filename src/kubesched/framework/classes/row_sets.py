@@ -13,7 +13,7 @@ import numpy as np
 
 BLOCK_BITS: Final = 10
 BLOCK: Final = 1 << BLOCK_BITS
-_IN_BLOCK: Final = BLOCK - 1
+IN_BLOCK: Final = BLOCK - 1
 _HALVES: Final = tuple(
     (width, (1 << width) - 1) for width in (1 << shift for shift in range(BLOCK_BITS - 1, -1, -1))
 )
@@ -53,13 +53,13 @@ class RowSet:
 
     def add(self, row: int) -> None:
         block = row >> BLOCK_BITS
-        self.masks[block] |= 1 << (row & _IN_BLOCK)
+        self.masks[block] |= 1 << (row & IN_BLOCK)
         self.counts[block] += 1
         self.count += 1
 
     def remove(self, row: int) -> None:
         block = row >> BLOCK_BITS
-        self.masks[block] ^= 1 << (row & _IN_BLOCK)
+        self.masks[block] ^= 1 << (row & IN_BLOCK)
         self.counts[block] -= 1
         self.count -= 1
 
