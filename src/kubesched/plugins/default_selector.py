@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Pod, ReplicationController, Service
 from kubesched.api.selectors import Selector, SelectorError, from_label_selector, from_map
-from kubesched.framework.handle import Listers
+from kubesched.framework.handle import Lister, Listers
 
 _KINDS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
@@ -15,6 +16,11 @@ _KINDS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 def sources_version(listers: Listers | None) -> Hashable:
     """Changes when any object changes that `default_selector` reads."""
     return None if listers is None else tuple([listers.of(kind).version for kind in _KINDS])
+
+
+def sources_of(listers: Listers | None) -> list[Lister[Any]]:
+    """Where the objects come from that `default_selector` reads."""
+    return [] if listers is None else [listers.of(kind) for kind in _KINDS]
 
 
 def workload_key(pod: Pod) -> tuple[Hashable, ...]:

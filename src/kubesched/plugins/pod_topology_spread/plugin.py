@@ -25,7 +25,7 @@ from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.traits import Trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.default_selector import sources_version, workload_key
+from kubesched.plugins.default_selector import sources_of, sources_version, workload_key
 from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.pod_topology_spread import few_nodes, hints
 from kubesched.plugins.pod_topology_spread.constraints import (
@@ -173,12 +173,12 @@ class PodTopologySpread(
         """The constraints, hard and soft."""
         if pod.spec.topology_spread_constraints or not self._defaults:
             return unconditional
-        listers = self.handle.listers
+        sources = sources_of(self.handle.listers)
         kept: list[Any] = [None, None]
 
         def premise() -> Hashable:
-            version = sources_version(listers)
-            if kept[0] != version or kept[1] is None:
+            version = [each.version for each in sources]
+            if kept[0] != version:
                 hard = self._constraints(state, pod, HARD)
                 kept[:] = [version, (hard, self._constraints(state, pod, SOFT))]
             found: Hashable = kept[1]
