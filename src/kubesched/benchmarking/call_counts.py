@@ -103,10 +103,10 @@ class _CountingInstructions(Measurement):
     def begin(self) -> None:
         super().begin()
         sys.setprofile(self._profile)
-        sys.settrace(self._trace)
+        _start_counting(self.opcodes)
 
     def end(self) -> None:
-        sys.settrace(None)
+        _stop_counting()
         sys.setprofile(None)
         super().end()
 
@@ -116,20 +116,48 @@ class _CountingInstructions(Measurement):
         if event in ("call", "c_call") and _counts(frame.f_code):
             cls.calls += 1
 
-    @classmethod
-    def _trace(cls, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
-        del event, arg
-        if not _counts(frame.f_code):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return cls._count_opcode
 
-    @classmethod
-    def _count_opcode(cls, frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
-        del arg
-        if event == "opcode":
-            cls.opcodes[frame.f_code] += 1
-        return cls._count_opcode
+if sys.version_info >= (3, 12):
+    _TOOL = 4  # any that is not reserved for debuggers, coverage, profilers or optimisers
+    _INSTRUCTION = sys.monitoring.events.INSTRUCTION
+
+    def _start_counting(opcodes: Counter[CodeType]) -> None:
+        def count(code: CodeType, offset: int) -> object:
+            del offset
+            if not _counts(code):
+                return sys.monitoring.DISABLE
+            opcodes[code] += 1
+            return None
+
+        sys.monitoring.use_tool_id(_TOOL, "kubesched bench gate")
+        sys.monitoring.register_callback(_TOOL, _INSTRUCTION, count)
+        sys.monitoring.set_events(_TOOL, _INSTRUCTION)
+
+    def _stop_counting() -> None:
+        sys.monitoring.set_events(_TOOL, 0)
+        sys.monitoring.register_callback(_TOOL, _INSTRUCTION, None)
+        sys.monitoring.free_tool_id(_TOOL)
+
+else:
+
+    def _start_counting(opcodes: Counter[CodeType]) -> None:
+        def count(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+            del arg
+            if event == "opcode":
+                opcodes[frame.f_code] += 1
+            return count
+
+        def enter(frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
+            del event, arg
+            if not _counts(frame.f_code):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            return count
+
+        sys.settrace(enter)
+
+    def _stop_counting() -> None:
+        sys.settrace(None)
 
 
 class _WatchingMemory(Measurement):
