@@ -116,6 +116,10 @@ class History:
         )
         self.reference = self.sides[1]
         self.templates = [random_pod(self.rng, f"template-{n}") for n in range(6)]
+        # A label that most of the time no node has: counts by it come to life and vanish again.
+        self.templates[0].preferred_pod_term("podAffinity", 50, "shelf", app="web")
+        self.templates[1].pod_anti_affinity("shelf", app="db")
+        self.templates[2].spread(1, "shelf", "ScheduleAnyway", {"matchLabels": {"app": "web"}})
         self.placed: list = []
         self.rivals: list[PodInfo] = []
 
@@ -140,6 +144,8 @@ class History:
     def put_node(self, node) -> None:
         if self.rng.random() < 0.1:
             node.label(HOSTNAME, "twin")
+        if self.rng.random() < 0.1:
+            node.label("shelf", self.rng.choice("uv"))
         if not self.has_images:
             node.json["status"].pop("images", None)
         for side in self.sides:

@@ -100,6 +100,23 @@ def test_pods_that_repel_each_other_get_a_node_each_and_the_last_none():
     assert "didn't match pod anti-affinity rules" in placed[4].message
 
 
+def test_a_label_that_nodes_get_later_brings_a_preference_to_life():
+    """Its domains were empty, because there were none, when the plan was made."""
+
+    def liking(name: str):
+        return make_pod(name).preferred_pod_term("podAffinity", 100, "rack", app="db")
+
+    world = World()
+    friend = PodInfo(make_pod("friend").label("app", "db").cpu("1").on("n3").build())
+    world.table.add_pod(friend, "n3")
+    for _ in range(4):
+        assert world.place(liking)[0].node_name != "n3"
+    assert world.plans
+    node = make_node("n3").capacity(cpu="4", memory="8Gi").label("rack", "x")
+    world.table.set_node(node.build())
+    assert world.place(liking)[0].node_name == "n3"
+
+
 def test_what_prefilter_and_prescore_store_is_there_for_every_pod():
     world = World()
     states = [world.place()[1] for _ in range(5)]

@@ -232,7 +232,8 @@ class InterPodAffinity(
         domains = [each.domains for each in all_of_them]
         if not domains:
             return unconditional
-        return lambda: tuple([each.total != 0 for each in domains])
+        # Domains that nobody counts in yet are not among the traits, so nobody else has them follow the nodes.
+        return lambda: tuple([each.sync().total != 0 for each in domains])
 
     def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
         found: ScoreState | None = state.get(PRE_SCORE_STATE)
