@@ -11,7 +11,7 @@ Whatever else is wrong becomes a `MalformedObject`, which names object and field
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -37,6 +37,7 @@ class MalformedObject(BadRequest):
         super().__init__(f"{what}: {at}{problem}")
         self.what = what
         self.field = field
+        self.problem = problem
 
 
 class ListOf(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -70,9 +71,33 @@ def decode(data: bytes | str, type_: type[T]) -> T:
         return _decode_without_nulls(data, type_, error)
 
 
-def decode_list(data: bytes | str, type_: type[T]) -> ListOf[T]:
-    """A list of objects of one kind; raises MalformedObject."""
-    return decode(data, ListOf[type_])  # type: ignore[valid-type]  # the parameter is a run-time value
+def decode_list(
+    data: bytes | str,
+    type_: type[T],
+    on_malformed: Callable[[MalformedObject], None] | None = None,
+) -> ListOf[T]:
+    """A list of objects of one kind; raises MalformedObject.
+
+    Given `on_malformed`, items that make no sense are told to it and left out: the others are not theirs to spoil.
+    """
+    try:
+        return decode(data, ListOf[type_])  # type: ignore[valid-type]  # the parameter is a run-time value
+    except MalformedObject as error:
+        if on_malformed is None:
+            raise
+        try:
+            found = decode(data, ListOf[Any])
+        except MalformedObject:
+            raise error from None
+    items = []
+    for item in found.items:
+        try:
+            items.append(convert(item, type_))
+        except MalformedObject as error:
+            on_malformed(error)
+    return ListOf(
+        kind=found.kind, api_version=found.api_version, metadata=found.metadata, items=items
+    )
 
 
 def convert(value: object, type_: type[T]) -> T:
@@ -139,7 +164,9 @@ def _named(type_: type[Any], value: object) -> str:
 def reworded(error: object) -> str:
     """A decoder's message in our style: lower case first, no quotes around type names."""
     message = str(error)
-    return (message[:1].lower() + message[1:]).replace("`", "")
+    if not message.startswith("JSON"):
+        message = message[:1].lower() + message[1:]
+    return message.replace("`", "")
 
 
 def _type_name(type_: type[Any]) -> str:

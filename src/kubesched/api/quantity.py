@@ -17,6 +17,7 @@ import re
 from enum import Enum
 
 from kubesched.api.meta import RawQuantity
+from kubesched.errors import KubeschedError
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
@@ -32,7 +33,7 @@ _MAX_DIGITS = 1000
 _CACHE_SIZE = 16384
 
 
-class QuantityError(ValueError):
+class QuantityError(KubeschedError, ValueError):
     """The text is not a quantity; the message is upstream's."""
 
 

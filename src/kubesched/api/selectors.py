@@ -19,6 +19,7 @@ from kubesched.api.field_errors import FieldError
 from kubesched.api.meta import LabelSelector
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.api.quantity import MAX_INT64, MIN_INT64
+from kubesched.errors import KubeschedError
 
 Labels = Mapping[str, str]
 
@@ -26,7 +27,7 @@ _NO_LABELS: Labels = {}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
-class SelectorError(ValueError):
+class SelectorError(KubeschedError, ValueError):
     """The selector cannot be built; the message is upstream's, `problems` its parts."""
 
     def __init__(self, *problems: str) -> None:

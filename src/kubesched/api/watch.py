@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -35,6 +35,10 @@ class _Envelope(msgspec.Struct, gc=False):
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
 
 
+class MalformedContent(MalformedObject):
+    """A well-formed event about an object that makes no sense; the events around it are not affected."""
+
+
 class WatchDecoder(Generic[R]):
     """Decodes the events of one kind. An ERROR event is raised as the exception it stands for."""
 
@@ -49,7 +53,20 @@ class WatchDecoder(Generic[R]):
             return self._decoder.decode(line)
         except DECODE_ERRORS:
             event_type, raw = self._open(line)
-            return WatchEvent(event_type, codec.decode(raw, self._type))
+            try:
+                return WatchEvent(event_type, codec.decode(raw, self._type))
+            except MalformedObject as error:
+                if event_type == "DELETED" and (last := self._without_content(raw)) is not None:
+                    return WatchEvent(event_type, last)
+                raise MalformedContent(error.what, error.field, error.problem) from None
+
+    def _without_content(self, raw: bytes) -> R | None:
+        """All that matters of an object that is gone: which one it was."""
+        try:
+            value = codec.decode(raw, dict[str, Any])
+            return codec.convert({"metadata": value.get("metadata")}, self._type)
+        except MalformedObject:
+            return None
 
     def decode_preserved(self, line: bytes) -> WatchEvent[Preserved[R]]:
         """One event whose object is kept whole."""

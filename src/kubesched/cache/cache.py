@@ -67,7 +67,7 @@ class Cache:
         self._check_uid(uid, key)
         known = self._pods.get(uid)
         if known is None:
-            self._insert(PodInfo(pod))
+            self._insert(_understood(pod))
         elif uid in self._assumed:
             self._confirm(known, pod)
         else:
@@ -79,8 +79,9 @@ class Cache:
         if _counts_alike(known.pod, pod):
             self.table.replace_pod(known, pod)
             return
+        newer = _understood(pod)
         self._delete(known)
-        self._insert(PodInfo(pod))
+        self._insert(newer)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         uid, key = old.metadata.uid, _key(old)
@@ -97,8 +98,9 @@ class Cache:
         if uid == new.metadata.uid and _counts_alike(known.pod, new):
             self.table.replace_pod(known, new)
             return
+        newer = _understood(new)
         self._delete(known)
-        self._insert(PodInfo(new))
+        self._insert(newer)
 
     def remove_pod(self, pod: Pod) -> None:
         """The watch shows the pod gone. A stale last state may name no node; another node is a contradiction."""
@@ -176,6 +178,13 @@ class Cache:
             "table and cache disagree"
         )
         self.table.check_invariants()
+
+
+def _understood(pod: Pod) -> PodInfo:
+    """A pod that can be counted. One whose values make no sense is refused here, before anything has changed."""
+    info = PodInfo(pod)
+    _ = (info.requests, info.nonzero_requests, info.host_ports, info.affinity_terms)
+    return info
 
 
 def _key(pod: Pod) -> str:

@@ -38,7 +38,7 @@ from kubesched.client.transport import (
     Response,
     Transport,
 )
-from kubesched.client.watch import Watch
+from kubesched.client.watch import Watch, log_malformed
 from kubesched.clock import Clock, SystemClock
 from kubesched.errors import Gone, TransportError
 
@@ -123,7 +123,10 @@ class RestClient:
         resource_version: str = "",
         resource_version_match: str = "",
     ) -> ListOf[R]:
-        """One page of a list, all of it with `limit` 0; `metadata.continue_` is the token for the next."""
+        """One page of a list, all of it with `limit` 0; `metadata.continue_` is the token for the next.
+
+        Objects that make no sense are logged and left out: one of them must not hide all others.
+        """
         kind = _kind(kind)
         body = await self._read(
             kind.collection_path(namespace),
@@ -136,7 +139,7 @@ class RestClient:
                 "resourceVersionMatch": resource_version_match,
             },
         )
-        return _decoded(body, kind.record, codec.decode_list)
+        return _decoded(body, kind.record, _decode_list)
 
     async def list(
         self,
@@ -422,6 +425,10 @@ def _target(path: str, query: Mapping[str, str]) -> str:
 
 def _write_query(dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
+
+
+def _decode_list(body: bytes, record: type[R]) -> ListOf[R]:
+    return codec.decode_list(body, record, on_malformed=log_malformed)
 
 
 def _decoded(body: bytes, record: type[R], decode: Callable[[bytes, type[R]], T]) -> T:

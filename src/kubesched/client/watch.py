@@ -1,7 +1,7 @@
 """A watch: newline-delimited JSON, decoded into typed events as it arrives.
 
 Responsible for cutting the byte stream into lines, decoding them, and turning an ERROR event into the exception it
-stands for. Not responsible for starting over when a watch ends: that is the reflector's business.
+stands for. An event whose object makes no sense is logged and passed over. Not responsible for starting over when a watch ends: that is the reflector's business.
 
 Invariants: events come out in the order in which they arrived, and all of them before the error that followed them;
 how the stream was cut into chunks makes no difference; a stream that ends in the middle of a line is an error.
@@ -15,14 +15,22 @@ from typing import Any, Generic, TypeVar, cast
 
 from kubesched.api import codec
 from kubesched.api.codec import DECODE_ERRORS, MalformedObject
-from kubesched.api.watch import WatchDecoder, WatchEvent
+from kubesched.api.watch import MalformedContent, WatchDecoder, WatchEvent
 from kubesched.client.transport import Response
 from kubesched.errors import ApiError, StreamEnded, TransportError
+from kubesched.logs import get_logger
 
 T = TypeVar("T")
 
+log = get_logger(__name__)
+
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """etcd takes objects of 1.5 MB; nothing an API server sends comes close to this."""
+
+
+def log_malformed(error: MalformedObject) -> None:
+    """An object that nobody can make sense of is passed over: the others are worth more than its being missed."""
+    log.error("Object from the API server makes no sense and is ignored", error)
 
 
 class EventStream(Generic[T]):
@@ -78,6 +86,8 @@ class EventStream(Generic[T]):
                 continue
             try:
                 events.append(self._decode_line(line))
+            except MalformedContent as error:
+                log_malformed(error)
             except MalformedObject as error:
                 self.error = TransportError(f"watch event cannot be understood: {error}")
                 break

@@ -54,6 +54,8 @@ P = TypeVar("P")
 BURST = 256
 """Events applied before others on the loop get their turn: with typical handlers a few milliseconds' worth."""
 
+MAX_REVISION_DIGITS = 20
+"""64 bits."""
 MAX_FAILED_STREAMS = 2
 """Streamed lists that may fail in a row before one is made in pages."""
 
@@ -299,11 +301,8 @@ class Reflector(Generic[T]):
         resource_version = event.object.metadata.resource_version
         # Within one collection revisions only grow, so what is not newer than the last one is a repetition.
         # Servers whose revisions are no numbers (some aggregated ones) are believed as they are.
-        if (
-            self._revision is not None
-            and resource_version.isdigit()
-            and int(resource_version) <= self._revision
-        ):
+        revision = _number(resource_version)
+        if self._revision is not None and revision is not None and revision <= self._revision:
             return
         self._taken += 1
         if event.type != "BOOKMARK":
@@ -312,10 +311,16 @@ class Reflector(Generic[T]):
 
     def _reached(self, resource_version: str) -> None:
         self.resource_version = resource_version
-        self._revision = int(resource_version) if resource_version.isdigit() else None
+        self._revision = _number(resource_version)
 
     def _watch_timeout_s(self) -> float:
         return self._settings.min_watch_s * (1.0 + self._random.random())
+
+
+def _number(resource_version: str) -> int | None:
+    """A revision as a number, if it is one of those that API servers count with."""
+    is_number = len(resource_version) <= MAX_REVISION_DIGITS and resource_version.isascii()
+    return int(resource_version) if is_number and resource_version.isdigit() else None
 
 
 def is_resource_version_too_large(error: ApiError) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.host_ports import HostPort
-from kubesched.api.resources import node_allocatable
+from kubesched.api.resources import NodeAllocatable, node_allocatable
 from kubesched.snapshot.columns import Ids, IntColumn, InternedColumn, Mask, RowLog
 from kubesched.snapshot.images import ImageIndex
 from kubesched.snapshot.namespaces import NamespaceLabels
@@ -91,8 +91,9 @@ class NodeTable:
         name = node.metadata.name
         row = self.row_of.get(name)
         if row is None:
+            allocatable = node_allocatable(node)  # raises for nonsense, before anything has changed
             row = self._take_row(name)
-            self._write_node(row, None, node)
+            self._write_node(row, None, node, allocatable)
             for pod in self.ghosts.pop(name, {}).values():
                 self._add_to_row(pod, row)
         else:
@@ -102,7 +103,8 @@ class NodeTable:
                 self.nodes[row] = node
                 self._touched.add(row)
                 return row
-            self._write_node(row, old, node)
+            is_same_size = old.status.allocatable == node.status.allocatable
+            self._write_node(row, old, node, None if is_same_size else node_allocatable(node))
         return row
 
     def remove_node(self, name: str) -> None:
@@ -141,11 +143,14 @@ class NodeTable:
         self.alive[row] = True
         return row
 
-    def _write_node(self, row: int, old: Node | None, node: Node) -> None:
+    def _write_node(
+        self, row: int, old: Node | None, node: Node, allocatable: NodeAllocatable | None
+    ) -> None:
+        """`allocatable` is None if it has not changed."""
         self.nodes[row] = node
         self.order.put(node)
-        if old is None or old.status.allocatable != node.status.allocatable:
-            self._write_allocatable(row, node)
+        if allocatable is not None:
+            self._write_allocatable(row, allocatable)
         for interned in self._interned.values():
             interned.set_row(row, node)
         if old is None or old.status.images != node.status.images:
@@ -154,8 +159,7 @@ class NodeTable:
             self.images.renew_row(row, node)
         self._log_node(row)
 
-    def _write_allocatable(self, row: int, node: Node) -> None:
-        allocatable = node_allocatable(node)
+    def _write_allocatable(self, row: int, allocatable: NodeAllocatable) -> None:
         for column in self.allocatable:
             column.cells[row] = 0
         self.allocatable[CPU].cells[row] = allocatable.milli_cpu
