@@ -96,20 +96,25 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
     # -- the queue -------------------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        if self._in_background and self.evaluator.executor.is_running(pod):
+        if self._in_background and self.evaluator.executor.keeps_back(pod):
             return STILL_RUNNING
         return None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A pod kept back by this plugin has to be looked at when a pod goes; whether that helps, others know."""
+        """A pod kept back by this plugin has to be looked at when a pod goes; whether that helps, others know.
+
+        Unless they have said so before: one victim may have been what kept the pod away, while the last one, which ends
+        the wait, is nothing to the plugin that had rejected it. (Upstream forgets the first, and the pod waits for five
+        minutes.)
+        """
         if not self._in_background:
             return ()
         event = ClusterEvent(Resource.POD, Action.DELETE)
-        return (ClusterEventWithHint(event, self.after_pod_deletion, per_class=True),)
+        return (ClusterEventWithHint(event, self.after_pod_deletion),)
 
     def after_pod_deletion(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-        del pod, old, new
-        return Hint.SKIP
+        del old, new
+        return Hint.QUEUE if self.evaluator.executor.was_kept_back(pod) else Hint.SKIP
 
     # -- making room -----------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ class Executor:
         self._plugin_name = plugin_name
         self._preempting: set[str] = set()
         self._last_victims: dict[str, _LastVictim] = {}
+        self._kept_back: dict[str, Pod] = {}
+        """Preemptors, by UID, that something helped while their victims were still going."""
 
     # -- in the background -----------------------------------------------------------------------------------------
 
@@ -71,6 +73,19 @@ class Executor:
         )
         work = self._evict(candidate, victims, preemptor)
         spawn(work, f"preemption for pod {key_of(preemptor.metadata)} on {candidate.node_name}")
+
+    def keeps_back(self, preemptor: Pod) -> bool:
+        """Is it too early to try the pod again? Asked when something happened that may help it."""
+        uid = preemptor.metadata.uid
+        if self.is_running(preemptor):
+            self._kept_back[uid] = preemptor
+            return True
+        self._kept_back.pop(uid, None)
+        return False
+
+    def was_kept_back(self, preemptor: Pod) -> bool:
+        """Whether an event that helped the pod came too early, and will not come again."""
+        return preemptor.metadata.uid in self._kept_back
 
     def is_running(self, preemptor: Pod) -> bool:
         """Is it too early to try the pod again?"""
@@ -109,8 +124,22 @@ class Executor:
                 node=candidate.node_name,
                 result="error" if failed else "success",
             )
-            if failed and self._handle.activator is not None:
+            missed = uid in self._kept_back and self._is_gone(victims[-1])
+            if (failed or missed) and self._handle.activator is not None:
                 self._handle.activator.activate({key_of(preemptor.metadata): preemptor})
+            self._forget_the_gone()
+
+    def _is_gone(self, pod: Pod) -> bool:
+        """Whether its deletion has been seen, so that no event will tell of it any more."""
+        listers = self._handle.listers
+        if listers is None:
+            return False
+        found: Pod | None = listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
+        return found is None or found.metadata.uid != pod.metadata.uid
+
+    def _forget_the_gone(self) -> None:
+        for uid in [uid for uid, pod in self._kept_back.items() if self._is_gone(pod)]:
+            del self._kept_back[uid]
 
     def _observe(self, started: float, *, failed: bool) -> None:
         """Note the outcome. Upstream notes it before the work begins: always a success that took no time."""
