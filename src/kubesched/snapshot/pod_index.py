@@ -378,6 +378,24 @@ TERM_KINDS: Final = (
 )
 
 
+def _term_keys(pod: PodInfo) -> tuple[tuple[TermKey, AffinityTerm], ...]:
+    """The terms a pod carries, each with what it is counted by."""
+    terms = pod.affinity_terms
+    weighted = [
+        *((REQUIRED_AFFINITY, 0, term) for term in terms.required_affinity),
+        *((REQUIRED_ANTI_AFFINITY, 0, term) for term in terms.required_anti_affinity),
+        *((PREFERRED_AFFINITY, w.weight, w.term) for w in terms.preferred_affinity),
+        *((PREFERRED_ANTI_AFFINITY, w.weight, w.term) for w in terms.preferred_anti_affinity),
+    ]
+    return tuple(
+        (
+            TermKey(kind, weight, t.topology_key, t.namespaces, t.namespace_selector, t.selector),
+            t,
+        )
+        for kind, weight, t in weighted
+    )
+
+
 class PodIndex:
     """All label classes, counters and terms of a table."""
 
@@ -434,21 +452,14 @@ class PodIndex:
         return found
 
     def _count_terms(self, pod: PodInfo, row: int, delta: int) -> None:
-        terms = pod.affinity_terms
-        for kind, weighted in (
-            (REQUIRED_AFFINITY, [(0, t) for t in terms.required_affinity]),
-            (REQUIRED_ANTI_AFFINITY, [(0, t) for t in terms.required_anti_affinity]),
-            (PREFERRED_AFFINITY, [(w.weight, w.term) for w in terms.preferred_affinity]),
-            (PREFERRED_ANTI_AFFINITY, [(w.weight, w.term) for w in terms.preferred_anti_affinity]),
-        ):
-            for weight, term in weighted:
-                self._count_term(kind, weight, term, row, delta)
+        keys = pod.derived.term_keys
+        if keys is None:
+            keys = pod.derived.term_keys = _term_keys(pod)
+        for key, term in keys:
+            self._count_term(key, term, row, delta)
 
-    def _count_term(self, kind: str, weight: int, term: AffinityTerm, row: int, delta: int) -> None:
-        key = TermKey(
-            kind, weight, term.topology_key, term.namespaces, term.namespace_selector, term.selector
-        )
-        known = self._terms[kind]
+    def _count_term(self, key: TermKey, term: AffinityTerm, row: int, delta: int) -> None:
+        known = self._terms[key.kind]
         found = known.get(key)
         if found is None:
             found = known[key] = Term(self._table, key, term)

@@ -17,7 +17,8 @@ from kubesched.api.pod_volumes import volume_uses
 from kubesched.api.resources import PodRequests, accounted_requests, nonzero_requests
 
 if TYPE_CHECKING:
-    from kubesched.snapshot.pod_index import LabelClass
+    from kubesched.api.affinity_terms import AffinityTerm
+    from kubesched.snapshot.pod_index import LabelClass, TermKey
 
 LabelKey = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -25,7 +26,7 @@ LabelKey = tuple[str, tuple[tuple[str, str], ...]]
 class Derived:
     """What is worked out from a pod on first use. Pods that ask for the same may share one record."""
 
-    __slots__ = ("affinity", "claims", "nonzero", "ports", "requests", "volume_uses")
+    __slots__ = ("affinity", "claims", "nonzero", "ports", "requests", "term_keys", "volume_uses")
 
     def __init__(self) -> None:
         self.requests: PodRequests | None = None
@@ -34,6 +35,8 @@ class Derived:
         self.affinity: AffinityTerms | None = None
         self.claims: tuple[str, ...] | None = None
         self.volume_uses: int | None = None
+        self.term_keys: tuple[tuple[TermKey, AffinityTerm], ...] | None = None
+        """The affinity terms as the pod index counts them."""
 
 
 class PodInfo:
