@@ -115,7 +115,7 @@ async def running(
     limits: ClientLimits,
     feature_gates: Mapping[str, bool] | None = None,
 ) -> AsyncIterator[RunningScheduler]:
-    """The scheduler on a plane, ready; it is stopped at the end of the block, however that comes about."""
+    """The scheduler on a plane, just started; it is stopped at the end of the block, however that comes about."""
     port = _free_port()
     path = plane.folder / f"{contestant.name}.yaml"
     path.write_text(yaml.safe_dump(_completed(config, plane, limits)))
@@ -134,9 +134,7 @@ async def running(
     process = await Process.start(contestant.name, command, plane.folder / f"{contestant.name}.log")
     try:
         async with _metrics_client(port) as client:
-            scheduler = RunningScheduler(process, client)
-            await scheduler.until_ready()
-            yield scheduler
+            yield RunningScheduler(process, client)
     finally:
         await process.stop()
 

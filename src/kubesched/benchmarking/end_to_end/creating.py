@@ -43,13 +43,17 @@ class Creator:
         *,
         per_second: float = 0.0,
         check: Callable[[], None] = lambda: None,
+        sent: dict[str, float] | None = None,
     ) -> None:
-        """All of them, as fast as it goes or so many per second; objects appear roughly in the given order."""
+        """All of them, as fast as it goes or so many per second; objects appear roughly in the given order.
+
+        `check` is called now and then; `sent` gets the moment at which each was sent, by its key.
+        """
         began = self._now()
         due = enumerate(iter(manifests))
         async with asyncio.TaskGroup() as group:
             for _ in range(CREATORS):
-                group.create_task(self._work_off(due, began, per_second, check))
+                group.create_task(self._work_off(due, began, per_second, check, sent))
 
     async def _work_off(
         self,
@@ -57,12 +61,15 @@ class Creator:
         began: float,
         per_second: float,
         check: Callable[[], None],
+        sent: dict[str, float] | None,
     ) -> None:
         for number, manifest in due:
             if per_second:
                 await asyncio.sleep(max(0.0, began + number / per_second - self._now()))
             if number % 256 == 0:
                 check()
+            if sent is not None:
+                sent[key_of_manifest(manifest)] = self._now()
             await self.create(manifest)
 
     async def create(self, manifest: Manifest, *, may_exist: bool = False) -> None:

@@ -145,7 +145,9 @@ class Driver:
 
     async def _ensure_scheduler(self) -> None:
         if self._scheduler is None:
+            # Known before it is ready: what it costs counts from its first binding, which may come earlier than that.
             self._scheduler = await self._stack.enter_async_context(self._start())
+            await self._scheduler.until_ready()
 
     async def _stop_scheduler(self) -> None:
         self._scheduler = None
@@ -159,8 +161,15 @@ class Driver:
             await self._creator.create(made, may_exist=True)
             self._namespaces.add(name)
 
-    async def _create(self, manifests: Iterable[Manifest], per_second: float = 0.0) -> None:
-        await self._creator.create_all(manifests, per_second=per_second, check=self._check)
+    async def _create(
+        self,
+        manifests: Iterable[Manifest],
+        per_second: float = 0.0,
+        sent: dict[str, float] | None = None,
+    ) -> None:
+        await self._creator.create_all(
+            manifests, per_second=per_second, check=self._check, sent=sent
+        )
 
     def _expect(self, manifests: Iterable[Manifest]) -> list[str]:
         keys = []
@@ -231,9 +240,7 @@ class Driver:
         if is_drained:
             await self._ensure_scheduler()
         else:
-            await self._create(
-                _noting(manifests, stretch.created, self._clock), self._pace.pods_per_s
-            )
+            await self._create(manifests, self._pace.pods_per_s, stretch.created)
         await self._until_bound(keys, "the measured pods")
         await self._finish(stretch, keys)
 
@@ -389,15 +396,6 @@ class _Stretch:
     created: dict[str, float] = field(default_factory=dict)
     namespaces: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-
-
-def _noting(
-    manifests: Iterable[Manifest], created: dict[str, float], clock: Clock
-) -> Iterable[Manifest]:
-    for each in manifests:
-        if each["kind"] == "Pod":
-            created[key_of_manifest(each)] = clock.monotonic()
-        yield each
 
 
 def _is_among(
