@@ -28,15 +28,17 @@ SEEDS = st.integers(0, 2**32)
 
 
 DRIVER = "csi.example.com"
-CLAIMS = {f"c{number}": "ReadWriteOnce" for number in range(4)} | {
-    "exclusive-1": "ReadWriteOncePod",
-    "exclusive-2": "ReadWriteOncePod",
-}
+EXCLUSIVE = ("exclusive-1", "exclusive-2")
+CLAIMS = dict.fromkeys((f"c{number}" for number in range(4)), "ReadWriteOnce") | dict.fromkeys(
+    EXCLUSIVE, "ReadWriteOncePod"
+)
+OWN = "own"
+"""Of the preemptor alone."""
 
 
 def store_volumes(world) -> None:
     """Bound claims of one driver."""
-    for name, mode in CLAIMS.items():
+    for name, mode in {**CLAIMS, OWN: "ReadWriteOnce"}.items():
         claim = {
             "metadata": {
                 "name": name,
@@ -62,7 +64,10 @@ def limit_volumes(world, node_name: str, count: int) -> None:
 
 KINDS = ("affinity", "anti", "spread", "none")
 ONLY_SHRINKING = ("anti", "none")
-"""Without those to whom another pod can be of help."""
+"""Without those to whom another pod can be of help.
+
+A volume that is on the node already needs no more room there: a pod that has it is of help as well.
+"""
 
 
 def random_cluster(world_type, rng: Random, *, social: bool, kinds=KINDS):
@@ -103,7 +108,8 @@ def random_cluster(world_type, rng: Random, *, social: bool, kinds=KINDS):
     if rng.random() < 0.4:
         pod.host_port(80, ip=rng.choice(["", "10.0.0.1", "10.0.0.2"]))
     if with_volumes:
-        for claim in rng.sample(list(CLAIMS), rng.choice([1, 1, 2])):
+        wanted = [*CLAIMS, OWN] if kinds is KINDS else [*EXCLUSIVE, OWN]
+        for claim in rng.sample(wanted, rng.choice([1, 1, 2])):
             pod.claim(claim)
     if social:
         kind = rng.choice(kinds)
