@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -67,6 +68,19 @@ class _Connection:
     is_busy: bool = False
     has_spoken: bool = False
     """Whether any request was complete so far."""
+
+
+class _ClientFaults(logging.Logger):
+    """aiohttp's log: one line for each bad request, for those who look closely. Hostile clients send many.
+
+    What goes wrong inside a request is caught and told elsewhere.
+    """
+
+    def exception(self, msg: object, *args: Any, exc_info: Any = None, **_more: Any) -> None:  # noqa: ANN401 - as in the base class
+        log.info("Bad request", v=4, what=str(msg) % args if args else str(msg), err=exc_info)
+
+    def debug(self, msg: object, *args: Any, exc_info: Any = None, **_more: Any) -> None:  # noqa: ANN401 - as in the base class
+        log.info("Bad request", v=5, what=str(msg) % args if args else str(msg), err=exc_info)
 
 
 class _Tracked(web.Server):
@@ -127,6 +141,7 @@ class Listener:
             request_factory=self._make_request,
             handler_cancellation=True,
             access_log=None,
+            logger=_ClientFaults(__name__),
             keepalive_timeout=limits.idle_s,
             lingering_time=1.0,
             max_line_size=limits.max_line_bytes,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
+import aiohttp
 import pytest
 
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
@@ -51,6 +53,42 @@ async def test_a_leader_outlives_a_short_absence_of_the_api_server(cluster, run)
     await cluster.add_pod("after")
     assert await cluster.bound("after") == ["n1"]
     assert "Leaderelection lost" not in scheduler.log
+
+
+@REAL
+async def test_a_revision_the_server_has_forgotten_makes_the_scheduler_list_again(cluster, run):
+    """While the scheduler is frozen, changes happen, etcd forgets its history, and the server its watch cache."""
+    await cluster.add_node("n1", cpu="16")
+    scheduler = await run(config=ALONE)
+    await cluster.add_pod("before")
+    await cluster.bound("before")
+    scheduler.send(signal.SIGSTOP)
+    await many(cluster, "meanwhile", 10)
+    await cluster.admin._write(
+        "DELETE", "/api/v1/namespaces/default/pods/before?gracePeriodSeconds=0", b""
+    )
+    await cluster.plane.server.kill()
+    await compact(cluster.plane)
+    await cluster.plane.server.restart()
+    await cluster.plane.wait_until_ready()
+    scheduler.send(signal.SIGCONT)
+    await scheduler.says('"Watch cannot go on from its revision, listing again"')
+    await cluster.bound(*(f"meanwhile{number}" for number in range(10)))
+    await cluster.add_pod("after")
+    assert await cluster.bound("after") == ["n1"]
+    assert scheduler.process.returncode is None
+
+
+async def compact(plane):
+    """Have etcd forget everything before now."""
+    options = [str(word) for word in plane.etcd._command]
+    (url,) = (word.partition("=")[2] for word in options if "--listen-client-urls" in word)
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{url}/v3/kv/range", json={"key": "AA=="}) as answer:
+            revision = (await answer.json())["header"]["revision"]
+        body = {"revision": revision, "physical": True}
+        async with session.post(f"{url}/v3/kv/compaction", json=body) as answer:
+            assert answer.status == 200, await answer.text()
 
 
 @EMBEDDED
@@ -150,7 +188,7 @@ async def test_a_start_without_an_api_server_waits_for_it(cluster, run):
     await cluster.embedded._web.stop()
     scheduler = await run(config=ALONE)
     await scheduler.says('"Starting Kubernetes Scheduler"')
-    await scheduler.says("failed")
+    await scheduler.says('"Failed to watch"')
     await cluster.embedded._web.start("127.0.0.1", port)
     await cluster.add_node("n1")
     await cluster.add_pod("a")

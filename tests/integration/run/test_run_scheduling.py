@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kubesched.api.core_v1 import Pod
+from kubesched.client.patch import json_patch
 
 ALONE = {"leaderElection": {"leaderElect": False}}
 
@@ -44,6 +45,58 @@ async def test_pods_are_bound_and_everybody_is_told(cluster, run):
     unfit = await scheduler.says('"Unable to schedule pod; no fit; waiting"')
     assert unfit.endswith(f'pod="default/big" err="{message}"')
     assert await scheduler.terminated() == 0
+
+
+async def test_a_preemption_is_told_to_everybody(cluster, run):
+    await cluster.create(
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        apiVersion="scheduling.k8s.io/v1",
+        kind="PriorityClass",
+        metadata={"name": "high"},
+        value=1000,
+    )
+    await cluster.add_node("n1", cpu="2")
+    scheduler = await run(config=ALONE)
+    await cluster.add_pod("victim", cpu="1500m")
+    await cluster.bound("victim")
+    preemptor = await cluster.add_pod("high", cpu="1500m", priorityClassName="high")
+    disruption = await cluster.condition("victim", "DisruptionTarget")
+    assert (disruption.status, disruption.reason) == ("True", "PreemptionByScheduler")
+    assert (
+        disruption.message == "default-scheduler: preempting to accommodate a higher priority pod"
+    )
+    (event,) = await cluster.events("victim", "Preempted")
+    assert event["note"] == f"Preempted by pod {preemptor['metadata']['uid']} on node n1"
+    assert (event["type"], event["action"]) == ("Normal", "Preempting")
+    condition = await cluster.condition("high")
+    assert condition.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+    async def nominated():
+        return (await cluster.pod("high")).status.nominated_node_name
+
+    assert await cluster.eventually(nominated) == "n1"
+    for text in (
+        '"the target node for the preemption is determined" pod="default/high" node="n1"',
+        '"Start the preemption asynchronously" preemptor="default/high" node="n1" numVictims=1',
+        '"Preemptor Pod preempted victim Pod" preemptor="default/high" victim="default/victim"',
+        '"Async Preemption finished completely" preemptor="default/high" node="n1" result="success"',
+    ):
+        await scheduler.says(text)
+
+
+async def test_a_gated_pod_is_left_to_the_api_server(cluster, run):
+    """The API server has already said why it waits; the scheduler adds nothing until the gate is gone."""
+    await cluster.add_node("n1")
+    await run(config=ALONE)
+    await cluster.add_pod("gated", schedulingGates=[{"name": "example.com/g"}])
+    await cluster.add_pod("beside")
+    await cluster.bound("beside")
+    condition = await cluster.condition("gated")
+    assert (condition.status, condition.reason) == ("False", "SchedulingGated")
+    assert condition.message == "Scheduling is blocked due to non-empty scheduling gates"
+    patch = json_patch([{"op": "remove", "path": "/spec/schedulingGates"}])
+    await cluster.admin.patch(Pod, "gated", "default", patch)
+    assert await cluster.bound("gated") == ["n1"]
 
 
 async def test_a_new_node_brings_a_waiting_pod_to_run(cluster, run):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
 import ssl
 import time
@@ -179,7 +181,6 @@ async def test_it_is_alive_but_not_ready_until_it_knows_the_cluster(cluster, run
     assert (await get(scheduler, "/readyz"))[0] == 200
 
 
-@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 async def test_a_new_certificate_is_served_without_a_restart(cluster, run, tmp_path):
     def write(pair):
         (tmp_path / "tls.key").write_bytes(pair.key)
@@ -205,6 +206,46 @@ async def test_a_new_certificate_is_served_without_a_restart(cluster, run, tmp_p
     write(self_signed.make(time.time() + 1))
     await scheduler.says("Reloaded serving certificate")
     assert await serial() != before
+
+
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_hostile_clients_do_not_disturb_scheduling(cluster, run):
+    """Hundreds that never finish a request, never shake hands, or send far too much, while pods are bound."""
+    for number in range(3):
+        await cluster.add_node(f"n{number}", cpu="16")
+    scheduler = await run(config=ALONE)
+    await scheduler.says("Serving securely on")
+    beginnings = itertools.cycle([b"GET /heal", b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000, b""])
+    writers = []
+
+    async def attack():
+        for beginning in itertools.islice(beginnings, 30):
+            tls = None if len(writers) % 5 == 0 else context()
+            with contextlib.suppress(OSError):
+                async with asyncio.timeout(5):
+                    _reader, writer = await asyncio.open_connection(
+                        "127.0.0.1", scheduler.port, ssl=tls
+                    )
+                writers.append(writer)
+                writer.write(beginning)
+
+    attacks = [asyncio.ensure_future(attack()) for _ in range(10)]
+    try:
+        names = [f"p{number}" for number in range(60)]
+        for name in names:
+            await cluster.add_pod(name)
+        await cluster.bound(*names)
+        await asyncio.gather(*attacks)
+        assert (await get(scheduler, "/readyz"))[0] == 200
+    finally:
+        for task in attacks:
+            task.cancel()
+        await asyncio.gather(*attacks, return_exceptions=True)
+        for writer in writers:
+            writer.transport.abort()
+    assert len(writers) > 100
+    assert "Traceback" not in scheduler.log
+    assert scheduler.process.returncode is None
 
 
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
