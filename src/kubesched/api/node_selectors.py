@@ -8,6 +8,9 @@ over many nodes at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import msgspec
 
 from kubesched.api import field_errors
 from kubesched.api.core_v1 import (
@@ -145,6 +148,25 @@ class RequiredNodeAffinity:
 
     def __hash__(self) -> int:
         return hash((self.selector, self.affinity))
+
+
+_KNOWN_LIMIT: Final = 1024
+_encode = msgspec.msgpack.Encoder().encode
+_known: dict[bytes, RequiredNodeAffinity] = {}
+
+
+def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
+    """What a pod requires of nodes, read once per spelling: few spellings, many pods."""
+    spec = pod.spec
+    key = _encode(
+        (spec.node_selector, None if spec.affinity is None else spec.affinity.node_affinity)
+    )
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= _KNOWN_LIMIT:
+            _known.clear()
+        found = _known[key] = RequiredNodeAffinity(pod)
+    return found
 
 
 class PreferredNodeTerms:

@@ -22,6 +22,7 @@ from kubesched.api.node_selectors import (
     ParsedNodeSelector,
     PreferredNodeTerms,
     RequiredNodeAffinity,
+    required_node_affinity,
 )
 from kubesched.api.selectors import SelectorError
 from kubesched.config.plugin_args import NodeAffinityArgs
@@ -92,14 +93,14 @@ class NodeAffinity(
         terms = _required_terms(pod)
         if terms is None and self._added_required is None and pod.spec.node_selector is None:
             return SKIP
-        state.write(PRE_FILTER_STATE, RequiredNodeAffinity(pod))
+        state.write(PRE_FILTER_STATE, required_node_affinity(pod))
         names = _only_nodes(terms or ())
         if names is None:
             return None
         return PreFilterResult(names) if names else TERMS_CONFLICT
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
-        required = state.get(PRE_FILTER_STATE) or RequiredNodeAffinity(pod)
+        required = state.get(PRE_FILTER_STATE) or required_node_affinity(pod)
         if self._added_required is None:
             if required.is_unrestricted:
                 return None

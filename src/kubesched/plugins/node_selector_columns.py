@@ -36,11 +36,12 @@ def admitted_by_affinity(nodes: NodeColumns, required: RequiredNodeAffinity) -> 
 
 def admitted_by_terms(nodes: NodeColumns, selector: ParsedNodeSelector) -> Mask:
     """Where at least one term matches; with no terms, nowhere."""
-    mask = np.zeros(len(nodes), dtype=np.bool_)
+    mask: Mask | None = None
     for term in selector.terms:
         if not term.problems:
-            mask |= matched(nodes, term)
-    return mask
+            found = matched(nodes, term)
+            mask = found if mask is None else mask | found
+    return np.zeros(len(nodes), dtype=np.bool_) if mask is None else mask
 
 
 def matched(nodes: NodeColumns, term: ParsedTerm) -> Mask:

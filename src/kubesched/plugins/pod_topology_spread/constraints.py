@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from kubesched.api.core_v1 import Pod, Toleration, TopologySpreadConstraint
-from kubesched.api.node_selectors import RequiredNodeAffinity
+from kubesched.api.node_selectors import RequiredNodeAffinity, required_node_affinity
 from kubesched.api.selectors import Operator, Requirement, Selector, from_label_selector
 from kubesched.api.tolerations import first_untolerated_taint
 from kubesched.framework.handle import Listers
@@ -157,7 +157,7 @@ class SpreadNodes:
             spec.node_selector is not None
             or (spec.affinity is not None and spec.affinity.node_affinity is not None)
         ):
-            affinity = RequiredNodeAffinity(pod)
+            affinity = required_node_affinity(pod)
             self._affinity = None if affinity.is_unrestricted else affinity
         self._tolerations: tuple[Toleration, ...] | None = (
             tuple(pod.spec.tolerations or ()) if constraint.honors_taints else None
