@@ -168,6 +168,7 @@ class SchedulerProcess:
                 _beside(connections.write_events(), name="events"),
                 _served(serving),
                 diagnosis(app, connections.main),
+                _beside(_keep_first_lists(app), name="memory"),
             ):
                 _settle_memory()
                 if elected is None:
@@ -327,6 +328,12 @@ async def _served(serving: Serving | None) -> AsyncIterator[None]:
         return
     async with serving, _beside(serving.run(), name="serving"):
         yield
+
+
+async def _keep_first_lists(app: SchedulerApp) -> None:
+    """Most of what the first lists brought stays for long: the collector need not walk over 100,000 pods either."""
+    await app.synced.wait()
+    gc.freeze()
 
 
 def _settle_memory() -> None:
