@@ -39,8 +39,15 @@ SMALL_AND_CUT_OFF: dict[str, Any] = {
 REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "a new node helps a pod that the anti-affinity of others keeps away": (51, {}),
     "a pod whose binding was never seen leaves room behind": (23, SMALL_AND_CUT_OFF),
+    "an extender that nests without end": (22, {}),
+    "a nomination is withdrawn before anybody has seen it": (597, {}),
+    "a pod goes whose nomination nobody has seen": (615, {}),
+    "an extender binds, and its answer gets lost": (359, {}),
+    "an extender that may be ignored binds, and its answer gets lost": (446, {}),
+    "the victim that kept the preemptor away goes before the last one": (11086, {}),
+    "preemption was in vain for want of a volume, which comes later": (1072, {}),
 }
-"""Seeds that once found something. A lost answer to a binding followed by an outage is a sweep: "cut off after commit"."""
+"""Seeds that once found something; each finding also has a test of its own where it was fixed. A lost answer to a binding followed by an outage is a sweep: "cut off after commit"."""
 
 WRITES = {
     "schedule": (("POST", "/binding"), ("PATCH", "/status")),

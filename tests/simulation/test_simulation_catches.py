@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -9,9 +11,17 @@ from typing import Any
 import pytest
 
 from kubesched.app.simulated import SimulatedProcess
+from kubesched.embedded.objects import JsonObject
+from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.plugins.volume_binding import VolumeBinding
+from kubesched.preemption.budgets import Budgets
+from kubesched.preemption.candidates import candidates_of
+from kubesched.simulation import storage, workloads
+from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.options import Options, draw
 from kubesched.simulation.run import Outcome, simulate
+from kubesched.simulation.world import World
 
 MAX_SEEDS = 40
 
@@ -76,6 +86,100 @@ class NeverConfirms(SimulatedProcess):
         self.assembly.scheduler.cache.add_pod = lambda _pod: None  # type: ignore[method-assign]
 
 
+class PopsTheLeastImportantFirst(SimulatedProcess):
+    """Takes pods in the wrong order."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        queue = self.assembly.scheduler.queue
+        pop_specific = queue.pop_specific_pod
+
+        def pop() -> Any:
+            ready = queue.pods_in_active_q()
+            if not ready:
+                return None
+            return pop_specific(min(ready, key=lambda pod: pod.spec.priority or 0))
+
+        queue.pop = pop  # type: ignore[method-assign]
+
+
+class SleepsForEver(SimulatedProcess):
+    """Who waits for an event is never tried again without one."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.assembly.scheduler.queue.next_deadline = lambda: None  # type: ignore[method-assign]
+
+
+class Careless(DefaultPreemption):
+    """Budgets are nobody's business."""
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        self.evaluator._budgets.list = lambda: Budgets(())  # type: ignore[method-assign]
+        self.evaluator._best = lambda shortlist: max(  # type: ignore[method-assign]
+            candidates_of(shortlist), key=lambda each: len(each.victims.pods)
+        )
+
+
+class IgnoresBudgets(SimulatedProcess):
+    """Evicts whom it likes, and as many as it can."""
+
+    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
+        audited = registry.get(DefaultPreemption.name)
+
+        class Both(audited, Careless):
+            """Careless, and watched."""
+
+        registry.unregister(DefaultPreemption.name)
+        registry.register(DefaultPreemption.name, lambda: Both)
+        super().__init__(config, gates, registry, **settings)
+
+
+class Hasty(VolumeBinding):
+    """Nobody waits for volumes."""
+
+    async def pre_bind(self, *_arguments: Any) -> None:
+        return None
+
+    def pre_bind_pre_flight(self, *_arguments: Any) -> None:
+        return None
+
+
+class BindsBeforeVolumes(SimulatedProcess):
+    """Pods are bound before their claims."""
+
+    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
+        registry.unregister(Hasty.name)
+        registry.register(Hasty.name, lambda: Hasty)
+        super().__init__(config, gates, registry, **settings)
+
+
+class KnowsBetter(SimulatedProcess):
+    """An extender is asked, but not heard."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        extended = self.assembly.scheduler.cycle._extended
+        if extended is not None:
+            extended._rows = lambda _extender, _names, rows: rows  # type: ignore[method-assign]
+
+
+class Miscounts(SimulatedProcess):
+    """Every pod is counted a little too large."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        table = self.assembly.scheduler.cache.table
+        account = table._account
+
+        def miscount(pod: Any, row: int, sign: int) -> None:
+            account(pod, row, sign)
+            table.requested[0].add(row, 1)
+
+        table._account = miscount  # type: ignore[method-assign]
+
+
 def _first_failure(process: type[SimulatedProcess], **pinned: Any) -> Outcome:
     for seed in range(1, MAX_SEEDS):
         options: Options = replace(draw(Random(f"{seed}/options"), faults=True), **pinned)
@@ -102,6 +206,43 @@ def _first_failure(process: type[SimulatedProcess], **pinned: Any) -> Outcome:
             {"instances": 1},
             ("every bound pod is counted", "all that can be placed is placed once faults stop"),
         ),
+        (
+            Miscounts,
+            {"instances": 1, "mischief": 0.0},
+            ("queue and cache do not contradict themselves",),
+        ),
+        (
+            PopsTheLeastImportantFirst,
+            {"instances": 1, "mixes": ("priorities",)},
+            ("the most important pod is tried first",),
+        ),
+        (SleepsForEver, {"instances": 1}, ("every unschedulable pod has a wake-up",)),
+        (
+            IgnoresBudgets,
+            {
+                "instances": 1,
+                "mischief": 0.0,
+                "extras": ("budgets",),
+                "nodes": 5,
+                "mixes": ("priorities",),
+            },
+            ("no disruption budget is violated without need",),
+        ),
+        (
+            BindsBeforeVolumes,
+            {"instances": 1, "mischief": 0.0, "extras": ("volumes",)},
+            ("pods are bound after their claims",),
+        ),
+        (
+            KnowsBetter,
+            {
+                "instances": 1,
+                "extras": ("extender",),
+                "extender_traits": ("filter", "names"),
+                "extender_trouble": 0.0,
+            },
+            ("no node is chosen against the extender",),
+        ),
     ],
     ids=lambda value: value.__doc__.strip() if isinstance(value, type) else "",
 )
@@ -111,3 +252,93 @@ def test_a_broken_scheduler_is_caught(
     outcome = _first_failure(broken, **pinned)
     assert outcome.violation is not None
     assert outcome.violation.property in properties
+
+
+# Somebody writes to the store what no scheduler should have written.
+
+
+def _bind_again(cluster: SimulatedCluster) -> None:
+    for pod in cluster.active_pods():
+        if pod["spec"].get("nodeName"):
+            _put(cluster, "pods", pod, {"nodeName": "elsewhere"})
+            return
+
+
+def _bind_to_nowhere(cluster: SimulatedCluster) -> None:
+    _put(cluster, "pods", _waiting(cluster), {"nodeName": "nowhere"})
+
+
+def _overcommit(cluster: SimulatedCluster) -> None:
+    pod, node = _waiting(cluster), cluster.nodes()[0]["metadata"]["name"]
+    containers = deepcopy(pod["spec"]["containers"])
+    containers[0]["resources"] = {"requests": {"cpu": "1000"}}
+    _put(cluster, "pods", pod, {"nodeName": node, "containers": containers})
+
+
+def _give_volume_away(cluster: SimulatedCluster) -> None:
+    for volume in cluster.api.list(storage.VOLUMES)[0]:
+        owner = volume["spec"].get("claimRef") or {}
+        if owner.get("uid"):
+            _put(cluster, storage.VOLUMES, volume, {"claimRef": {**owner, "uid": "another"}})
+            return
+
+
+def _bind_out_of_reach(cluster: SimulatedCluster) -> None:
+    """The claim of a new pod is bound to a disk that is in no node."""
+    cluster.api.create(storage.VOLUMES, storage.local_volume("far", "far-away"))
+    cluster.api.create(storage.CLAIMS, storage.claim("far", storage.LOCAL))
+    claim = cluster.api.get(storage.CLAIMS, "default", "far")
+    claim = {
+        **claim,
+        "metadata": {
+            **claim["metadata"],
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+    }
+    _put(cluster, storage.CLAIMS, claim, {"volumeName": "far"})
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "far"}}]
+    cluster.add_node()
+    pod = workloads.pod("far", ("plain",), Random(1))
+    pod["spec"]["volumes"] = volumes
+    made = cluster.api.create("pods", pod)
+    _put(cluster, "pods", made, {"nodeName": f"n{len(cluster.nodes())}"})
+
+
+def _waiting(cluster: SimulatedCluster) -> JsonObject:
+    return next(pod for pod in cluster.active_pods() if not pod["spec"].get("nodeName"))
+
+
+def _put(cluster: SimulatedCluster, resource: str, obj: JsonObject, spec: JsonObject) -> None:
+    cluster.store.put(resource, deepcopy({**obj, "spec": {**obj["spec"], **spec}}))
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "broken"),
+    [
+        (_bind_again, "no pod is bound twice"),
+        (_bind_to_nowhere, "no pod is bound to a node that is gone"),
+        (_overcommit, "no node is over its allocatable"),
+        (_give_volume_away, "no volume is given to two claims"),
+        (_bind_out_of_reach, "volumes are within reach"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_broken_cluster_is_caught(
+    sabotage: Callable[[SimulatedCluster], None], broken: str
+) -> None:
+    options = replace(
+        draw(Random("1/options"), faults=False),
+        nodes=3,
+        pods=30,
+        mixes=("plain",),
+        extras=("volumes",),
+    )
+
+    def prepare(world: World) -> None:
+        world._loop.call_later(25.0, sabotage, world.cluster)
+
+    outcome = simulate(
+        1, SimulatedProcess, options=replace(options, duration_s=40.0), prepare=prepare
+    )
+    assert outcome.violation is not None
+    assert outcome.violation.property == broken

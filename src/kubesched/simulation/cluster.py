@@ -56,7 +56,7 @@ class SimulatedCluster:
         if "budgets" in extras:
             self._watched += (BUDGETS,)
             for app in workloads.APPS:
-                self.api.create(BUDGETS, workloads.budget(app, random.randint(0, 4)))
+                self.api.create(BUDGETS, workloads.budget(app, random.randint(0, 8)))
         self._is_recount_due = False
         for resource in self._watched:
             self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
@@ -265,7 +265,7 @@ class SimulatedCluster:
 
     def _change_budget(self) -> None:
         name = self._random.choice(self.api.list(BUDGETS)[0])["metadata"]["name"]
-        patch: JsonObject = {"spec": {"minAvailable": self._random.randint(0, 4)}}
+        patch: JsonObject = {"spec": {"minAvailable": self._random.randint(0, 8)}}
         self.api.patch(BUDGETS, "default", name, patch)
         self._recount_soon()
 

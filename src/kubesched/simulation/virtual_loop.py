@@ -72,14 +72,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._task_count = 0
         self.before_time_passes: Callable[[], None] = lambda: None
         """Called whenever nothing is left to do at this instant. What it raises ends the run."""
+        self._broken: BaseException | None = None
+        self.set_exception_handler(self._note_broken)
         # typeshed's factory is generic in a way that no method can be.
         self.set_task_factory(cast("Any", self._new_task))
 
     def time(self) -> float:
         return self._elapsed_s
 
+    def _note_broken(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback that raises must not go unnoticed: it belongs to the world, and the world is to go on."""
+        if "handle" in context and self._broken is None:
+            self._broken = context.get("exception")
+
     def pass_time(self) -> None:
         """Go to the next timer."""
+        if self._broken is not None:
+            raise SimulationStuck(f"a callback broke: {self._broken!r}") from self._broken
         self.before_time_passes()
         self._elapsed_s = max(self._elapsed_s, self._scheduled[0].when())  # type: ignore[attr-defined]  # asyncio's heap of timers
 
