@@ -97,6 +97,7 @@ def _with_rivals(view: BulkWhatIfColumns, rivals: Rivals, indices: Indices) -> B
         ports=lambda index: view.ports_at(int(indices[index])).union(
             *(pod.host_ports for pod in rivals.pods_at(int(rows[index])))
         ),
+        takers=lambda: range(len(rows)),
     )
 
 

@@ -394,7 +394,7 @@ class BulkWhatIfColumns(WhatIfColumns):
         """`requested_delta(line)` is what changes per row, None for nothing; `added` and `removed` are asked by index.
 
         So are `ports`, by default those of the table without the removed and with the added pods'; `takers` are the
-        indices at which they may be more than the table's, by default all if pods are added.
+        indices at which they may be more than the table's, by default where pods with ports are added.
         """
         NodeColumns.__init__(self, table, rows)
         self.requested_delta = requested_delta
@@ -414,7 +414,9 @@ class BulkWhatIfColumns(WhatIfColumns):
     def _with_more_ports(self) -> Iterable[int]:
         if self._takers is not None:
             return self._takers()
-        return range(len(self)) if self._added_of is not None else ()
+        if self._added_of is None:
+            return ()
+        return [i for i in range(len(self)) if any([pod.host_ports for pod in self.added_at(i)])]
 
     def ports_at(self, index: int) -> set[HostPort]:
         if self._ports_of is not None:
