@@ -1,0 +1,37 @@
+"""The performance gate: what one pod costs in calls, instructions and memory stays within its budget.
+
+Machine and load do not matter to these counts. When this fails, the message names the functions that grew; if the
+growth is worth it, `kubesched bench gate --record` writes new budgets, to be committed with the change.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kubesched.benchmarking.call_counts import SIZE, WORKLOADS, Budgets, count, excesses
+from kubesched.benchmarking.call_counts import python_version as this_python
+from kubesched.benchmarking.catalogue import find
+
+BUDGETS = msgspec.json.decode((Path(__file__).parent / "budgets.json").read_bytes(), type=Budgets)
+
+
+@pytest.mark.parametrize("classes", [True, False], ids=["with classes", "without classes"])
+@pytest.mark.parametrize("case", WORKLOADS)
+def test_a_pod_costs_no_more_than_its_budget(case, classes):
+    (workload,) = find([f"{case}/{SIZE}"])
+    name = case if classes else f"{case}, no classes"
+    found = {name: count(workload, classes=classes)}
+    # Instructions differ between versions of Python; one without budgets of its own is only counted.
+    over = excesses(BUDGETS.by_python.get(this_python(), {}), found)
+    assert not over, "\n".join(
+        ["", *map(str, over), "to accept this: kubesched bench gate --record"]
+    )
+
+
+def test_budgets_cover_every_workload_of_the_gate():
+    names = {name for case in WORKLOADS for name in (case, f"{case}, no classes")}
+    assert BUDGETS.by_python
+    for version, budgets in BUDGETS.by_python.items():
+        assert set(budgets) == names, version
+        assert all(each.calls > 0 and each.opcodes > 0 for each in budgets.values())
