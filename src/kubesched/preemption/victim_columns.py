@@ -214,11 +214,10 @@ class VictimColumns:
         self._requested_delta: Ints = -np.add.reduceat(self._amounts, self._first, axis=0)
         self._pods_delta: Ints = -self._counts.astype(np.int64)
         self._everywhere = self._view()
-        self._turn_of: Indices = self._turns()
-        by_turn = np.lexsort((self._owner, self._turn_of))
+        turns = self._turns()
+        by_turn = np.lexsort((self._owner, turns))
         start = 0
-        for turn, size in enumerate(np.bincount(self._turn_of).tolist()):
-            self._turn = turn
+        for size in np.bincount(turns).tolist():
             self._let_back(by_turn[start : start + size], rivals)
             start += size
 
@@ -281,22 +280,16 @@ class VictimColumns:
         return np.array([any(pod.host_ports for pod in pods) for pods in lower], dtype=np.bool_)
 
     def _ports_at(self, index: int) -> set[HostPort]:
-        """What is taken on a row after all that has happened there so far, in this order."""
+        """What is taken on a row without the pods that are gone.
+
+        Ports that two pods share are a matter of order, but not here: whoever has been let back for good holds none
+        that the preemptor wants.
+        """
         ports = self._preemptor.framework.handle.table.ports_at(int(self.rows[index]))
-        if not self._holds_ports[index]:
-            return ports
-        pods = self._pods_of(index)
-        for pod in pods:
-            ports.difference_update(pod.host_ports)
-        start = int(self._first[index])
-        turns = self._turn_of[start : start + len(pods)]
-        for at in np.argsort(turns).tolist():
-            if turns[at] > self._turn:
-                break
-            if self._gone[start + at]:
-                ports.difference_update(pods[at].host_ports)
-            else:
-                ports.update(pods[at].host_ports)
+        if self._holds_ports[index]:
+            pods, gone = self._pods_of(index), self._gone_from(index)
+            ports.difference_update(*(pod.host_ports for pod in pods))
+            ports.update(*(pod.host_ports for pod in pods if pod not in gone))
         return ports
 
     def _gone_from(self, index: int) -> list[PodInfo]:
