@@ -42,7 +42,8 @@ CONNECTIONS = 16
 PATIENCE_S = 900.0
 BOUND = '"Successfully bound pod to node"'
 LEADS = '"Successfully acquired lease"'
-SYNCED = '"Handlers synced"'
+STANDS_BY = '"Attempting to acquire leader lease..."'
+"""Said when the caches are warm."""
 
 
 @dataclass(slots=True)
@@ -265,7 +266,7 @@ class Scheduler:
     async def read(self) -> None:
         assert self.process.stderr is not None
         async for line in self.process.stderr:
-            for text in (BOUND, LEADS, SYNCED):
+            for text in (BOUND, LEADS, STANDS_BY):
                 if text in line.decode() and text not in self.said:
                     self.said[text] = time.monotonic()
                     self.used[text] = self.cpu_s()
@@ -363,7 +364,7 @@ async def takeover(folder: Path, plane: str) -> AsyncIterator[Figure]:
     ):
         await leader.says(LEADS)
         async with scheduler(folder, server) as standby:
-            await standby.says(SYNCED)
+            await standby.says(STANDS_BY)
             leader.process.kill()
             killed = time.monotonic()
             await create_all(client, "/api/v1/namespaces/default/pods", iter([pod(10**6)]))
