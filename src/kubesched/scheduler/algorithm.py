@@ -454,12 +454,19 @@ class SchedulingAlgorithm:
                 tied if isinstance(feasible.nodes, NodeColumns) else np.sort(tied)
             )
         if framework.batching is not None:
-            rows = feasible.rows
-            names = [table.names[each] for each in rows.tolist()]
-            totals = [1] * count if outcome is None else outcome.totals.tolist()
-            ranking = Ranking(names, totals, int(np.flatnonzero(rows == row)[0]))
+            if (
+                state.signature is None
+            ):  # of no use to others: that there were more nodes is enough to know
+                ranking = Ranking([table.names[row], ""], [1, 1], 0)
+            else:
+                ranking = self._ranking(feasible.rows, outcome, row)
             self._remember(framework, state, hint, table.names[row], ranking)
         return ScheduleResult(table.names[row], count, evaluated)
+
+    def _ranking(self, rows: Indices, outcome: ScoreOutcome | None, chosen: int) -> Ranking:
+        names = [self.table.names[each] for each in rows.tolist()]
+        totals = [1] * len(names) if outcome is None else outcome.totals.tolist()
+        return Ranking(names, totals, int(np.flatnonzero(rows == chosen)[0]))
 
     @staticmethod
     def _remember(

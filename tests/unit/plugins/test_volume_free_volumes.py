@@ -6,7 +6,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import cluster
 
@@ -82,6 +82,7 @@ def searched(storage: Storage, wanted: PersistentVolumeClaim, table) -> list[str
     return found
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_kept_answer_follows_volumes_and_nodes(seed):
     rng = Random(seed)

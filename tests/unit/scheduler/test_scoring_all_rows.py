@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -42,6 +42,7 @@ def random_table(rng):
     return table
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_both_ways_give_the_same_scores_and_the_same_choice(seed):
     rng = Random(seed)
