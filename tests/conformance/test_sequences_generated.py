@@ -127,6 +127,40 @@ def test_the_first_difference_is_told_and_nothing_after_it():
     assert [(f.aspect, f.expected, f.got) for f in told] == [(Aspect.NODE, "n000", "n001")]
 
 
+async def test_what_follows_a_pod_that_we_place_sooner_is_not_compared(tmp_path):
+    scenario = sequence(1, 10)
+    at = [at for at, _ in scenario.decisions()][3:]
+    waiting = Decision(unschedulable="no room", nominated="n000", victims=("default/a",))
+    placed = msgspec.structs.replace(waiting, node="n000")
+    theirs = outcome(scenario, {at[0]: waiting})
+    ours = outcome(scenario, {at[0]: placed, at[1]: Decision(node="n002")})
+    assert first_difference(scenario, theirs, ours) is None
+
+    class Sooner:
+        async def play(self, _scenario):
+            return Played(scenario, theirs, ours, None)
+
+    report = await run(RunSettings(None, tmp_path, sequences=1, pods=10, seed=1), Sooner())
+    assert report.cut_short == ["1"]
+    assert report.decisions.compared == report.decisions.agreed == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"node": "n001"}, id="elsewhere"),
+        pytest.param({"node": "n000", "victims": ("default/b",)}, id="with other victims"),
+        pytest.param({"node": "n000", "nominated": "n001"}, id="nominated elsewhere"),
+    ],
+)
+def test_a_pod_that_we_place_otherwise_is_a_difference(other):
+    scenario = sequence(1, 10)
+    at = next(at for at, _ in scenario.decisions())
+    waiting = Decision(unschedulable="no room", nominated="n000", victims=("default/a",))
+    ours = outcome(scenario, {at: msgspec.structs.replace(waiting, **other)})
+    assert first_difference(scenario, outcome(scenario, {at: waiting}), ours) is not None
+
+
 def test_where_pods_are_in_the_end_is_compared_too():
     scenario = sequence(1, 5)
     theirs, ours = outcome(scenario), outcome(scenario)

@@ -17,7 +17,14 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from kubesched.conformance.comparison import Agreement, Aspect, Finding, Tally, compare_decisions
+from kubesched.conformance.comparison import (
+    Agreement,
+    Aspect,
+    Finding,
+    Tally,
+    compare_decisions,
+    is_sooner,
+)
 from kubesched.conformance.generate_sequence import FEATURES, sequence
 from kubesched.conformance.play import Outcome, play, wipe
 from kubesched.conformance.sequences import Decision, Json, Sequence
@@ -88,6 +95,8 @@ class RunReport:
     volumes_bound: int = 0
     refused: int = 0
     """Steps that both API servers refused: pods that an earlier step took away, for the most part."""
+    cut_short: list[str] = field(default_factory=list)
+    """Sequences compared up to a pod that we placed sooner (`is_sooner`)."""
     differences: list[Difference] = field(default_factory=list)
     unsteady: list[Unsteady] = field(default_factory=list)
 
@@ -232,6 +241,8 @@ def first_difference(scenario: Sequence, theirs: Outcome, ours: Outcome) -> Diff
         if refusals[0] != refusals[1]:
             return Difference(seed, at, step.key, (Finding(Aspect.ERROR, *refusals),))
         if at in theirs.decisions:
+            if is_sooner(theirs.decisions[at], ours.decisions[at]):
+                return None
             found = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
             if not all(finding.agrees for finding in found):
                 return Difference(seed, at, f"pod {step.key}", found)
@@ -253,6 +264,9 @@ def _count(played: Played, report: RunReport) -> None:
         decision = played.theirs.decisions.get(at)
         if decision is None:
             continue
+        if is_sooner(decision, played.ours.decisions[at]):
+            report.cut_short.append(str(played.scenario.seed))
+            return
         findings = list(compare_decisions(decision, played.ours.decisions[at]))
         agrees = all(finding.agrees for finding in findings)
         for finding in findings:
