@@ -268,17 +268,24 @@ def _parse(path: str, text: bytes) -> object:
         ) from None
 
 
-def _without_nulls(value: object) -> object:
-    """A field that is null is a field left out, except inside other programs' extensions."""
-    if isinstance(value, dict):
-        return {
-            key: item if key == "extension" else _without_nulls(item)
-            for key, item in value.items()
-            if item is not None
-        }
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
-    return value
+def _without_nulls(value: object, known: dict[int, object] | None = None) -> object:
+    """A field that is null is a field left out, except inside other programs' extensions.
+
+    `known` has what was done before: aliases of aliases of aliases would take for ever otherwise.
+    """
+    if not isinstance(value, dict | list):
+        return value
+    known = {} if known is None else known
+    if id(value) not in known:
+        if isinstance(value, dict):
+            known[id(value)] = {
+                key: item if key == "extension" else _without_nulls(item, known)
+                for key, item in value.items()
+                if item is not None
+            }
+        else:
+            known[id(value)] = [_without_nulls(item, known) for item in value if item is not None]
+    return known[id(value)]
 
 
 _NAMES = {
