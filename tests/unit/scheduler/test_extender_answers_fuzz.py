@@ -1,0 +1,237 @@
+"""Whatever an extender answers, the consequence is the documented one and nothing breaks.
+
+One that may not be ignored fails the attempt with a clear message; one that may is passed over; ranking never fails a
+pod. `KUBESCHED_FUZZ_EXAMPLES` sets how many examples each test draws.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
+from kubesched.config import types
+from kubesched.errors import ConnectFailed, DeadlineExceeded, KubeschedError, NotFound, StreamEnded
+from kubesched.framework.extenders import Victims
+from kubesched.scheduler import extended_algorithm
+from kubesched.scheduler.http_extender import HttpExtender
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.testing import harness
+from kubesched.testing.builders import make_node, make_pod
+
+EXAMPLES = int(os.environ.get("KUBESCHED_FUZZ_EXAMPLES", "25"))
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+CONFIG = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- urlPrefix: http://extender.example.com
+  weight: 1
+  nodeCacheCapable: {names}
+  ignorable: {ignorable}
+  {verb}Verb: {verb}
+"""
+
+
+class Answer:
+    def __init__(self, status: int, body: bytes) -> None:
+        self.status, self.headers, self._body = status, {}, body
+
+    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
+        del max_bytes
+        return self._body
+
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Talker:
+    """A transport to an extender that always says the same."""
+
+    def __init__(self, answer: Answer | Exception) -> None:
+        self.answer = answer
+        self.asked: list[Request] = []
+
+    async def request(self, request: Request) -> Answer:
+        self.asked.append(request)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class AsKept:
+    """The objects themselves; the pod is on `node_name` when it is looked at."""
+
+    def __init__(self, node_name: str = "") -> None:
+        self.node_name = node_name
+
+    async def pod(self, pod: Pod) -> dict[str, Any]:
+        if self.node_name == "gone":
+            raise NotFound("no such pod")
+        meta = pod.metadata
+        spec = {"nodeName": self.node_name} if self.node_name else {}
+        return {"metadata": {"name": meta.name, "uid": meta.uid}, "spec": spec}
+
+    async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": node.metadata.name}} for node in nodes]
+
+
+NAMES = st.sampled_from(
+    [
+        *("NodeNames", "nodenames", "Nodes", "items", "metadata", "name", "FailedNodes", "Error"),
+        *("FailedAndUnresolvableNodes", "Host", "Score", "NodeNameToMetaVictims", "Pods", "UID"),
+        *("NumPDBViolations", "n1", "n2", "x"),
+    ]
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats()
+    | st.text(max_size=4)
+    | st.sampled_from(["n1", "n2", "victim"])
+)
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+SHAPED = st.one_of(
+    st.builds(lambda value: {"NodeNames": value}, TREES),
+    st.builds(lambda value: {"Nodes": {"items": value}}, TREES),
+    st.builds(lambda key, value: {"NodeNames": ["n1"], key: value}, NAMES, TREES),
+    st.lists(st.builds(lambda h, s: {"Host": h, "Score": s}, SCALARS, SCALARS), max_size=3),
+    st.builds(lambda value: {"NodeNameToMetaVictims": {"n1": value}}, TREES),
+    st.builds(
+        lambda uids, count: {
+            "NodeNameToMetaVictims": {"n1": {"Pods": uids, "NumPDBViolations": count}}
+        },
+        st.lists(st.builds(lambda uid: {"UID": uid}, SCALARS), max_size=2),
+        SCALARS,
+    ),
+)
+BODIES = (
+    st.binary(max_size=60)
+    | (TREES | SHAPED).map(lambda tree: json.dumps(tree).encode())
+    | st.just(b"[" * 50_000)
+)
+ANSWERS = st.builds(Answer, st.just(200) | st.integers(100, 599), BODIES) | st.sampled_from(
+    [ConnectFailed("refused"), DeadlineExceeded("late"), StreamEnded("cut")]
+)
+
+
+def extender(talker: Talker, node_name: str = "", **settings: Any) -> HttpExtender:
+    verbs = {f"{verb}_verb": verb for verb in ("filter", "prioritize", "preempt", "bind")}
+    config = types.Extender(
+        url_prefix="http://extender.example.com", weight=3, **{**verbs, **settings}
+    )
+    return HttpExtender(config, AsKept(node_name), NodeTable(), talker)
+
+
+@FUZZ
+@given(ANSWERS, st.booleans())
+async def test_every_verb_answers_or_fails_with_a_reason(
+    answer: Answer | Exception, names: bool
+) -> None:
+    asked = extender(Talker(answer), node_cache_capable=names)
+    pod, nodes = make_pod("p").build(), [make_node(name).build() for name in ("n1", "n2")]
+    victims = {"n1": Victims((make_pod("victim").build(),), 0)}
+    for question in (
+        asked.filter(pod, nodes),
+        asked.prioritize(pod, nodes),
+        asked.bind(pod, "n1"),
+        asked.process_preemption(pod, victims),
+    ):
+        try:
+            await question
+        except KubeschedError as error:
+            told = str(error)
+        else:
+            continue
+        assert told
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
+@FUZZ
+@given(answer=ANSWERS, ignorable=st.booleans(), names=st.booleans())
+async def test_the_scheduler_outlives_every_answer(
+    verb: str, answer: Answer | Exception, ignorable: bool, names: bool
+) -> None:
+    talker = Talker(answer)
+    text = CONFIG.format(verb=verb, ignorable=json.dumps(ignorable), names=json.dumps(names))
+    async with Scheduler(text, talker) as world:
+        for name in ("n1", "n2"):
+            world.add_node(make_node(name).capacity(cpu="1", memory="4Gi").build())
+        for name in ("a", "b"):
+            world.add_pod(make_pod(name).cpu("1").build())
+        await world.settle()
+        world.add_pod(make_pod("high").cpu("1").priority(100).build())
+        await world.settle()
+        await world.advance(15.0)
+        # Later the extender comes to its senses, and everything goes on.
+        placed = len(world.client.bindings)
+        if verb == "prioritize" or (ignorable and isinstance(answer, Exception)):
+            assert placed >= 2, "an answer that does not matter kept pods from being placed"
+        for _type, reason, _key, note in world.recorder.events:
+            assert reason != "FailedScheduling" or note
+
+
+class Scheduler(harness.SchedulerHarness):
+    """A harness whose extenders are reached through one transport."""
+
+    def __init__(self, config: str, talker: Talker) -> None:
+        super().__init__(config)
+        self._talker = talker
+
+    async def __aenter__(self) -> Scheduler:
+        original = harness.make_extenders
+        harness.make_extenders = lambda configured, whole, table: original(
+            configured, whole, table, self._talker
+        )
+        try:
+            await super().__aenter__()
+        finally:
+            harness.make_extenders = original
+        return self
+
+
+@pytest.mark.parametrize(
+    "unclear",
+    [DeadlineExceeded("late"), StreamEnded("cut"), Answer(502, b""), Answer(200, b"<html>")],
+    ids=["no answer", "half an answer", "a bad gateway", "something else"],
+)
+async def test_an_unclear_binding_is_settled_by_looking(unclear: Answer | Exception) -> None:
+    pod = make_pod("p").build()
+    await extender(Talker(unclear), node_name="n1").bind(pod, "n1")
+    for elsewhere in ("", "n2", "gone"):
+        with pytest.raises(KubeschedError):
+            await extender(Talker(unclear), node_name=elsewhere).bind(pod, "n1")
+
+
+async def test_a_clear_refusal_is_believed() -> None:
+    refusal = Answer(200, b'{"Error": "the rack is on fire"}')
+    with pytest.raises(KubeschedError, match="the rack is on fire"):
+        await extender(Talker(refusal), node_name="n1").bind(make_pod("p").build(), "n1")
+
+
+def test_absurd_points_wrap_as_64_bits_do() -> None:
+    assert extended_algorithm._wrapped(2**63) == -(2**63)
+    assert extended_algorithm._wrapped(-(2**63) - 1) == 2**63 - 1
+    assert extended_algorithm._wrapped(5) == 5
