@@ -19,8 +19,8 @@ from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import candidates_of
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.row_pods import RowPodsCache
-from kubesched.preemption.victims import USUAL_RULES, select_victims
-from kubesched.snapshot.views import WhatIfColumns
+from kubesched.preemption.victims import USUAL_RULES, no_victim_on, select_victims
+from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE
 
@@ -195,6 +195,30 @@ def test_every_victim_is_needed(world_type, social: bool, seed: int) -> None:
         for victim in candidate.victims.pods:
             node = Without(world, preemptor, candidate.node_name, candidate.victims.pods)
             assert not node.fits_with(victim), f"{victim.metadata.name} went in vain"
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
+def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int) -> None:
+    """Pods are taken away for real and everything is judged anew: no plugin has to hear of removals in thought."""
+    rng = Random(seed)
+    world, preemptor = random_cluster(world_type, rng, social=True)
+    rows = rows_of(world)
+    budgets = world.plugin.evaluator._budgets.list()
+    done = dry_run(preemptor, rows, len(rows), budgets, RowPodsCache(world.table), USUAL_RULES)
+    found = candidates_of(done.shortlist) if done.shortlist is not None else []
+    victims = {each.node_name: each.victims.pods for each in found}
+    row = int(rng.choice(rows))
+    name = world.table.names[row]
+    lower = [pod.pod for pod in world.table.pods[row].values() if pod.priority < 10]
+    had_room = done.statuses().get(name).message == no_victim_on(name).message
+    assume(lower and not had_room)
+    for pod in victims.get(name, lower):
+        world.cache.remove_pod(pod)
+    anew = world.preemptor(preemptor.pod.pod)
+    node = NodeColumns(world.table, np.array([row]))
+    status = filter_node_with_nominated(anew.framework, anew.state, anew.pod, node)
+    assert (status is None) == (name in victims), status
 
 
 @settings(max_examples=200, deadline=None)
