@@ -19,7 +19,7 @@ from kubesched.app.process_metrics import (
 from kubesched.app.stopping import StopRequest
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.types import LeaderElectionConfiguration
-from kubesched.errors import ConfigError, FieldProblem
+from kubesched.errors import ConfigError, FieldProblem, without_groups
 from kubesched.metrics import Registry
 
 
@@ -141,9 +141,9 @@ async def test_a_second_signal_ends_the_process(monkeypatch):
 def test_errors_are_taken_out_of_their_groups():
     inner = ConfigError([FieldProblem("", "wrong")])
     wrapped = ExceptionGroup("a", [ExceptionGroup("b", [inner])])
-    assert run_module._without_groups(wrapped) is inner
+    assert without_groups(wrapped) is inner
     several = ExceptionGroup("c", [inner, ValueError()])
-    assert run_module._without_groups(several) is several
+    assert without_groups(several) is several
 
 
 def test_several_problems_are_listed():

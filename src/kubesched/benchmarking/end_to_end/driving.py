@@ -17,7 +17,6 @@ from kubesched.benchmarking.end_to_end.creating import (
     key_of_manifest,
 )
 from kubesched.benchmarking.end_to_end.measuring import (
-    EVENTS_PATH,
     Measurement,
     UsageLog,
     measurement,
@@ -25,7 +24,7 @@ from kubesched.benchmarking.end_to_end.measuring import (
 )
 from kubesched.benchmarking.end_to_end.metric_pages import MetricPage
 from kubesched.benchmarking.end_to_end.observing import BindingObserver, StalledError
-from kubesched.benchmarking.end_to_end.planes import Plane, count_objects
+from kubesched.benchmarking.end_to_end.planes import Plane
 from kubesched.benchmarking.templates import Manifest
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError, NotFound
@@ -267,7 +266,10 @@ class Driver:
         if not is_drained:
             assert self._scheduler is not None, "the scheduler is at work"
             page = await self._scheduler.page()
-        events = await count_objects(self._plane.client, EVENTS_PATH)
+        # Events about earlier pods may be on their way still: they are not to be counted with these.
+        events, _ = await until_settled(
+            self._plane, self._clock, len(self._observer.moments), before=0
+        )
         assert self.log is not None, "somebody keeps the accounts"
         self.log.note()
         return _Stretch(self._clock.monotonic(), page, events, is_drained)
