@@ -48,7 +48,9 @@ from kubesched.framework.runtime.score import (
 from kubesched.framework.runtime.timing import FILTER, SCORE
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.logs import get_logger
+from kubesched.scheduler.feasible_columns import FeasibleColumns
 from kubesched.scheduler.host_choice import Indices, heap_winner, places_in_walk
+from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
 from kubesched.snapshot.columns import Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -56,7 +58,6 @@ from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 log = get_logger(__name__)
 
-SCORES_VERBOSITY = 10
 MIN_FEASIBLE_NODES_TO_FIND = 100
 MIN_FEASIBLE_NODES_PERCENTAGE = 5
 
@@ -401,31 +402,8 @@ class SchedulingAlgorithm:
         outcome = run_score(framework, state, pod, view)
         framework.point_done("Score", started, outcome.error)
         if log.enabled(SCORES_VERBOSITY) and outcome.error is None:
-            self._log_scores(pod, view.row_indices(), outcome)
+            log_scores(self.table.names, pod, view.row_indices(), outcome)
         return outcome
-
-    def _log_scores(self, pod: Pod, rows: Indices, outcome: ScoreOutcome) -> None:
-        """Every plugin's weighted score of every node: many lines, for those who ask for them."""
-        columns, totals = outcome.columns, outcome.totals
-        for index, row in enumerate(rows.tolist()):
-            node = self.table.names[row]
-            by_plugin = {name: int(column[index]) for name, column in columns.items()}
-            for plugin, score in (by_plugin | outcome.constants).items():
-                log.info(
-                    "Plugin scored node for pod",
-                    v=SCORES_VERBOSITY,
-                    pod=pod,
-                    plugin=plugin,
-                    node=node,
-                    score=score,
-                )
-            log.info(
-                "Calculated node's final score for pod",
-                v=SCORES_VERBOSITY,
-                pod=pod,
-                node=node,
-                score=int(totals[index]),
-            )
 
     def _pick(
         self,
@@ -706,18 +684,3 @@ def _tied_places(outcome: ScoreOutcome | None, count: int) -> Indices:
         return np.arange(count)
     totals = outcome.totals
     return np.flatnonzero(totals == totals.max())
-
-
-class FeasibleColumns(NodeColumns):
-    """A view of the passing rows that works out which they are only when somebody asks."""
-
-    __slots__ = ("_ok",)
-
-    def __init__(self, table: NodeTable, ok: Mask, count: int) -> None:
-        self.table = table
-        self._ok = ok
-        self._length = count
-        self._rows = slice(0, table.high_water) if count == table.high_water else None
-
-    def _find_rows(self) -> Indices:
-        return np.flatnonzero(self._ok)
