@@ -94,21 +94,21 @@ def encoded(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(KINDS))
 def test_arbitrary_bytes_are_refused_or_read(data: bytes, kind: Any) -> None:
     error = refusal_of(lambda: codec.decode(data, kind))
     assert error is None or str(error).startswith(kind.__name__)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(TREES, st.sampled_from(KINDS))
 def test_arbitrary_json_is_refused_or_read(tree: object, kind: Any) -> None:
     error = refusal_of(lambda: codec.decode(encoded(tree), kind))
     assert error is None or str(error).startswith(kind.__name__)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(places(POD)), TREES)
 def test_a_spoilt_pod_is_refused_with_its_name_and_the_field(
     path: tuple[Any, ...], value: object
@@ -122,7 +122,7 @@ def test_a_spoilt_pod_is_refused_with_its_name_and_the_field(
             assert error.field.startswith(str(path[0]))
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(st.none() | TREES, min_size=1, max_size=5))
 def test_a_list_loses_only_what_makes_no_sense(spoilt: list[object]) -> None:
     good = {"metadata": {"name": "good"}}
@@ -134,7 +134,7 @@ def test_a_list_loses_only_what_makes_no_sense(spoilt: list[object]) -> None:
     assert names.count("good") >= items.count(good)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(["ADDED", "MODIFIED", "DELETED"]), TREES)
 def test_a_spoilt_event_costs_no_other(event_type: str, spoilt: object) -> None:
     good = {"type": "ADDED", "object": {"metadata": {"name": "good", "resourceVersion": "7"}}}
@@ -145,7 +145,7 @@ def test_a_spoilt_event_costs_no_other(event_type: str, spoilt: object) -> None:
     assert [each.object.metadata.name for each in events].count("good") >= 2
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.binary(max_size=120) | TREES.map(encoded))
 def test_a_stream_of_nonsense_ends_with_an_error(data: bytes) -> None:
     stream: EventStream[Pod] = EventStream(Pod)
@@ -154,7 +154,7 @@ def test_a_stream_of_nonsense_ends_with_an_error(data: bytes) -> None:
     assert stream.error is None or isinstance(stream.error, KubeschedError)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.binary(max_size=200) | TREES.map(encoded))
 def test_a_watch_line_is_read_or_refused(line: bytes) -> None:
     with contextlib.suppress(ApiError):  # anything else is a defect
