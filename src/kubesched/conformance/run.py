@@ -260,7 +260,7 @@ def _count(played: Played, report: RunReport) -> None:
     end = len(played.scenario.steps) if played.difference is None else played.difference.at
     changed = False
     for at, step in enumerate(played.scenario.steps[: end + 1]):
-        changed |= not (step.kind == "Pod" and step.action == "create")
+        changed |= step.action != "create"
         decision = played.theirs.decisions.get(at)
         if decision is None:
             continue
