@@ -104,6 +104,8 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                         alone[0],
                         UNKNOWN_COST if crowded is None else max(alone[1], crowded[1]),
                     )
+                if _miscounts(pod, state.pods_on(name)):
+                    costs[name] = (0, UNKNOWN_COST)
             return costs
 
         def _nominated(self, pod: Pod) -> list[tuple[JsonObject, str]]:
@@ -118,6 +120,13 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             ]
 
     return AuditedPreemption
+
+
+def _miscounts(pod: Pod, there: Iterable[JsonObject]) -> bool:
+    """Upstream: spread constraints do not count a pod that is on its way out, and yet count it off when it is a victim."""
+    return bool(pod.spec.topology_spread_constraints) and any(
+        other["metadata"].get("deletionTimestamp") for other in there
+    )
 
 
 def audit_pops(queue: SchedulingQueue, complain: Complain) -> None:
