@@ -21,6 +21,7 @@ from typing import Any, TypeVar, dataclass_transform
 import msgspec
 import yaml
 
+from kubesched.api.yaml_loading import BoundedLoader
 from kubesched.errors import CredentialsError
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -229,7 +230,7 @@ def store_auth_provider(path: str, user: str, config: Mapping[str, str]) -> None
         os.unlink(f"{path}.lock")
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # which of the two exists is known at run time
+class _Loader(BoundedLoader):
     """Plain YAML as Kubernetes reads it: what looks like a date is a string."""
 
 

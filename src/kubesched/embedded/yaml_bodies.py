@@ -7,12 +7,11 @@ from typing import Any
 
 import yaml
 
+from kubesched.api.yaml_loading import BoundedLoader
 from kubesched.embedded.objects import Json
 
-_Base: Json = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-
-class _Loader(_Base):  # type: ignore[misc]  # the C loader exists only where libyaml does
+class _Loader(BoundedLoader):
     """A safe loader whose values all exist in JSON."""
 
 
@@ -22,7 +21,7 @@ _Loader.yaml_implicit_resolvers = {
         for tag, regexp in resolvers
         if not tag.endswith((":timestamp", ":int", ":float"))
     ]
-    for first, resolvers in _Base.yaml_implicit_resolvers.items()
+    for first, resolvers in BoundedLoader.yaml_implicit_resolvers.items()
 }
 # Go's decoder reads 1e3 as a number and leaves sexagesimals (12:30) alone; PyYAML does the reverse.
 _Loader.add_implicit_resolver(
