@@ -160,11 +160,13 @@ async def test_a_watch_prints_changes_as_they_happen(bare_cluster, kubectl):
     try:
         assert watching.stdout is not None
         await running_pod(bare_cluster, kubectl)
-        bare_cluster.api.delete("pods", "default", "web", grace_period_s=0)
         words = []
-        while "DELETED" not in words:
-            line = await asyncio.wait_for(watching.stdout.readline(), 30)
-            words.append(line.decode().split()[0])
+        for awaited in ("ADDED", "DELETED"):
+            while awaited not in words:
+                line = await asyncio.wait_for(watching.stdout.readline(), 30)
+                words.append(line.decode().split()[0])
+            if awaited == "ADDED":  # before that, kubectl may not yet have asked
+                bare_cluster.api.delete("pods", "default", "web", grace_period_s=0)
         assert words[0] == "ADDED"
         assert words[-1] == "DELETED"
     finally:

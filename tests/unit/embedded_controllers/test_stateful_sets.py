@@ -71,7 +71,8 @@ def test_a_pod_knows_who_it_is(world):
     [pod] = world.pods()
     revision = world.get(S, "web")["status"]["updateRevision"]
     assert pod["metadata"]["name"] == "web-5"
-    assert pod["metadata"]["labels"] == {
+    of_node = {"topology.kubernetes.io/region": "region-1", "topology.kubernetes.io/zone": "zone-a"}
+    assert pod["metadata"]["labels"] == of_node | {
         "app": "web",
         "apps.kubernetes.io/pod-index": "5",
         "statefulset.kubernetes.io/pod-name": "web-5",

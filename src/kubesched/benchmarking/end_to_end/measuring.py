@@ -21,7 +21,7 @@ from kubesched.benchmarking.end_to_end.contestants import RunningScheduler
 from kubesched.benchmarking.end_to_end.metric_pages import HistogramView, Labels, MetricPage
 from kubesched.benchmarking.end_to_end.planes import Plane, count_objects
 from kubesched.benchmarking.end_to_end.sampling import longest_pause, rate
-from kubesched.benchmarking.end_to_end.usage import Usage, read_machine, read_usage
+from kubesched.benchmarking.end_to_end.usage import ProcessGone, Usage, read_machine, read_usage
 from kubesched.benchmarking.results import Percentiles, ProcessUse, Sample, percentiles, sampled
 from kubesched.clock import Clock
 from kubesched.testing.control_plane import Process
@@ -103,8 +103,12 @@ class UsageLog:
     accounts: list[dict[str, Usage]] = field(default_factory=list)
 
     def note(self) -> None:
-        account = {role: read_usage(pid) for role, find in self.pids.items() if (pid := find())}
-        account[MACHINE] = read_machine()
+        account = {MACHINE: read_machine()}
+        for role, find in self.pids.items():
+            if pid := find():
+                # Whoever waits for something from a process that has ended says so, and quotes its last words.
+                with contextlib.suppress(ProcessGone):
+                    account[role] = read_usage(pid)
         self.moments.append(self.clock.monotonic())
         self.accounts.append(account)
 

@@ -18,6 +18,10 @@ class UsageError(KubeschedError):
     """A process is not there to be measured, or the kernel's account of it cannot be read."""
 
 
+class ProcessGone(UsageError):
+    """The process has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """A process's account at one moment."""
@@ -43,9 +47,11 @@ def parse_stat(text: str, *, ticks_per_s: int, page_bytes: int) -> Usage:
 
 
 def read_usage(pid: int, proc: Path = PROC) -> Usage:
-    """Raises `UsageError` if there is no such process, or no /proc."""
+    """Raises `ProcessGone` if there is no such process, `UsageError` if it cannot be read."""
     try:
         text = (proc / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessGone(f"process {pid} has ended") from None
     except OSError as error:
         raise UsageError(f"cannot read the account of process {pid}: {error}") from None
     return parse_stat(
