@@ -274,6 +274,22 @@ def _vector(rounded: Mapping[str, int]) -> PodRequests:
     )
 
 
+def limit_amounts(pod: Pod) -> dict[str, int]:
+    """The pod's limits by resource name, in units of 10^-9.
+
+    Pod-level limits replace what containers add up to; overhead counts only where there is a limit.
+    """
+    total = _peak(pod, lambda container, _: _amounts(container.resources.limits, quantity.nanos))
+    if pod.spec.resources is not None:
+        for name, raw in (pod.spec.resources.limits or {}).items():
+            if _is_pod_level(name):
+                total[name] = quantity.nanos(raw)
+    for name, raw in (pod.spec.overhead or {}).items():
+        if total.get(name):
+            total[name] += quantity.nanos(raw)
+    return total
+
+
 def _total(
     pod: Pod, read: Callable[[RawQuantity], _Amount], options: RequestOptions
 ) -> dict[str, _Amount]:
@@ -303,11 +319,6 @@ def _total(
 def _container_total(
     pod: Pod, read: Callable[[RawQuantity], _Amount], options: RequestOptions
 ) -> dict[str, _Amount]:
-    """The most that containers need at any one time.
-
-    Sidecars run beside everything that starts after them; an ordinary init container runs alone
-    with the sidecars before it.
-    """
     statuses = _reported_resources(pod) if options.use_status else {}
 
     def needs(container: Container, status_counts: bool) -> dict[str, _Amount]:
@@ -327,6 +338,15 @@ def _container_total(
                 amounts[name] = read(raw)
         return amounts
 
+    return _peak(pod, needs)
+
+
+def _peak(pod: Pod, needs: Callable[[Container, bool], dict[str, _Amount]]) -> dict[str, _Amount]:
+    """The most that containers need at any one time; `needs` is told whether the container keeps running.
+
+    Sidecars run beside everything that starts after them; an ordinary init container runs alone
+    with the sidecars before it.
+    """
     running: dict[str, _Amount] = {}
     for container in pod.spec.containers or ():
         _add(running, needs(container, True))

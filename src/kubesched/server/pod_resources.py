@@ -6,11 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Final
 
-from kubesched.api import quantity
-from kubesched.api.core_v1 import Container, Pod
-from kubesched.api.meta import ResourceList
+from kubesched.api.core_v1 import Pod
 from kubesched.api.quantity import QuantityError
-from kubesched.api.resources import CPU, HUGE_PAGES_PREFIX, MEMORY, request_amounts
+from kubesched.api.resources import (
+    CPU,
+    HUGE_PAGES_PREFIX,
+    MEMORY,
+    limit_amounts,
+    request_amounts,
+)
 from kubesched.logs import get_logger
 from kubesched.metrics.instruments import escape_value, format_number
 
@@ -76,54 +80,3 @@ def _lines(metric: str, pod: Pod, amounts_of: Callable[[Pod], Mapping[str, int]]
             value = format_number(nanos / NANO)
             name = escape_value(resource)
             yield f'{metric}{{{labels},resource="{name}",unit="{unit_of(resource)}"}} {value}\n'
-
-
-def limit_amounts(pod: Pod) -> dict[str, int]:
-    """The pod's limits by resource name, in units of 10^-9.
-
-    The most that containers may use at any one time, as with requests; pod-level limits replace what containers add
-    up to; overhead counts only where there is a limit.
-    """
-    total = _container_limits(pod)
-    if pod.spec.resources is not None:
-        for name, raw in (pod.spec.resources.limits or {}).items():
-            if name in (CPU, MEMORY) or name.startswith(HUGE_PAGES_PREFIX):
-                total[name] = quantity.nanos(raw)
-    for name, raw in (pod.spec.overhead or {}).items():
-        if total.get(name):
-            total[name] += quantity.nanos(raw)
-    return total
-
-
-def _container_limits(pod: Pod) -> dict[str, int]:
-    running: dict[str, int] = {}
-    for container in pod.spec.containers or ():
-        _add(running, _nanos(container))
-    sidecars: dict[str, int] = {}
-    starting: dict[str, int] = {}
-    for container in pod.spec.init_containers or ():
-        use = _nanos(container)
-        if container.is_restartable_init():
-            _add(running, use)
-            _add(sidecars, use)
-            use = sidecars
-        else:
-            _add(use, sidecars)
-        _raise_to(starting, use)
-    _raise_to(running, starting)
-    return running
-
-
-def _nanos(container: Container) -> dict[str, int]:
-    limits: ResourceList = container.resources.limits or {}
-    return {name: quantity.nanos(raw) for name, raw in limits.items()}
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
-    for name, amount in floor.items():
-        total[name] = max(total.get(name, amount), amount)

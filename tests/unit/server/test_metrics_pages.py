@@ -7,12 +7,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.resources import limit_amounts
 from kubesched.clock import ManualClock, SystemClock
 from kubesched.metrics import Registry
 from kubesched.metrics.instruments import exponential_buckets
 from kubesched.server import pod_resources
 from kubesched.server.metrics_pages import MetricsPage, ResourcesPage
-from kubesched.server.pod_resources import limit_amounts, unit_of
+from kubesched.server.pod_resources import unit_of
 from kubesched.server.requests import PageRequest
 
 
