@@ -174,8 +174,8 @@ class Serving:
         self, settings: RunSettings, exposed: Exposed
     ) -> tuple[dict[str, Page], dict[str, Page]]:
         pages: dict[str, Page] = {
-            "/metrics": MetricsPage(exposed.registry, self._clock),
-            "/metrics/slis": MetricsPage(exposed.sli_registry, self._clock),
+            "/metrics": MetricsPage(exposed.registry),
+            "/metrics/slis": MetricsPage(exposed.sli_registry),
             "/metrics/resources": ResourcesPage(exposed.pods, exposed.is_active),
             "/configz": ConfigPage(to_plain(settings.config)),
         }

@@ -5,13 +5,16 @@ first use and then kept, so a caller on a hot path holds on to the cell and pays
 all instruments belong to the event loop's thread.
 
 Text is produced here too, because a cell knows its own line prefixes: they are built once, on the first scrape, and a
-page is then little more than adding numbers to them.
+page is then little more than adding numbers to them. Reading and writing are two steps: `read` notes a cell's numbers,
+`write` turns them into lines, maybe much later, so that a large family can be written in pieces and still be of one
+moment.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from math import inf, isfinite, isnan
 from operator import add
@@ -40,8 +43,11 @@ class _Scalar:
     def current(self) -> float:
         return self.value if self._read is None else self._read()
 
-    def write(self, out: list[str]) -> None:
-        out.append(self._prefix + format_number(self.current()))
+    def read(self) -> float:
+        return self.current()
+
+    def write(self, numbers: float, out: list[str]) -> None:
+        out.append(self._prefix + format_number(numbers))
 
 
 class Counter(_Scalar):
@@ -105,13 +111,18 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
-    def write(self, out: list[str]) -> None:
+    def read(self) -> tuple[list[int], float]:
+        return self.counts.copy(), self.sum
+
+    def write(self, numbers: tuple[list[int], float], out: list[str]) -> None:
+        counts, total = numbers
         prefixes = self._prefixes
         if prefixes is None:
             prefixes = self._prefixes = self._build_prefixes()
-        out.extend(map(add, prefixes, map(str, accumulate(self.counts))))
-        out.append(prefixes[-2] + format_number(self.sum))
-        out.append(prefixes[-1] + str(self.count))
+        cumulative = list(map(str, accumulate(counts)))
+        out.extend(map(add, prefixes, cumulative))
+        out.append(prefixes[-2] + format_number(total))
+        out.append(prefixes[-1] + cumulative[-1])
 
     def _build_prefixes(self) -> list[str]:
         """One per bucket, then those of `_sum` and `_count`."""
@@ -140,7 +151,7 @@ class Family(Generic[Cell]):
         "_cells",
         "_header",
         "_make",
-        "_sorted",
+        "_order",
         "bounds",
         "help",
         "label_names",
@@ -165,7 +176,7 @@ class Family(Generic[Cell]):
         self._make: Callable[[str, str], Cell] = make
         self._cells: dict[tuple[str, ...], Cell] = {}
         self._allowed: dict[int, frozenset[str]] = {}
-        self._sorted: list[Cell] | None = None
+        self._order: list[tuple[str, ...]] = []
         self._header = f"# HELP {name} {_escape_help(help_text)}\n# TYPE {name} {type_name}"
         if not label_names:
             self.labels()
@@ -195,14 +206,16 @@ class Family(Generic[Cell]):
             write(out)
 
     def writers(self) -> Iterator[Callable[[list[str]], None]]:
-        """The page's part in steps, for those who must not write all of it at once: the header, then cell by cell."""
-        cells = self._sorted
-        if cells is None:
-            cells = self._sorted = [self._cells[values] for values in sorted(self._cells)]
+        """The page's part in steps, for those who must not write all of it at once: the header, then cell by cell.
+
+        The numbers are those of the moment when the first step is asked for.
+        """
+        cells = [self._cells[values] for values in self._order]
         if cells:
+            readings = [cell.read() for cell in cells]
             yield self._write_header
-            for cell in cells:
-                yield cell.write
+            for cell, numbers in zip(cells, readings, strict=True):
+                yield partial(cell.write, numbers)
 
     def _write_header(self, out: list[str]) -> None:
         out.append(self._header)
@@ -227,7 +240,7 @@ class Family(Generic[Cell]):
             self.name, ",".join(f'{label}="{escape_value(value)}"' for label, value in pairs)
         )
         self._cells[values] = cell
-        self._sorted = None
+        insort(self._order, values)
         return cell
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,7 @@ class Answer:
     body: bytes = b""
     content_type: str = TEXT
     headers: Mapping[str, str] = field(default_factory=dict)
-    stream: AsyncIterator[bytes] | None = None
+    stream: AsyncGenerator[bytes, None] | None = None
 
 
 def text(body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:

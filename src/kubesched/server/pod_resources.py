@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Final
 
 from kubesched.api.core_v1 import Pod
@@ -40,7 +40,7 @@ def unit_of(resource: str) -> str:
     return "integer" if resource.startswith("attachable-volumes-") else ""
 
 
-async def page(pods: Iterable[Pod]) -> AsyncIterator[bytes]:
+async def page(pods: Iterable[Pod]) -> AsyncGenerator[bytes, None]:
     """The page in pieces; the loop is free between them. Pods are those known when the page was asked for."""
     counted = [pod for pod in pods if not (pod.spec.node_name and pod.status.phase in _TERMINAL)]
     for name, help_text in _PAGES:

@@ -7,10 +7,11 @@ paths exist. Whatever goes wrong inside is a 500 and a log line, never a dead se
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from urllib.parse import parse_qs
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from kubesched.clock import Clock, SystemClock
 from kubesched.errors import Unauthorized
@@ -142,29 +143,42 @@ class SecureServer:
             response: web.StreamResponse = web.Response(
                 status=answer.status, body=answer.body, headers=headers
             )
-            pieces = _nothing()
         else:
             response = web.StreamResponse(status=answer.status, headers=headers)
-            response.enable_chunked_encoding()
-            pieces = answer.stream
+            if (
+                request.version >= HttpVersion11
+            ):  # before that, the end of the connection ends the body
+                response.enable_chunked_encoding()
         try:
-            async with asyncio.timeout(self._limits.send_s):
-                await response.prepare(request)
-            async for piece in pieces:
-                async with asyncio.timeout(self._limits.send_s):
-                    await response.write(piece)
-            async with asyncio.timeout(self._limits.send_s):
-                await response.write_eof()
+            await self._within(response.prepare(request))
+            if answer.stream is not None:
+                async with contextlib.aclosing(answer.stream) as pieces:
+                    if request.method != "HEAD":
+                        await self._send_pieces(response, pieces)
+            await self._within(response.write_eof())
         except (ConnectionError, TimeoutError) as error:
             log.info("A client went away or does not read", v=4, err=error)
-            if request.transport is not None:
-                request.transport.abort()
+            _abort(request)
+        except Exception:  # half of the page is out: a cut connection is all that can be said
+            log.exception("A page broke off", method=request.method, path=request.rel_url.path)
+            _abort(request)
         return response
 
+    async def _send_pieces(
+        self, response: web.StreamResponse, pieces: AsyncIterator[bytes]
+    ) -> None:
+        async for piece in pieces:
+            await self._within(response.write(piece))
 
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""
+    async def _within(self, sending: Awaitable[object]) -> None:
+        """A client has so long to read each piece."""
+        async with asyncio.timeout(self._limits.send_s):
+            await sending
+
+
+def _abort(request: web.BaseRequest) -> None:
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _peer(request: web.BaseRequest) -> PeerCertificate | None:

@@ -1,6 +1,8 @@
-"""/metrics in slices, resets, and what /metrics/resources says about pods."""
+"""/metrics in pieces, resets, and what /metrics/resources says about pods."""
 
 import asyncio
+import gzip
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -8,55 +10,108 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resources import limit_amounts
-from kubesched.clock import ManualClock, SystemClock
 from kubesched.metrics import Registry
 from kubesched.metrics.instruments import exponential_buckets
 from kubesched.server import pod_resources
-from kubesched.server.metrics_pages import MetricsPage, ResourcesPage
+from kubesched.server.metrics_pages import LINES_PER_PIECE, MetricsPage, ResourcesPage, page
 from kubesched.server.pod_resources import unit_of
 from kubesched.server.requests import PageRequest
 
 
-def page_of(registry, **request):
-    return asyncio.run(
-        MetricsPage(registry, ManualClock())(PageRequest(path="/metrics", **request))
-    )
+def answer_to(registry, **request):
+    """The answer, and its body in the pieces it comes in."""
+
+    async def main():
+        answer = await MetricsPage(registry)(PageRequest(path="/metrics", **request))
+        if answer.stream is None:
+            return answer, [answer.body]
+        return answer, [piece async for piece in answer.stream]
+
+    return asyncio.run(main())
+
+
+def large_registry():
+    registry = Registry()
+    for number in range(20):
+        family = registry.histogram(
+            f"h_{number}_seconds", "H.", buckets=exponential_buckets(1, 2, 15), labels=("a",)
+        )
+        for value in range(200):
+            family.labels(f"{value:03}").observe(1)
+    return registry
 
 
 def test_the_page_is_the_registrys_text():
     registry = Registry()
     registry.counter("a_total", "A.").labels().inc(3)
-    answer = page_of(registry)
-    assert answer.body.decode() == registry.text()
+    answer, pieces = answer_to(registry)
+    assert b"".join(pieces).decode() == registry.text()
     assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"
 
 
-def test_a_large_page_lets_others_run_meanwhile():
-    registry = Registry()
-    for number in range(200):
-        family = registry.histogram(
-            f"h_{number}_seconds", "H.", buckets=exponential_buckets(1, 2, 15), labels=("a",)
-        )
-        for value in range(20):
-            family.labels(str(value)).observe(1)
+def test_a_page_without_metrics_is_empty():
+    assert answer_to(Registry())[1] == []
 
+
+def test_a_compressed_page_says_the_same():
+    registry = large_registry()
+    answer, pieces = answer_to(registry, accepts_gzip=True)
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(b"".join(pieces)).decode() == registry.text()
+
+
+def test_a_large_page_comes_in_pieces_of_bounded_length():
+    registry = large_registry()
+    pieces = answer_to(registry)[1]
+    assert b"".join(pieces).decode() == registry.text()
+    largest_cell = 15 + 3
+    assert max(piece.count(b"\n") for piece in pieces) < LINES_PER_PIECE + largest_cell
+    assert len(pieces) >= registry.text().count("\n") // (LINES_PER_PIECE + largest_cell)
+
+
+@pytest.mark.parametrize("accepts_gzip", [False, True], ids=["plain", "compressed"])
+def test_others_run_between_any_two_pieces(accepts_gzip):
     async def main():
         turns = 0
-        done = False
 
         async def other():
             nonlocal turns
-            while not done:
+            while True:
                 turns += 1
                 await asyncio.sleep(0)
 
         running = asyncio.ensure_future(other())
-        await MetricsPage(registry, SystemClock())(PageRequest(path="/metrics"))
-        done = True
-        await running
-        return turns
+        request = PageRequest(path="/metrics", accepts_gzip=accepts_gzip)
+        answer = await MetricsPage(large_registry())(request)
+        seen = [turns async for _piece in answer.stream]
+        running.cancel()
+        return seen
 
-    assert asyncio.run(main()) > 5
+    seen = asyncio.run(main())
+    assert len(seen) > 1
+    assert all(later > earlier for earlier, later in pairwise(seen[:-1]))
+
+
+def test_a_family_in_many_pieces_is_of_one_moment():
+    registry = Registry()
+    family = registry.histogram("h_seconds", "H.", buckets=(1, 2), labels=("a",))
+    cells = [family.labels(f"{number:04}") for number in range(LINES_PER_PIECE)]
+
+    async def main():
+        text = b""
+        async for piece in page(registry):
+            text += piece
+            for cell in cells:
+                cell.observe(1)
+        return text.decode()
+
+    samples = [
+        sample
+        for family in text_string_to_metric_families(asyncio.run(main()))
+        for sample in family.samples
+    ]
+    assert len(samples) == 5 * len(cells)
+    assert {sample.value for sample in samples} == {0.0}
 
 
 def test_delete_starts_counters_anew_and_leaves_gauges():
@@ -67,7 +122,7 @@ def test_delete_starts_counters_anew_and_leaves_gauges():
     counter.inc(3)
     gauge.set(2)
     histogram.observe(5)
-    assert page_of(registry, method="DELETE").body == b"metrics reset\n"
+    assert answer_to(registry, method="DELETE")[1] == [b"metrics reset\n"]
     assert counter.value == 0
     assert gauge.value == 2
     assert (histogram.count, histogram.sum) == (0, 0)

@@ -1,14 +1,16 @@
 """Whole requests over TLS: the order of authentication, authorization and routing, and that faults stay contained."""
 
+import asyncio
 import gzip
 import json
 
+import aiohttp
 import pytest
 
 from kubesched.clock import SystemClock
 from kubesched.errors import ServerError
 from kubesched.metrics import Registry
-from kubesched.server.answers import text
+from kubesched.server.answers import Answer, text
 from kubesched.server.metrics_pages import MetricsPage
 from kubesched.server.profiling import DebugPages
 from kubesched.server.trust import Trust
@@ -132,7 +134,7 @@ async def test_a_page_is_compressed_for_those_who_can_read_it(serve, admin, trus
     registry = Registry()
     for number in range(100):
         registry.counter(f"some_metric_number_{number}_total", "Help.")
-    running = await serve(pages={"/metrics": MetricsPage(registry, SystemClock())}, trust=trust)
+    running = await serve(pages={"/metrics": MetricsPage(registry)}, trust=trust)
     headers = {"Accept-Encoding": "gzip"}
     _, body, got = await running.get(
         "/metrics", context=admin, headers=headers, skip_auto_headers=["Accept"]
@@ -166,3 +168,53 @@ async def test_an_encoded_path_is_judged_by_what_it_means(serve, anonymous):
     for path in ("/%6Detrics", "/healthz/..%2Fmetrics", "//metrics", "/healthz/../metrics"):
         status, _, _ = await running.get(path, context=anonymous)
         assert status == 403, path
+
+
+# Pages that come in pieces.
+
+
+async def two_pieces(request):
+    async def pieces():
+        yield b"one "
+        yield b"two"
+
+    return Answer(stream=pieces())
+
+
+async def test_a_client_of_http_1_0_gets_a_page_in_pieces_until_the_connection_ends(
+    serve, make_client
+):
+    running = await serve(pages={"/pieces": two_pieces}, open_paths=("/pieces",))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", running.listener.port, ssl=make_client()
+    )
+    writer.write(b"GET /pieces HTTP/1.0\r\n\r\n")
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.transport.abort()
+    assert b" 200 " in head
+    assert b"chunked" not in head.lower()
+    assert body == b"one two"
+
+
+async def test_head_of_a_page_in_pieces_has_no_body(serve, make_client):
+    running = await serve(pages={"/pieces": two_pieces}, open_paths=("/pieces",))
+    status, body, _ = await running.get("/pieces", method="HEAD", context=make_client())
+    assert (status, body) == (200, b"")
+
+
+async def test_a_page_that_breaks_off_cuts_its_connection_and_no_other(serve, make_client, caplog):
+    async def breaks(request):
+        async def pieces():
+            yield b"one "
+            raise RuntimeError("nothing more to say")
+
+        return Answer(stream=pieces())
+
+    running = await serve(
+        pages={"/breaks": breaks, "/pieces": two_pieces}, open_paths=("/breaks", "/pieces")
+    )
+    with pytest.raises(aiohttp.ClientError):
+        await running.get("/breaks", context=make_client())
+    status, body, _ = await running.get("/pieces", context=make_client())
+    assert (status, body) == (200, b"one two")
+    assert "A page broke off" in caplog.text
