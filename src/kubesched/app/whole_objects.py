@@ -13,6 +13,7 @@ from kubesched.api.codec import MalformedObject, decode
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.kinds import kind_of
 from kubesched.client.rest import RestClient
+from kubesched.errors import NotFound
 
 FETCH_ONE_BY_ONE = 16
 """Up to this many changed nodes are fetched singly; beyond, the whole list is cheaper."""
@@ -28,8 +29,12 @@ class WholeObjectsByRest:
         self._nodes: dict[str, JsonObject] = {}
 
     async def pod(self, pod: Pod) -> JsonObject:
+        """NotFound also if another pod has its name by now: what an extender says of that one is not for this one."""
         meta = pod.metadata
-        return await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
+        found = await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
+        if _metadata(found).get("uid") != meta.uid:
+            raise NotFound(f"pod {meta.namespace}/{meta.name} with UID {meta.uid} is gone")
+        return found
 
     async def nodes(self, nodes: Sequence[Node]) -> list[JsonObject]:
         stale = [node for node in nodes if not self._is_current(node)]

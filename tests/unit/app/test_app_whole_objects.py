@@ -1,0 +1,66 @@
+"""Extenders are sent the objects that the scheduler means: complete, current, and never another one of the same name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import convert
+
+from kubesched.api.core_v1 import Node
+from kubesched.app.whole_objects import FETCH_ONE_BY_ONE, WholeObjectsByRest
+from kubesched.client.rest import RestClient
+from kubesched.errors import NotFound
+from kubesched.testing.builders import make_pod
+
+
+class Server(RestClient):
+    """Answers from a dictionary of paths, and counts."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def get_raw(self, path: str, *_arguments: Any, **_settings: Any) -> bytes:
+        self.asked.append(path)
+        return json.dumps(self.answers[path]).encode()
+
+
+def _node(name: str, revision: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "resourceVersion": revision},
+        "spec": {"podCIDR": "10.0.0.0/24"},
+    }
+
+
+async def test_a_pod_comes_with_what_the_scheduler_does_not_read() -> None:
+    stored = {"metadata": {"name": "a", "uid": "1"}, "spec": {"dnsPolicy": "None"}}
+    whole = WholeObjectsByRest(Server({"/api/v1/namespaces/default/pods/a": stored}))
+    assert await whole.pod(make_pod("a").uid("1").build()) == stored
+
+
+async def test_a_successor_of_the_same_name_is_another_pod() -> None:
+    stored = {"metadata": {"name": "a", "uid": "2"}}
+    whole = WholeObjectsByRest(Server({"/api/v1/namespaces/default/pods/a": stored}))
+    with pytest.raises(NotFound, match="default/a with UID 1 is gone"):
+        await whole.pod(make_pod("a").uid("1").build())
+
+
+async def test_a_node_is_fetched_again_only_once_it_has_changed() -> None:
+    server = Server({"/api/v1/nodes/n": _node("n", "5")})
+    whole = WholeObjectsByRest(server)
+    known = convert(_node("n", "5"), Node)
+    assert await whole.nodes([known]) == await whole.nodes([known]) == [_node("n", "5")]
+    assert len(server.asked) == 1
+    server.answers["/api/v1/nodes/n"] = _node("n", "6")
+    assert await whole.nodes([convert(_node("n", "6"), Node)]) == [_node("n", "6")]
+
+
+async def test_many_changed_nodes_are_listed_at_once() -> None:
+    names = [f"n{number}" for number in range(FETCH_ONE_BY_ONE + 1)]
+    server = Server({"/api/v1/nodes": {"items": [_node(name, "1") for name in names]}})
+    whole = WholeObjectsByRest(server)
+    found = await whole.nodes([convert(_node(name, "1"), Node) for name in names])
+    assert [node["metadata"]["name"] for node in found] == names
+    assert server.asked == ["/api/v1/nodes"]
