@@ -19,6 +19,7 @@ from kubesched.client.proxy import (
     parse_proxy_url,
     proxy_from_environment,
 )
+from kubesched.client.tls_context import TlsSettings, build_context
 from kubesched.client.transport import ConnectionConfig
 from kubesched.errors import ConfigError, ConnectFailed, DeadlineExceeded, FieldProblem
 
@@ -109,7 +110,7 @@ class Dialer:
             lambda: TunnelProtocol(proxy),
             proxy.host,
             proxy.port,
-            ssl=ssl.create_default_context() if proxy.scheme == "https" else None,
+            ssl=build_context(TlsSettings()) if proxy.scheme == "https" else None,
         )
         try:
             _keep_alive(transport)
@@ -133,7 +134,7 @@ class Dialer:
     def _tls_context(self) -> ssl.SSLContext | None:
         if self._config.scheme == "http":
             return None
-        return self._config.credentials.ssl_context() or ssl.create_default_context()
+        return self._config.credentials.ssl_context() or build_context(TlsSettings())
 
     def _in_our_words(self, error: BaseException, *, is_deadline: bool) -> Exception | None:
         """The failure as one of ours; None for cancellation and what already is."""

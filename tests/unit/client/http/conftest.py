@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubesched.client.pool import HttpTransport, PoolSettings
+from kubesched.client.tls_context import Pem, TlsSettings, build_context
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig, Credentials
 
 
@@ -127,13 +128,17 @@ class Tls:
         return context
 
     def client(self, *, with_certificate: bool = False) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(self.authority.path))
+        context = _trusting(self.authority)
         if with_certificate:
             context.load_cert_chain(*self.authority.issue("client", is_server=False))
         return context
 
     def mistrusting_client(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.stranger.path))
+        return _trusting(self.stranger)
+
+
+def _trusting(authority: Authority) -> ssl.SSLContext:
+    return build_context(TlsSettings(ca=Pem("certificate-authority", file=str(authority.path))))
 
 
 @pytest.fixture(scope="session")
