@@ -46,6 +46,8 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "an extender that may be ignored binds, and its answer gets lost": (446, {}),
     "the victim that kept the preemptor away goes before the last one": (11086, {}),
     "an extender is asked about a pod that another one has replaced": (20218, {}),
+    "an extender spares every victim, and the nomination stays": (21168, {}),
+    "an extender spares every victim of a preemptor that waits among others": (20814, {}),
     "preemption was in vain for want of a volume, which comes later": (1072, {}),
 }
 """Seeds that once found something; each finding also has a test of its own where it was fixed. A lost answer to a binding followed by an outage is a sweep: "cut off after commit"."""

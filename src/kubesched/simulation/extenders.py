@@ -1,13 +1,13 @@
 """An HTTP extender in virtual time: it has an opinion of its own, and days on which it is late, dead or talks nonsense.
 
-Its opinion: pods of one application go to nodes with fast disks only. `liveness` knows it, too.
+Its opinion: pods of one application go to nodes with fast disks only. `liveness` asks for it on a good day.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -84,6 +84,77 @@ class _Answer:
         """Nothing is open."""
 
 
+class Opinion:
+    """What the extender thinks of pods and nodes."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+        self._cluster = cluster
+        self._random = random
+
+    def on(self, verb: str, question: JsonObject, *, is_moody: bool = False) -> Any:  # noqa: ANN401  # JSON of any form
+        if verb == "filter":
+            return self._filter(question, is_moody)
+        if verb == "prioritize":
+            return [
+                {"Host": name, "Score": self._random.randint(0, 10)}
+                for name in _names(question)
+                if self._random.random() < 0.9
+            ]
+        assert verb == "preempt", "bindings are no matter of opinion"
+        return self._preempt(question)
+
+    def _filter(self, question: JsonObject, is_moody: bool) -> JsonObject:
+        """Also says no to what it likes, on some days."""
+        pod, kept, failed, unresolvable = question["Pod"], [], {}, {}
+        for name in _names(question):
+            node = self._cluster.find_node(name)
+            why = "gone" if node is None else extender_objection(pod, node)
+            if why is not None:
+                unresolvable[name] = why
+            elif is_moody and self._random.random() < 0.7:
+                failed[name] = "not today"
+            else:
+                kept.append(name)
+        answer: JsonObject = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable}
+        if question.get("NodeNames") is not None:
+            return answer | {"NodeNames": kept}
+        items = [each for each in question["Nodes"]["items"] if each["metadata"]["name"] in kept]
+        return answer | {"Nodes": {"items": items}}
+
+    def _preempt(self, question: JsonObject) -> JsonObject:
+        kept = {}
+        given = question.get("NodeNameToMetaVictims") or question.get("NodeNameToVictims") or {}
+        for name, victims in given.items():
+            node = self._cluster.find_node(name)
+            if node is not None and extender_objection(question["Pod"], node) is None:
+                uids = [each.get("UID") or each["metadata"]["uid"] for each in victims["Pods"]]
+                violations = victims["NumPDBViolations"]
+                kept[name] = {
+                    "Pods": [{"UID": uid} for uid in uids],
+                    "NumPDBViolations": violations,
+                }
+        return {"NodeNameToMetaVictims": kept}
+
+
+class CalmExtender:
+    """The same extender without bad days: answers at once, and leaves bindings to somebody else."""
+
+    def __init__(self, opinion: Opinion, bind: Callable[[str, str, str], Awaitable[None]]) -> None:
+        """`bind` is called with the namespace and the name of a pod and the name of its node."""
+        self._opinion = opinion
+        self._bind = bind
+
+    async def request(self, request: Request) -> Response:
+        verb, question = request.target.rpartition("/")[2], json.loads(request.body)
+        if verb == "bind":
+            await self._bind(question["PodNamespace"], question["PodName"], question["Node"])
+            return _Answer(200, b"{}")
+        return _Answer(200, json.dumps(self._opinion.on(verb, question)).encode())
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
 class SimulatedExtender:
     """The transport of every scheduler to the one extender."""
 
@@ -91,6 +162,7 @@ class SimulatedExtender:
         self, cluster: SimulatedCluster, random: Random, trace: Trace, trouble: float
     ) -> None:
         self._cluster = cluster
+        self._opinion = Opinion(cluster, random)
         self._random = random
         self._trace = trace
         self.trouble = trouble
@@ -136,52 +208,10 @@ class SimulatedExtender:
             ways.append("moody")
         return self._random.choice(ways)
 
-    # What it thinks.
-
     def _answer(self, verb: str, question: JsonObject, how: str) -> Any:  # noqa: ANN401  # JSON of any form
-        if verb == "filter":
-            return self._filter(question, how == "moody")
-        if verb == "prioritize":
-            return [
-                {"Host": name, "Score": self._random.randint(0, 10)}
-                for name in _names(question)
-                if self._random.random() < 0.9
-            ]
-        if verb == "preempt":
-            return self._preempt(question)
-        return self._bind(question)
-
-    def _filter(self, question: JsonObject, is_moody: bool) -> JsonObject:
-        """Also says no to what it likes, on some days."""
-        pod, kept, failed, unresolvable = question["Pod"], [], {}, {}
-        for name in _names(question):
-            node = self._cluster.find_node(name)
-            why = "gone" if node is None else extender_objection(pod, node)
-            if why is not None:
-                unresolvable[name] = why
-            elif is_moody and self._random.random() < 0.7:
-                failed[name] = "not today"
-            else:
-                kept.append(name)
-        answer: JsonObject = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable}
-        if question.get("NodeNames") is not None:
-            return answer | {"NodeNames": kept}
-        items = [each for each in question["Nodes"]["items"] if each["metadata"]["name"] in kept]
-        return answer | {"Nodes": {"items": items}}
-
-    def _preempt(self, question: JsonObject) -> JsonObject:
-        kept = {}
-        given = question.get("NodeNameToMetaVictims") or question.get("NodeNameToVictims") or {}
-        for name, victims in given.items():
-            node = self._cluster.find_node(name)
-            if node is not None and extender_objection(question["Pod"], node) is None:
-                uids = [each.get("UID") or each["metadata"]["uid"] for each in victims["Pods"]]
-                violations = victims["NumPDBViolations"]
-                kept[name] = {
-                    "Pods": [{"UID": uid} for uid in uids],
-                    "NumPDBViolations": violations,
-                }
-        return {"NodeNameToMetaVictims": kept}
+        if verb == "bind":
+            return self._bind(question)
+        return self._opinion.on(verb, question, is_moody=how == "moody")
 
     def _bind(self, question: JsonObject) -> JsonObject:
         try:

@@ -6,22 +6,16 @@ Whether something can be placed is asked of a fresh scheduler that is given the 
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any, Final
 
-from msgspec import structs
-
-from kubesched.api.core_v1 import (
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    Taint,
-    Toleration,
-)
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
+from kubesched.simulation import extenders
 from kubesched.simulation.checkers import Checkers, check_own_invariants, check_wake_ups
 from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.extenders import CalmExtender, Opinion
 from kubesched.simulation.processes import Incarnation, Processes
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Violation
@@ -34,6 +28,8 @@ BOUND_WITH_VICTIMS_S = BOUND_S + 330.0
 """For pods that have to preempt. Why making room was in vain is not among the reasons that events are held against (as
 in kube-scheduler): a volume, say, that comes later helps only after those five minutes."""
 POLL_S = 3.0
+MAX_SETTLES = 200
+_CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 OTHER_KINDS: Final[tuple[type[Any], ...]] = (
     StorageClass,
     CSIDriver,
@@ -58,7 +54,7 @@ async def wait_until_settled(
     checkers: Checkers,
     trace: Trace,
     *,
-    has_extender: bool = False,
+    extender_traits: tuple[str, ...] | None = None,
 ) -> None:
     """Return once nothing more can happen; `Violation` if that takes too long."""
     healed_at, bound_s = loop.time(), BOUND_S
@@ -67,7 +63,7 @@ async def wait_until_settled(
         pending = _what_is_pending(cluster, processes, checkers)
         if pending is None:
             revision = cluster.store.revision
-            placeable = await what_can_be_placed(cluster, has_extender=has_extender)
+            placeable = await what_can_be_placed(cluster, extender_traits)
             if placeable is None and cluster.store.revision == revision:
                 break
             pending = placeable
@@ -118,23 +114,20 @@ def _unfinished(incarnation: Incarnation) -> str | None:
 
 
 async def what_can_be_placed(
-    cluster: SimulatedCluster, *, has_extender: bool = False
+    cluster: SimulatedCluster, extender_traits: tuple[str, ...] | None = None
 ) -> str | None:
-    """A pod that a fresh scheduler would place, find volumes for, or make room for; None if there is none."""
-    nodes, pods = cluster.records()
-    if has_extender:
-        nodes, pods = _as_the_extender_sees_it(nodes, pods)
-    async with SchedulerHarness() as fresh:
+    """A pod that a fresh scheduler would place, find volumes for, or make room for; None if there is none.
+
+    It asks an extender with these traits; with None there is no extender.
+    """
+    async with _fresh_scheduler(cluster, extender_traits) as fresh:
         before = {obj for kind in OTHER_KINDS for obj in map(id, _put_all(fresh, cluster, kind))}
+        nodes, pods = cluster.records()
         for node in nodes:
             fresh.add_node(node)
-        for pod in pods:
-            if pod.spec.node_name:
-                fresh.add_pod(pod)
-        for pod in pods:
-            if not pod.spec.node_name:
-                fresh.add_pod(pod)
-        await fresh.settle()
+        for pod in sorted(pods, key=lambda pod: not pod.spec.node_name):
+            fresh.add_pod(pod)
+        await _settle(fresh)
         placed = [f"{key} fits on {node}" for key, node in fresh.client.bindings.items()]
         made_room = [f"{key} would be preempted" for key in fresh.client.deleted]
         promised = [
@@ -149,30 +142,34 @@ async def what_can_be_placed(
     return found[0] if found else None
 
 
+def _fresh_scheduler(
+    cluster: SimulatedCluster, extender_traits: tuple[str, ...] | None
+) -> SchedulerHarness:
+    if extender_traits is None:
+        return SchedulerHarness()
+
+    async def bind(namespace: str, name: str, node_name: str) -> None:
+        await fresh.client.bind_pod(fresh.pod(name, namespace), node_name)
+
+    fresh = SchedulerHarness(
+        _CONFIG + extenders.config(extender_traits),
+        extender_transport=CalmExtender(Opinion(cluster, Random(1)), bind),
+    )
+    return fresh
+
+
+async def _settle(fresh: SchedulerHarness) -> None:
+    """An extender takes some turns of the loop for every pod."""
+    queue = fresh.assembly.scheduler.queue
+    for _ in range(MAX_SETTLES):
+        await fresh.settle()
+        if not queue.pods_in_active_q() and not queue.in_flight_uids():
+            return
+    raise Violation("the world goes on", "a fresh scheduler does not come to rest")
+
+
 def _put_all(fresh: SchedulerHarness, cluster: SimulatedCluster, kind: type[Any]) -> list[Any]:
     objects = cluster.records_of(kind)
     for obj in objects:
         fresh.listers.of(kind).put(obj)
     return objects
-
-
-def _as_the_extender_sees_it(nodes: list[Node], pods: list[Pod]) -> tuple[list[Node], list[Pod]]:
-    """Its opinion as taints that all tolerate whom it does not concern; those play no part in spreading either."""
-    taint = Taint(key="example.com/judged", effect="NoSchedule")
-    judged = []
-    for node in nodes:
-        if (node.metadata.labels or {}).get("disk") != "ssd":
-            spec = structs.replace(node.spec, taints=[*(node.spec.taints or ()), taint])
-            judged.append(structs.replace(node, spec=spec))
-        else:
-            judged.append(node)
-    unconcerned = Toleration(key=taint.key, operator="Exists")
-    free = []
-    for pod in pods:
-        if (pod.metadata.labels or {}).get("app") != "db":
-            tolerations = [*(pod.spec.tolerations or ()), unconcerned]
-            pod_spec = structs.replace(pod.spec, tolerations=tolerations)
-            free.append(structs.replace(pod, spec=pod_spec))
-        else:
-            free.append(pod)
-    return judged, free

@@ -238,7 +238,7 @@ class World:
             self.processes,
             self.checkers,
             self.trace,
-            has_extender=self._has_extender,
+            extender_traits=self.options.extender_traits if self._has_extender else None,
         )
 
     def stop(self, keepers: list[asyncio.Task[None]]) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar, cast
 from msgspec import structs, to_builtins
 
 from kubesched.api.core_v1 import Node, Pod, PodCondition
+from kubesched.client.transport import Transport
 from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import load
@@ -163,7 +164,10 @@ class SchedulerHarness:
         gates: FeatureGates = DEFAULT_GATES,
         classes: bool = True,
         seed: int = 1,
+        extender_transport: Transport | None = None,
     ) -> None:
+        """`extender_transport` replaces the network on the way to the configured extenders."""
+        self._extender_transport = extender_transport
         self._config = config
         self._plugins = plugins
         self._gates = gates
@@ -203,7 +207,7 @@ class SchedulerHarness:
                 call_later=self._call_later,
                 metrics=SchedulerMetrics(self.metrics_registry),
                 extenders=lambda configured, table: make_extenders(
-                    configured, _AsKept(self), table
+                    configured, _AsKept(self), table, self._extender_transport
                 ),
             ),
             classes=self._classes,
