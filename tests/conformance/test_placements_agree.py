@@ -30,6 +30,7 @@ OF_SEQUENCES = {
     Aspect.NOMINATED,
     Aspect.VICTIMS,
     Aspect.VOLUMES,
+    Aspect.ASKED,
 }
 
 

@@ -4,6 +4,7 @@ shrunk and written out. The schedulers themselves are stood in for here; `kubesc
 import json
 import subprocess
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,11 +14,15 @@ from kubesched.cli.main import main
 from kubesched.conformance.comparison import Aspect
 from kubesched.conformance.generate_sequence import FEATURES, sequence
 from kubesched.conformance.play import Outcome
+from kubesched.conformance.recordings import read_recordings
 from kubesched.conformance.replay import replay
 from kubesched.conformance.run import Played, RunSettings, first_difference, recorded, run
 from kubesched.conformance.sequences import Decision, Sequence, Step
 from kubesched.conformance.shrink import shrink, write_case
 from kubesched.testing.control_plane import ASSETS_VARIABLE
+
+DATA = Path(__file__).parent / "data"
+SINCE_VERSION_3 = ("pod-level", "resize", "extenders")
 
 
 def outcome(scenario, change=None):
@@ -35,7 +40,7 @@ def test_sequences_exercise_every_feature():
     seen = Counter(
         name for seed in range(4) for step in sequence(seed, 150).steps for name in step.features
     )
-    assert set(seen) | {"changes"} == set(FEATURES)
+    assert set(seen) | {"changes", "extenders"} == set(FEATURES)
     kinds = Counter((s.action, s.kind) for seed in range(4) for s in sequence(seed, 150).steps)
     assert {("patch", "Node"), ("delete", "Node"), ("patch", "Pod"), ("delete", "Pod")} <= set(
         kinds
@@ -92,11 +97,70 @@ def test_a_second_profile_has_pods_of_its_own():
 
 @pytest.mark.parametrize("wanted", [f for f in FEATURES if f not in ("resources", "changes")])
 def test_only_the_wanted_feature_is_generated(wanted):
-    steps = sequence(1, 80, (wanted, "resources")).steps
-    found = {name for step in steps for name in step.features}
-    assert wanted in found
+    made = sequence(1, 80, (wanted, "resources"))
+    found = {name for step in made.steps for name in step.features}
+    assert bool(made.extenders) == (wanted == "extenders")
+    assert wanted in found or made.extenders
     assert found <= {wanted, "resources"}
-    assert all(step.action == "create" for step in steps if wanted != "gates")
+    others = [step for step in made.steps if step.action != "create"]
+    assert bool(others) == (wanted in ("gates", "resize"))
+
+
+@pytest.mark.parametrize("recorded_as", ["101/5", "101/17", "101/23", "101/31", "101/39"])
+def test_without_its_new_features_the_generator_makes_what_it_made_before(recorded_as):
+    """The recordings were made with version 2."""
+    files = read_recordings(DATA / "sequences-volumes.jsonl.gz")
+    before = next(each.sequence for each in files if each.sequence.seed == recorded_as)
+    made = sequence(recorded_as, 150, [f for f in FEATURES if f not in SINCE_VERSION_3])
+    assert made.objects == before.objects
+    assert made.configuration == before.configuration
+
+    def told(steps):
+        return [(s.action, s.kind, s.key, s.patch, s.subresource, s.features) for s in steps]
+
+    assert told(made.steps) == told(before.steps)
+
+
+def test_sequences_resize_pods_and_tell_what_kubelets_think_of_it():
+    made = [sequence(f"resize {number}", 150, ("resources", "resize")) for number in range(3)]
+    patches = [s for one in made for s in one.steps if s.action == "patch"]
+    resized = [s.patch["spec"] for s in patches if s.subresource == "resize"]
+    told = [s.patch["status"] for s in patches if s.subresource == "status"]
+    assert {"containers", "initContainers", "resources"} <= {
+        name for each in resized for name in each
+    }
+    assert {"containerStatuses", "initContainerStatuses", "conditions"} <= {
+        name for each in told for name in each
+    }
+    reasons = {c.get("reason") for each in told for c in each["conditions"]}
+    assert {"Deferred", "Infeasible", None} == reasons
+
+
+def test_extenders_of_all_kinds_are_generated():
+    made = [sequence(f"extenders {number}", 1, ("extenders", "resources")) for number in range(60)]
+    entries = [each for one in made for each in one.configuration["extenders"]]
+    for verb in ("filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb", "managedResources"):
+        assert any(verb in each for each in entries)
+        assert any(verb not in each for each in entries)
+    for flag in ("ignorable", "nodeCacheCapable"):
+        assert {each[flag] for each in entries} == {True, False}
+    assert {len(one.extenders) for one in made} == {1, 2, 3}
+
+
+def test_extenders_leave_no_ties():
+    for number in range(40):
+        made = sequence(f"ties {number}", 1)
+        if not made.extenders:
+            continue
+        first, *others = made.extenders
+        assert first.ranks
+        assert not first.ranks_not
+        assert "prioritizeVerb" in made.configuration["extenders"][0]
+        assert not any(each.ranks for each in others)
+        for profile in made.configuration["profiles"]:
+            score = profile["plugins"]["score"]
+            assert score["disabled"] == [{"name": "*"}]
+            assert all(each["weight"] % 1000 == 0 for each in score["enabled"])
 
 
 def test_pods_are_asked_for_one_node_by_name_at_most():
@@ -125,24 +189,6 @@ def test_the_first_difference_is_told_and_nothing_after_it():
     assert difference.at == at[0]
     told = [f for f in difference.findings if not f.agrees]
     assert [(f.aspect, f.expected, f.got) for f in told] == [(Aspect.NODE, "n000", "n001")]
-
-
-async def test_what_follows_a_pod_that_we_place_sooner_is_not_compared(tmp_path):
-    scenario = sequence(1, 10)
-    at = [at for at, _ in scenario.decisions()][3:]
-    waiting = Decision(unschedulable="no room", nominated="n000", victims=("default/a",))
-    placed = msgspec.structs.replace(waiting, node="n000")
-    theirs = outcome(scenario, {at[0]: waiting})
-    ours = outcome(scenario, {at[0]: placed, at[1]: Decision(node="n002")})
-    assert first_difference(scenario, theirs, ours) is None
-
-    class Sooner:
-        async def play(self, _scenario):
-            return Played(scenario, theirs, ours, None)
-
-    report = await run(RunSettings(None, tmp_path, sequences=1, pods=10, seed=1), Sooner())
-    assert report.cut_short == ["1"]
-    assert report.decisions.compared == report.decisions.agreed == 3
 
 
 @pytest.mark.parametrize(

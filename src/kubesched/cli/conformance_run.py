@@ -232,11 +232,6 @@ def _print_report(report: RunReport) -> None:
         f"unschedulable, {report.preempting} after preemption, {report.volumes_bound} volumes bound; "
         f"{report.refused} steps refused by both API servers"
     )
-    for seed in report.cut_short:
-        print(
-            f"sequence {seed} is compared up to a pod that kubesched placed after preemption, and kube-scheduler"
-        )
-        print("would have placed at its next attempt, after five minutes")
     rows = [
         (name, str(each.compared), str(each.agreed), _share(each.agreed, each.compared))
         for name, each in report.by_feature.items()
@@ -288,7 +283,6 @@ def _as_json(report: RunReport, settings: RunSettings) -> dict[str, Any]:
         "preempting": report.preempting,
         "volumesBound": report.volumes_bound,
         "stepsRefused": report.refused,
-        "cutShort": report.cut_short,
         "features": [
             {"feature": name, "compared": each.compared, "agreed": each.agreed}
             for name, each in report.by_feature.items()

@@ -4,9 +4,11 @@ recordings   the files: clusters, pods and what kube-scheduler decided about the
 placements   our decision for one recorded pod, by the code that schedules in production
 comparison   aspect by aspect, the one against the other
 sequences    what happens to a cluster step by step, and what was decided at each
+marks        how a player knows what a scheduler has heard of
+extenders    what the extenders of a sequence answer; `extender_server` serves them, `replay_extenders` without a network
 replay       our decisions about a sequence, in memory
 golden       whole files
 generate     clusters, pods (`generate`) and sequences (`generate_sequence`) at random
-control_plane, play, run   sequences on real control planes, to kube-scheduler and to this scheduler
+play, run   sequences on real control planes, to kube-scheduler and to this scheduler
 shrink       a difference, made small and written out as manifests
 """

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from msgspec import structs
-
 from kubesched.conformance.recordings import Answer, Rejection
 from kubesched.conformance.sequences import Decision
 
@@ -27,6 +25,7 @@ class Aspect(Enum):
     NOMINATED = "nominated node"
     VICTIMS = "victims"
     VOLUMES = "volumes bound"
+    ASKED = "questions to extenders"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +93,8 @@ def compare_decisions(expected: Decision, got: Decision) -> Iterator[Finding]:
     yield Finding(Aspect.NOMINATED, expected.nominated, got.nominated)
     yield Finding(Aspect.VICTIMS, expected.victims, got.victims)
     yield Finding(Aspect.VOLUMES, expected.volumes, got.volumes)
-
-
-def is_sooner(expected: Decision, got: Decision) -> bool:
-    """Whether we have taken the place of our victims, and kube-scheduler lets it lie.
-
-    # Upstream: if the victim that stood in the way goes before the last one does, that event is forgotten, and the pod
-    # is tried again after five minutes. Here it is tried when all are gone. What follows happens on another cluster.
-    """
-    if not expected.nominated or expected.node:
-        return False
-    return got == structs.replace(expected, node=expected.nominated, volumes=got.volumes)
+    if expected.asked or got.asked:
+        yield Finding(Aspect.ASKED, expected.asked, got.asked)
 
 
 def _feasible(expected: Answer, got: Answer) -> Finding:

@@ -13,7 +13,9 @@ from typing import Any
 
 from kubesched.conformance import generate
 from kubesched.conformance.generate_admissible import OTHER_PROFILE, admissible, features_of
+from kubesched.conformance.generate_extenders import extended
 from kubesched.conformance.generate_objects import NAMESPACES, surroundings
+from kubesched.conformance.generate_resizes import kubelet_report, put_pod_level, resize
 from kubesched.conformance.generate_surroundings import configuration
 from kubesched.conformance.generate_terms import ZONE
 from kubesched.conformance.sequences import Json, Sequence, Step
@@ -32,34 +34,50 @@ FEATURES = (
     "volumes",
     "profiles",
     "changes",
+    "pod-level",
+    "resize",
+    "extenders",
 )
 """What sequences can put to the test; decisions are tallied by these names."""
 
 _TASTE = generate.Taste(workloads=True)
 
-VERSION = 2
-"""Of this generator: what a seed stands for changes with it."""
+VERSION = 3
+"""Of this generator: what a seed stands for changes with it. Without the features since version 3 (`pod-level`, `resize`,
+`extenders`) a seed stands for what it did under version 2."""
 
 
 def sequence(seed: str | int, pods: int, features: Collection[str] = FEATURES) -> Sequence:
     """A sequence that asks for about `pods` decisions; it depends on its arguments only."""
-    return _Composer(Random(f"sequence {seed}"), frozenset(features)).compose(seed, pods)
+    return _Composer(seed, frozenset(features)).compose(pods)
 
 
 class _Composer:
-    def __init__(self, random: Random, features: frozenset[str]) -> None:
-        self._random = random
-        self._features = features
+    def __init__(self, seed: str | int, features: frozenset[str]) -> None:
+        self._seed = seed
+        random = self._random = Random(f"sequence {seed}")
+        more = self._more = Random(f"sequence {seed}: more")
+        """For what came with version 3, so that the rest stays as it was."""
+        self._features = features - {
+            # Not in every sequence: each would be in the others' way.
+            name
+            for name, share in (("pod-level", 0.5), ("resize", 0.5), ("extenders", 0.4))
+            if more.random() >= share and len(features) > 2
+        }
         self._nodes: dict[str, Json] = {}
         self._gone_nodes: dict[str, Json] = {}
         self._pods: list[str] = []
+        self._made: dict[str, Json] = {}
+        """Pods by key, as they were created."""
+        self._pod_level: set[str] = set()
+        """Names of those with resources of their own."""
         self._gated: list[Json] = []
         self._budgets: list[Json] = []
         self._steps: list[Step] = []
         self._hard = random.random() < 0.5
         """Whether nodes get full, so that priorities matter."""
 
-    def compose(self, seed: str | int, pods: int) -> Sequence:
+    def compose(self, pods: int) -> Sequence:
         random = self._random
         objects = surroundings(random, self._features)
         self._budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
@@ -68,10 +86,16 @@ class _Composer:
         for number in range(pods):
             if "changes" in self._features and random.random() < 0.16:
                 self._change()
+            if "resize" in self._features and self._more.random() < 0.25:
+                self._resize_pod()
             self._add_pod(f"p{number:04}")
             if self._gated and random.random() < 0.5:
                 self._let_go(self._gated.pop(0))
-        return Sequence(self._steps, objects, seed, self._configuration())
+        configuration = self._configuration()
+        if "extenders" not in self._features:
+            return Sequence(self._steps, objects, self._seed, configuration)
+        configuration, extenders = extended(self._more, configuration, str(self._seed))
+        return Sequence(self._steps, objects, self._seed, configuration, extenders)
 
     def _configuration(self) -> Json:
         """Two profiles: the default one, and one with other arguments and weights."""
@@ -199,7 +223,11 @@ class _Composer:
             for container in pod["spec"]["containers"][:1]:
                 container.setdefault("resources", {}).setdefault("requests", {})["cpu"] = "700m"
                 container["resources"].setdefault("limits", {}).pop("cpu", None)
-        self._pods.append(f"{pod['metadata']['namespace']}/{name}")
+        key = f"{pod['metadata']['namespace']}/{name}"
+        if "pod-level" in self._features and self._more.random() < 0.2:
+            self._pod_level |= {name} if put_pod_level(self._more, pod) else set()
+        self._pods.append(key)
+        self._made[key] = pod
         if "changes" in self._features and self._random.random() < 0.03:
             # Somebody else has placed it, where there is room or not.
             pod["spec"]["nodeName"] = self._random.choice(list(self._nodes))
@@ -208,15 +236,33 @@ class _Composer:
         if "gates" in self._features and self._random.random() < 0.04:
             pod["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
             self._gated.append(pod)
-        self._steps.append(Step("create", pod, features=features_of(pod)))
+        self._steps.append(Step("create", pod, features=self._features_of(pod)))
+
+    def _features_of(self, pod: Json) -> tuple[str, ...]:
+        by_pod_level = pod["metadata"]["name"] in self._pod_level
+        return features_of(pod) + (("pod-level",) if by_pod_level else ())
 
     def _let_go(self, pod: Json) -> None:
         self._patch(
             "Pod",
             {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]},
             {"spec": {"schedulingGates": []}},
-            features=features_of(pod),
+            features=self._features_of(pod),
         )
+
+    def _resize_pod(self) -> None:
+        """One of the last pods, placed or waiting, is to have more or less; the kubelet may say something about it."""
+        if not self._pods:
+            return
+        random, key = self._more, self._more.choice(self._pods[-30:])
+        pod = self._made[key]
+        namespace, name = key.split("/")
+        metadata = {"namespace": namespace, "name": name}
+        change = resize(random, pod)
+        if change is not None:
+            self._patch("Pod", metadata, change, "resize", features=("resize",))
+        if "schedulingGates" not in pod["spec"] and random.random() < 0.6:
+            self._patch("Pod", metadata, kubelet_report(random, pod), "status")
 
     def _finish_pod(self) -> None:
         waiting = {each["metadata"]["name"] for each in self._gated}

@@ -16,6 +16,9 @@ from kubesched.api.kinds import Kind, find_kind, kind_of
 from kubesched.api.meta import DeleteOptions, Record
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
+from kubesched.conformance.extender_server import ExtenderServer
+from kubesched.conformance.extenders import Cluster
+from kubesched.conformance.marks import NodeMarks
 from kubesched.conformance.scheduler_process import SchedulerProcess, scheduler_process
 from kubesched.conformance.sequences import Decision, Json, Step, running
 from kubesched.conformance.sequences import Sequence as Scenario
@@ -24,8 +27,9 @@ from kubesched.errors import AlreadyExists, ApiError, NotFound
 from kubesched.testing.control_plane import ControlPlane, ControlPlaneError
 
 DECISION_TIMEOUT_S = 60.0
-BINDING_TIMEOUT_S = 20.0
-"""How long a pod may wait for its victims."""
+BINDING_TIMEOUT_S = 75.0
+"""How long a pod may wait for its place: longer than both schedulers let any pod lie untried (`MAX_REST_S` and the half
+minute between two looks)."""
 
 _POLL_S = 0.01
 _MARKED = b"NodeAnnotation"
@@ -57,14 +61,20 @@ class Outcome:
     """Pod -> node, when all was done."""
 
 
-async def play(plane: ControlPlane, command: Sequence[str | Path], scenario: Scenario) -> Outcome:
+async def play(
+    plane: ControlPlane,
+    command: Sequence[str | Path],
+    scenario: Scenario,
+    extenders: ExtenderServer,
+) -> Outcome:
     """Put the objects there, start the scheduler, play the steps, stop the scheduler, and clean up.
 
     Raises:
         ControlPlaneError: the scheduler ended, or did not decide in time.
     """
     async with watched(plane.client) as (pods, volumes):
-        stage = _Stage(plane.client, pods, volumes)
+        extenders.cluster = Cluster(find_pod=pods.find, key_of=pods.key_of)
+        stage = _Stage(plane.client, pods, volumes, extenders)
         try:
             # Before the scheduler starts: it knows all of them when it takes up its first pod.
             for each in scenario.objects:
@@ -83,15 +93,16 @@ async def play(plane: ControlPlane, command: Sequence[str | Path], scenario: Sce
 class _Stage:
     """One sequence on one control plane."""
 
-    def __init__(self, client: RestClient, pods: Pods, volumes: Volumes) -> None:
+    def __init__(
+        self, client: RestClient, pods: Pods, volumes: Volumes, extenders: ExtenderServer
+    ) -> None:
         self._client = client
+        self._extenders = extenders
         self._pods = pods
         self._volumes = volumes
         self.scheduler: SchedulerProcess | None = None
-        self._nodes: dict[str, None] = {}
+        self._marks = NodeMarks()
         self._started = 0
-        self._markers = 0
-        self._unheard_nodes = False
         self._unheard: dict[type[Record], None] = {}
         """Kinds that have changed since the last decision and are not told of by the scheduler's metrics."""
         self.outcome = Outcome()
@@ -112,10 +123,9 @@ class _Stage:
         everything when a mark, made last, is counted. Kinds that are only looked up are not counted anywhere: the API
         server has to have the change in its watches, and after that the scheduler has to have dealt with pods, twice.
         """
-        if self._unheard_nodes:
-            self._unheard_nodes = False
-            if self._nodes:
-                await self._until_nodes_heard()
+        if self._marks.is_due():
+            if node := self._marks.node():
+                await self._until_heard_of(node)
             else:
                 self._unheard[Node] = None
         for record in self._unheard:
@@ -128,13 +138,11 @@ class _Stage:
             await self.until_scheduling()
             await self.until_scheduling()
 
-    async def _until_nodes_heard(self) -> None:
+    async def _until_heard_of(self, node: str) -> None:
         assert self.scheduler is not None, "nodes are steps"
-        self._markers += 1
-        change = {"metadata": {"annotations": {"example.com/mark": str(self._markers)}}}
-        await self._client.patch(Node, next(reversed(self._nodes)), "", merge_patch(change))
+        await self._client.patch(Node, node, "", merge_patch(self._marks.next()))
         patience = Patience(DECISION_TIMEOUT_S)
-        while await self.scheduler.events_handled(_MARKED) < self._markers:
+        while await self.scheduler.events_handled(_MARKED) < self._marks.made:
             self.scheduler.check()
             if patience.is_over():
                 raise ControlPlaneError(
@@ -190,11 +198,7 @@ class _Stage:
         if step.asks_for_decision:
             self.outcome.decisions[at] = await self._decision(step, gone_before, bound_before)
         elif step.kind == "Node":
-            self._unheard_nodes = True
-            if step.action == "create":
-                self._nodes[step.name] = None
-            elif step.action == "delete":
-                del self._nodes[step.name]
+            self._marks.note(step)
         elif step.kind != "Pod":
             self._unheard[_kind(step.object).record] = None
         elif step.action == "create":
@@ -207,8 +211,7 @@ class _Stage:
             _kind(step.object),
             step.name,
             step.namespace,
-            # Gates have no merge key worth speaking of; everything else is maps and whole lists.
-            merge_patch(step.patch),
+            strategic_merge_patch(step.patch) if step.is_strategic else merge_patch(step.patch),
             subresource=step.subresource,
         )
 
@@ -230,8 +233,15 @@ class _Stage:
         else:
             await self._delete(step)
         victims = [key for key in self._pods.deleted[gone_before:] if key != step.key]
-        volumes = self._volumes.bound[bound_before:]
-        return Decision(node, message, nominated, tuple(sorted(victims)), tuple(sorted(volumes)))
+        return Decision(
+            node,
+            self._extenders.impersonal(message),
+            nominated,
+            victims=tuple(sorted(victims)),
+            volumes=tuple(sorted(self._volumes.bound[bound_before:])),
+            # How often a pod is tried until its victims are gone is a matter of timing.
+            asked=() if nominated else tuple(sorted(self._extenders.asked_about(step.key))),
+        )
 
     async def _start_running(self, step: Step) -> None:
         self._started += 1
@@ -254,7 +264,11 @@ class _Stage:
         return answer
 
     async def _bound(self, step: Step) -> None:
-        """Wait for the victims' place to be taken; the pod may stay without one."""
+        """Wait for the victims' place to be taken; the pod may stay without one.
+
+        # Upstream: if the victim that stood in the way goes before the last one does, that event is forgotten, and the
+        # pod is tried only when it has lain there for too long. Kubesched tries it when all are gone.
+        """
         patience = Patience(BINDING_TIMEOUT_S)
         while not patience.is_over():
             pod = self._pods.current.get(step.key)

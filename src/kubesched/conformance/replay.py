@@ -18,8 +18,18 @@ from kubesched.api.core_v1 import (
 )
 from kubesched.api.kinds import find_kind
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.conformance.marks import NodeMarks
 from kubesched.conformance.recordings import RecordingError
-from kubesched.conformance.sequences import Decision, Json, Sequence, Step, merged, running
+from kubesched.conformance.replay_extenders import ReplayedExtenders
+from kubesched.conformance.sequences import (
+    Decision,
+    Json,
+    Sequence,
+    Step,
+    merged,
+    merged_strategically,
+    running,
+)
 from kubesched.conformance.volume_controller import (
     bound_to,
     is_bound,
@@ -62,11 +72,15 @@ def replay(sequence: Sequence, gates: FeatureGates = DEFAULT_GATES) -> dict[int,
 async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision]:
     decisions: dict[int, Decision] = {}
     configuration = json.dumps({**CONFIGURATION, **sequence.configuration})
-    async with SchedulerHarness(configuration, gates=gates) as world:
-        player = _Player(world)
+    extenders = ReplayedExtenders(sequence.extenders)
+    async with SchedulerHarness(configuration, gates=gates, extender_transport=extenders) as world:
+        extenders.world = world
+        player = _Player(world, extenders)
         for each in sequence.objects:
             player.create(each)
         for at, step in enumerate(sequence.steps):
+            if step.asks_for_decision:
+                player.mark_nodes()
             if step.expect is not None and step.expect.refused:
                 continue  # an API server's verdict: there is none here to ask
             player.perform(step)
@@ -79,22 +93,33 @@ async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision
 class _Player:
     """API server and kubelet."""
 
-    def __init__(self, world: SchedulerHarness) -> None:
+    def __init__(self, world: SchedulerHarness, extenders: ReplayedExtenders) -> None:
         self._world = world
+        self._extenders = extenders
         self._documents: dict[tuple[str, str, str], Json] = {}
         self._priorities: dict[str, Json] = {}
         self._made = 0
         self._started = 0
         self._bound: list[str] = []
+        self._marks = NodeMarks()
+
+    def mark_nodes(self) -> None:
+        """As the player did for whom the sequence was recorded."""
+        if self._marks.is_due() and (name := self._marks.node()):
+            key = ("Node", "", name)
+            self._replace(key, merged(self._documents[key], self._marks.next()))
 
     def perform(self, step: Step) -> None:
         key = (step.kind, step.namespace, step.name)
+        if step.kind == "Node":
+            self._marks.note(step)
         if step.action == "create":
             self.create(step.object)
         elif key not in self._documents:
             return  # gone here though not there: the difference is told where it began
         elif step.action == "patch":
-            self._replace(key, merged(self._documents[key], step.patch))
+            merge = merged_strategically if step.is_strategic else merged
+            self._replace(key, merge(self._documents[key], step.patch))
         else:
             self._delete(key)
 
@@ -142,10 +167,12 @@ class _Player:
                 self._world.delete_pod(current)  # nobody watches pods that have come to their end
                 return
             spec = structs.replace(record.spec, node_name=current.spec.node_name)
+            told = {each.type: each for each in current.status.conditions or ()}
+            told |= {each.type: each for each in record.status.conditions or ()}
             status = structs.replace(
-                current.status,
-                phase=record.status.phase or current.status.phase,
-                start_time=record.status.start_time or current.status.start_time,
+                record.status,
+                conditions=list(told.values()) or None,
+                nominated_node_name=current.status.nominated_node_name,
             )
             self._world.update_pod(structs.replace(record, spec=spec, status=status))
         elif isinstance(record, Namespace):
@@ -188,6 +215,7 @@ class _Player:
             nominated if message else "",
             tuple(victims),
             tuple(sorted(self._bound)),
+            asked=() if nominated else tuple(sorted(self._extenders.asked_about(step.key))),
         )
 
     def _start_running(self, key: tuple[str, str, str], node: str = "") -> None:

@@ -23,11 +23,11 @@ from kubesched.conformance.comparison import (
     Finding,
     Tally,
     compare_decisions,
-    is_sooner,
 )
+from kubesched.conformance.extender_server import extender_server
 from kubesched.conformance.generate_sequence import FEATURES, sequence
 from kubesched.conformance.play import Outcome, play, wipe
-from kubesched.conformance.sequences import Decision, Json, Sequence
+from kubesched.conformance.sequences import Decision, Json, Sequence, Step
 from kubesched.errors import KubeschedError
 from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
 
@@ -95,8 +95,6 @@ class RunReport:
     volumes_bound: int = 0
     refused: int = 0
     """Steps that both API servers refused: pods that an earlier step took away, for the most part."""
-    cut_short: list[str] = field(default_factory=list)
-    """Sequences compared up to a pod that we placed sooner (`is_sooner`)."""
     differences: list[Difference] = field(default_factory=list)
     unsteady: list[Unsteady] = field(default_factory=list)
 
@@ -124,22 +122,26 @@ class Stages:
 
     async def play(self, scenario: Sequence) -> Played:
         """Both play it at the same time; the schedulers are fresh ones."""
-        their_command = scheduler_command(self._assets, self._theirs, scenario.configuration)
-        our_command = scheduler_command(None, self._ours, scenario.configuration)
         for attempt in range(ATTEMPTS):
             if attempt:
                 await wipe(self._theirs.client, scenario)
                 await wipe(self._ours.client, scenario)
             try:
                 async with asyncio.TaskGroup() as group:
-                    theirs = group.create_task(play(self._theirs, their_command, scenario))
-                    ours = group.create_task(play(self._ours, our_command, scenario))
+                    theirs = group.create_task(_play_on(self._theirs, self._assets, scenario))
+                    ours = group.create_task(_play_on(self._ours, None, scenario))
                 break
             except* KubeschedError as errors:
                 if attempt == ATTEMPTS - 1:
                     raise errors.exceptions[0] from None
         difference = first_difference(scenario, theirs.result(), ours.result())
         return Played(scenario, theirs.result(), ours.result(), difference)
+
+
+async def _play_on(plane: ControlPlane, assets: Assets | None, scenario: Sequence) -> Outcome:
+    async with extender_server(plane.client, scenario.extenders) as extenders:
+        command = scheduler_command(assets, plane, extenders.configured(scenario.configuration))
+        return await play(plane, command, scenario, extenders)
 
 
 def scheduler_command(
@@ -241,8 +243,6 @@ def first_difference(scenario: Sequence, theirs: Outcome, ours: Outcome) -> Diff
         if refusals[0] != refusals[1]:
             return Difference(seed, at, step.key, (Finding(Aspect.ERROR, *refusals),))
         if at in theirs.decisions:
-            if is_sooner(theirs.decisions[at], ours.decisions[at]):
-                return None
             found = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
             if not all(finding.agrees for finding in found):
                 return Difference(seed, at, f"pod {step.key}", found)
@@ -258,24 +258,30 @@ def _count(played: Played, report: RunReport) -> None:
     report.sequences_in_agreement += played.difference is None
     report.refused += len(played.theirs.refused)
     end = len(played.scenario.steps) if played.difference is None else played.difference.at
-    changed = False
+    lasting: dict[str, None] = {}
     for at, step in enumerate(played.scenario.steps[: end + 1]):
-        changed |= step.action != "create"
+        lasting |= dict.fromkeys(_lasting(step))
         decision = played.theirs.decisions.get(at)
         if decision is None:
             continue
-        if is_sooner(decision, played.ours.decisions[at]):
-            report.cut_short.append(str(played.scenario.seed))
-            return
         findings = list(compare_decisions(decision, played.ours.decisions[at]))
         agrees = all(finding.agrees for finding in findings)
         for finding in findings:
             report.agreement.count(finding)
-        features = (*step.features, "changes") if changed else step.features
+        asked = ("extenders",) if decision.asked else ()
+        features = dict.fromkeys((*step.features, *lasting, *asked))
         for tally in (report.decisions, *(report.by_feature[name] for name in features)):
             tally.compared += 1
             tally.agreed += agrees
         _count_kind(decision, report)
+
+
+def _lasting(step: Step) -> Iterator[str]:
+    """What every decision after the step puts to the test."""
+    if step.action != "create":
+        yield "changes"
+    if step.subresource == "resize":
+        yield "resize"
 
 
 def _count_kind(decision: Decision, report: RunReport) -> None:

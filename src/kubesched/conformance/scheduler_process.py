@@ -14,6 +14,9 @@ from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.testing.control_plane import ControlPlane, Process, free_ports
 
+MAX_REST_S = 15
+"""How long a pod may lie in the queue untried; five minutes, if nothing is said."""
+
 _HANDLED = b"scheduler_event_handling_duration_seconds_count{"
 
 
@@ -54,6 +57,7 @@ async def scheduler_process(
         f"--tls-cert-file={folder / 'server.crt'}",
         f"--tls-private-key-file={folder / 'server.key'}",
         "--authorization-always-allow-paths=/metrics",
+        f"--pod-max-in-unschedulable-pods-duration={MAX_REST_S}s",
     ]
     process = await Process.start("scheduler", [*command, *serving], folder / "scheduler.log")
     transport = HttpTransport(load_config(str(_kubeconfig(folder, port))).connection)

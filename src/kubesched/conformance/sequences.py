@@ -35,6 +35,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pods that had to go for it, sorted."""
     volumes: tuple[str, ...] = ()
     """Claims that were bound for it, each as `claim=volume`, sorted."""
+    asked: tuple[str, ...] = ()
+    """What extenders were asked until then, sorted, each question once."""
     refused: str = ""
     """The API server did not take the step, and why."""
 
@@ -45,6 +47,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
             f"nominated {self.nominated}" if self.nominated else "",
             f"victims {', '.join(self.victims)}" if self.victims else "",
             f"volumes {', '.join(self.volumes)}" if self.volumes else "",
+            f"asked {'; '.join(self.asked)}" if self.asked else "",
             f"refused: {self.refused}" if self.refused else "",
         ]
         return "; ".join(part for part in parts if part) or "nothing"
@@ -57,7 +60,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     object: Json
     """The whole object to create, or apiVersion, kind and metadata of the one meant."""
     patch: Json = {}
-    """A merge patch."""
+    """A merge patch; a strategic one where it is for a subresource of a pod."""
     subresource: str = ""
     features: tuple[str, ...] = ()
     """What the step puts to the test."""
@@ -80,6 +83,10 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
+    def is_strategic(self) -> bool:
+        return self.kind == "Pod" and bool(self.subresource)
+
+    @property
     def asks_for_decision(self) -> bool:
         if self.kind != "Pod":
             return False
@@ -90,6 +97,32 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.action == "patch" and self.patch.get("spec", {}).get("schedulingGates") == []
 
 
+class ExtenderPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an extender answers; how it is configured is part of the sequence's configuration. Shares are in percent."""
+
+    name: str
+    salt: str
+    """What it draws its lots from."""
+    rejects: int = 0
+    """Nodes that it does not let pass."""
+    fails: int = 0
+    """Pods about which it answers with an error, or with a status of 500."""
+    fails_with_status: bool = False
+    reverses: bool = False
+    """Nodes come back in the other order."""
+    ranks: bool = False
+    """No two nodes get equally many points."""
+    ranks_not: int = 0
+    """Pods for which it does not answer when nodes are to be ranked."""
+    favours: int = 0
+    """How much nodes differ in points, beside their ranks."""
+    chooses_victims: bool = False
+    keeps: int = 0
+    """Nodes on which nobody may be evicted."""
+    unbound: int = 0
+    """Pods that it does not bind, if it is who binds."""
+
+
 class Sequence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Objects, then steps."""
 
@@ -98,6 +131,8 @@ class Sequence(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: str | int = ""
     configuration: Json = {}
     """A `KubeSchedulerConfiguration`; the default one if empty."""
+    extenders: list[ExtenderPolicy] = []
+    """Those that the configuration speaks of."""
 
     def decisions(self) -> Iterator[tuple[int, Step]]:
         return ((at, step) for at, step in enumerate(self.steps) if step.asks_for_decision)
@@ -149,6 +184,28 @@ def merged(document: Any, change: Any) -> Any:  # noqa: ANN401  # any JSON value
             result.pop(name, None)
         else:
             result[name] = merged(result.get(name), value)
+    return result
+
+
+_MERGE_KEYS = {"containers": "name", "initContainers": "name", "conditions": "type"}
+
+
+def merged_strategically(document: Any, change: Any) -> Any:  # noqa: ANN401  # any JSON value
+    """As `merged`, but entries of lists that have a merge key are merged one by one, new ones appended."""
+    if not isinstance(change, dict):
+        return change
+    result = dict(document) if isinstance(document, dict) else {}
+    for name, value in change.items():
+        if value is None:
+            result.pop(name, None)
+        elif name in _MERGE_KEYS and isinstance(value, list):
+            key = _MERGE_KEYS[name]
+            entries = {each[key]: each for each in result.get(name) or ()}
+            for each in value:
+                entries[each[key]] = merged_strategically(entries.get(each[key]), each)
+            result[name] = list(entries.values())
+        else:
+            result[name] = merged_strategically(result.get(name), value)
     return result
 
 

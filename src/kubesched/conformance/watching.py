@@ -14,6 +14,7 @@ from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Record
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
+from kubesched.conformance.sequences import Json
 from kubesched.conformance.volume_controller import (
     bound_to,
     is_bound,
@@ -53,11 +54,12 @@ class Pods:
         self.current: dict[str, Pod] = {}
         self.versions: dict[str, list[Pod]] = {}
         self.deleted: list[str] = []
+        self._keys: dict[str, str] = {}
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
 
     def take(self, kind: str, pod: Pod) -> None:
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = self._keys[pod.metadata.uid] = f"{pod.metadata.namespace}/{pod.metadata.name}"
         if kind == "DELETED":
             self.current.pop(key, None)
             self.versions.pop(key, None)
@@ -79,6 +81,15 @@ class Pods:
                 await self._changed.wait()
         if self._failure is not None:
             raise ControlPlaneError(f"a watch broke: {self._failure}") from self._failure
+
+    def find(self, namespace: str, name: str) -> Json | None:
+        """The pod as JSON."""
+        found = self.current.get(f"{namespace}/{name}")
+        return None if found is None else msgspec.to_builtins(found)
+
+    def key_of(self, uid: str) -> str:
+        """Namespace and name of a pod, be it there or gone."""
+        return self._keys.get(uid, uid)
 
     def placements(self) -> dict[str, str]:
         return {key: pod.spec.node_name for key, pod in sorted(self.current.items())}

@@ -1,0 +1,85 @@
+"""The extenders of a sequence, in memory: what schedulers ask is answered without a network in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import msgspec
+
+from kubesched.api.core_v1 import Pod
+from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response
+from kubesched.conformance.extenders import Cluster, question_in_words, reply, subject
+from kubesched.conformance.sequences import ExtenderPolicy, Json
+from kubesched.errors import ApiError
+from kubesched.testing.harness import SchedulerHarness
+
+
+class _Answer:
+    """A body with a status."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self.status = status
+        self.headers: Mapping[str, str] = {"content-type": "application/json"}
+        self._body = body
+
+    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
+        del max_bytes
+        return self._body
+
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class ReplayedExtenders:
+    """The way to all extenders."""
+
+    def __init__(self, policies: Sequence[ExtenderPolicy]) -> None:
+        self._policies = {each.name: each for each in policies}
+        self.world: SchedulerHarness | None = None
+        self._asked: dict[str, set[str]] = {}
+        self._keys: dict[str, str] = {}
+
+    def asked_about(self, pod: str) -> set[str]:
+        return self._asked.get(pod, set())
+
+    async def request(self, request: Request) -> Response:
+        name, verb = request.target.strip("/").split("/")
+        policy, question = self._policies[name], msgspec.json.decode(request.body)
+        cluster = Cluster(find_pod=self._find, key_of=self._key_of)
+        words = question_in_words(policy, verb, question, cluster)
+        self._asked.setdefault(subject(verb, question), set()).add(words)
+        answer = reply(policy, verb, question, cluster)
+        body = await self._bind(question) if answer.binds else answer.body
+        return _Answer(answer.status, msgspec.json.encode(body))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def _find(self, namespace: str, name: str) -> Json | None:
+        found = self._pod(namespace, name)
+        return None if found is None else msgspec.to_builtins(found)
+
+    def _pod(self, namespace: str, name: str) -> Pod | None:
+        assert self.world is not None, "somebody is playing"
+        found: Pod | None = self.world.listers.of(Pod).get(namespace, name)
+        return found
+
+    def _key_of(self, uid: str) -> str:
+        assert self.world is not None, "somebody is playing"
+        for each in self.world.listers.of(Pod).list():
+            self._keys[each.metadata.uid] = f"{each.metadata.namespace}/{each.metadata.name}"
+        return self._keys.get(uid, uid)
+
+    async def _bind(self, question: Json) -> Json:
+        assert self.world is not None, "somebody is playing"
+        pod = self._pod(question["PodNamespace"], question["PodName"])
+        if pod is None or pod.metadata.uid != question["PodUID"]:
+            return {"Error": f"pods {question['PodName']!r} not found"}
+        try:
+            await self.world.client.bind_pod(pod, question["Node"])
+        except ApiError as error:
+            return {"Error": str(error)}
+        return {}
