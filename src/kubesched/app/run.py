@@ -262,7 +262,7 @@ class SchedulerProcess:
         self._elector = make_elector(
             election,
             connections.lock_client(election.call_deadline_s),
-            app.run if delayed else app.schedule,
+            app.run_cold if delayed else app.schedule,
             connections.legacy_recorder(first_profile),
             clock=self._clock,
             random=self._random,

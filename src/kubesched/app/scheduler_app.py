@@ -103,6 +103,14 @@ class SchedulerApp:
             await self.start_informers(group)
             await self.schedule()
 
+    async def run_cold(self) -> None:
+        """The same for a new leader that has not watched so far, and says what the delay is for."""
+        log.info("Starting informers and waiting for sync...")
+        async with asyncio.TaskGroup() as group:
+            await self.start_informers(group)
+            log.info("Sync completed")
+            await self.schedule()
+
     async def start_informers(self, group: asyncio.TaskGroup) -> None:
         """Start watching, and return once every handler has heard of everything there is."""
         self.informers.start(group)

@@ -34,6 +34,7 @@ from kubesched.client.rest import RestClient, user_agent
 from kubesched.clock import Clock
 from kubesched.config.conversion import to_plain
 from kubesched.errors import CredentialsError
+from kubesched.logs import get_logger
 from kubesched.metrics.registry import Registry
 from kubesched.server import self_signed
 from kubesched.server.authentication import Authenticator, TokenReviewer
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from kubesched.server.listener import Listener
     from kubesched.server.secure_server import SecureServer
 
+log = get_logger(__name__)
 plain_log = logging.getLogger(__name__)
 """For the lines that upstream writes without keys."""
 
@@ -251,10 +253,12 @@ class Serving:
         async with contextlib.AsyncExitStack() as stack:
             for transport in self._transports.values():
                 stack.push_async_callback(transport.aclose)
-            if self._listener is not None:
-                await self._listener.close(SHUTDOWN_S)
-                plain_log.info("Stopped listening on %s", self._address)
             self._socket.close()
+            if self._listener is not None:
+                plain_log.info("Stopped listening on %s", self._address)
+                log.info("[graceful-termination] secure server has stopped listening")
+                await self._listener.close(SHUTDOWN_S)
+                log.info("[graceful-termination] secure server is exiting")
 
 
 def _shown(sock: socket.socket) -> str:

@@ -214,11 +214,10 @@ class KubeSchedulerConfiguration:
     client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
-    percentage_of_nodes_to_score: int | None = None
-    """None: not set, every node is looked at. 0: upstream's adaptive sampling, as asked for.
+    percentage_of_nodes_to_score: int = 100
+    """0: upstream's adaptive sampling, which it also fills in when nothing is set.
 
-    Upstream fills in 0 when nothing is set; this scheduler does not need to sample and keeps the
-    two apart.
+    This scheduler does not need to sample, so by default every node is looked at.
     """
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10

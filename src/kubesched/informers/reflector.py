@@ -282,6 +282,7 @@ class Reflector(Generic[T]):
         self._reached(resource_version)
         self._failed_streams = 0
         self.last_error = None
+        log.info("Caches populated", v=2, type=self.name, objects=len(objects))
 
     # Watching.
 

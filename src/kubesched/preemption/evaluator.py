@@ -106,6 +106,7 @@ class Evaluator:
             return None, error_status(f'pod "{pod.metadata.name}" not found')
         reason = self._why_not_eligible(current, statuses)
         if reason:
+            log.info("Pod is not eligible for preemption", v=5, pod=current, reason=reason)
             return None, unschedulable(reason)
         found = self._find_candidates(state, current, statuses)
         if isinstance(found, tuple):
@@ -174,6 +175,8 @@ class Evaluator:
             if done.errors:
                 return None, error_status(field_errors.aggregate(done.errors))
             verdicts = done.statuses()
+        else:
+            log.info("Preemption will not help schedule pod on any node", v=3, pod=pod)
         verdicts.absent_status = NOT_HELPFUL
         fit_error = FitError("", table.node_count, Diagnosis(node_to_status=verdicts))
         answer = PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))

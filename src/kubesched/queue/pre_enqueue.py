@@ -6,7 +6,6 @@ its profile agrees. Where the entry lives is none of this module's business.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Final
@@ -15,10 +14,11 @@ from kubesched.api.core_v1 import Pod
 from kubesched.clock import Clock
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Code, Status, code_of, error_status
+from kubesched.logs import get_logger
 from kubesched.metrics import Histogram, SchedulerMetrics
 from kubesched.queue.hints import HintMap
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PreEnqueueFn = Callable[[Pod], Status | None]
 
@@ -84,12 +84,7 @@ class PreEnqueueRunner:
         except (
             Exception
         ) as error:  # third-party code; the pod is gated by it and the failure is logged
-            logger.exception(
-                'plugin "%s" at PreEnqueue failed for pod %s/%s',
-                name,
-                pod.metadata.namespace,
-                pod.metadata.name,
-            )
+            log.exception("A plugin failed", plugin=name, extensionPoint=_POINT, pod=pod)
             status = error_status(error)
         if is_sampled:
             code = code_of(status).upstream_name
@@ -100,13 +95,19 @@ class PreEnqueueRunner:
         return status
 
     def _gate(self, info: QueuedPodInfo, profile: str, plugin: str, status: Status) -> None:
-        log = logger.error if status.code is Code.ERROR else logger.debug
-        log(
-            "pod %s is kept out of the queue by plugin %s: %s",
-            info.pod_info.key,
-            plugin,
-            status.message,
-        )
+        pod = info.pod_info.pod
+        if status.code is Code.ERROR:
+            log.error(
+                "Unexpected error running PreEnqueue plugin", status.message, pod=pod, plugin=plugin
+            )
+        else:
+            log.info(
+                "Status after running PreEnqueue plugin",
+                v=4,
+                pod=pod,
+                plugin=plugin,
+                status=status.message,
+            )
         if plugin not in info.unschedulable_plugins and plugin not in info.pending_plugins:
             self._metrics.unschedulable_pods.labels(plugin, profile).inc()
         info.unschedulable_plugins = info.unschedulable_plugins | {plugin}

@@ -61,6 +61,8 @@ LEFTOVER_PERIOD_S: Final = 30.0
 _ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
 _UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
 
+_MOVED: Final = "Pod moved to an internal scheduling queue"
+
 Signer = Callable[[PodInfo], bytes | None]
 """Gives the signature under which identical pods share scheduling results; None if the pod has none."""
 
@@ -222,7 +224,10 @@ class SchedulingQueue:
                 return False
             self._note_failure(info, now)
             strategy = self._strategy_for_failed(info)
-            self._wake_if(self._requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE))
+            queue = self._requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
+            if log.enabled(3):
+                _log_failure(info, queue, strategy, self._scheduling_cycle)
+            self._wake_if(queue)
             return True
         finally:
             self._in_flight.done(info.pod_info.uid, now)
@@ -246,6 +251,8 @@ class SchedulingQueue:
         resolved = self._hints.resolve(event)
         if resolved.is_of_interest:
             pods = self._pool.worth_requeuing(resolved, old, new, pre_check, self._evaluator)
+            if log.enabled(5):
+                self._log_not_helped(pods, resolved)
             self._move(pods, resolved, old, new)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
@@ -263,6 +270,7 @@ class SchedulingQueue:
     def close(self) -> None:
         """Nothing is in flight any more. What is queued can still be popped."""
         self._is_closed = True
+        log.info("Scheduling queue is closed", v=2)
         self._in_flight.done_all(self._clock.monotonic())
         self.on_ready()
 
@@ -407,7 +415,8 @@ class SchedulingQueue:
         self._pool.remove(key)
         self._backoff.remove(key)
         self._active.add(info, label)
-        _log_move(info, label, "Active")
+        if log.enabled(5):
+            _log_move(info, label, ACTIVE)
         if label in (_ADDED, _UPDATED):
             self.nominator.add_nominated_pod(info.pod_info)
         return True
@@ -421,25 +430,20 @@ class SchedulingQueue:
                 return False
         self._pool.remove(info.pod_info.key)
         self._backoff.add(info, label)
-        _log_move(info, label, "Backoff")
+        if log.enabled(5):
+            _log_move(info, label, BACKOFF)
         return True
 
     def _keep_gated(self, info: QueuedPodInfo, label: str) -> None:
         info.was_flushed_from_unschedulable = False
         self._pool.add_or_update(info, label)
-        log.info(
-            "Pod moved to an internal scheduling queue, because the pod is gated",
-            v=5,
-            pod=info.pod_info.pod,
-            event=label,
-            queue="Unschedulable",
-        )
+        if log.enabled(5):
+            _log_move(info, label, UNSCHEDULABLE, f"{_MOVED}, because the pod is gated")
 
     def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str) -> str:
         """Put a pod where the strategy wants it; returns the queue in which it ended up."""
         if strategy is Strategy.SKIP:
             self._pool.add_or_update(info, label)
-            _log_move(info, label, "Unschedulable")
             return UNSCHEDULABLE
         must_rest = strategy is Strategy.AFTER_BACKOFF and self._backoff.policy.is_backing_off(
             info, self._clock.monotonic()
@@ -461,6 +465,8 @@ class SchedulingQueue:
             strategy = self._evaluator.evaluate(info, resolved, old, new)
             place = self._requeue(info, strategy, resolved.label)
             if place != UNSCHEDULABLE:
+                if log.enabled(5):
+                    _log_move(info, resolved.label, place, f"{_MOVED} because the Pod is updated")
                 return place
         return UNSCHEDULABLE
 
@@ -477,6 +483,8 @@ class SchedulingQueue:
             self._pool.remove(info.pod_info.key)
             is_poppable |= self._is_poppable(self._requeue(info, strategy, event.label))
         self._in_flight.record(event, old, new, self._clock.monotonic())
+        if self._in_flight.event_count and log.enabled(5):
+            log.info("Event received while pods are in flight", v=5, event=event.label)
         if is_poppable:
             self.on_ready()
 
@@ -522,6 +530,8 @@ class SchedulingQueue:
             return Strategy.AFTER_BACKOFF
         if self.settings.generic_workload and pod_info.pod.spec.scheduling_group is not None:
             return Strategy.AFTER_BACKOFF
+        if log.enabled(5):
+            self._log_checking(info)
         events = self._in_flight.events_since_pop(pod_info.uid)
         if events is None:
             log.error("Pod comes back without having been popped", pod=pod_info.pod)
@@ -583,6 +593,27 @@ class SchedulingQueue:
         info = self._find_entry(key)
         return None if info is None else info.pod_info
 
+    def _log_not_helped(
+        self, helped: Iterable[tuple[QueuedPodInfo, Strategy]], event: ResolvedEvent
+    ) -> None:
+        """The pods that are not gated and stay where they are, asked about or not."""
+        keys = {info.pod_info.key for info, _strategy in helped}
+        for info in self._pool:
+            if not info.is_gated and info.pod_info.key not in keys:
+                pod = info.pod_info.pod
+                log.info("Event is not making pod schedulable", v=5, pod=pod, event=event.label)
+
+    def _log_checking(self, info: QueuedPodInfo) -> None:
+        log.info(
+            "Checking events for in-flight pod",
+            v=5,
+            pod=info.pod_info.pod,
+            unschedulablePlugins=_as_go_set(info.unschedulable_plugins),
+            # Upstream: the list holds the pods in flight as well.
+            inFlightEventsSize=self._in_flight.event_count + len(self._in_flight),
+            inFlightPodsSize=len(self._in_flight),
+        )
+
     def _publish_sizes(self) -> None:
         readings: dict[str, Callable[[], float]] = {
             ACTIVE: lambda: len(self._active),
@@ -603,11 +634,22 @@ def _nothing() -> None:
     """What an `on_ready` nobody has set does."""
 
 
-def _log_move(info: QueuedPodInfo, label: str, queue: str) -> None:
-    log.info(
-        "Pod moved to an internal scheduling queue",
-        v=3 if label == SCHEDULE_ATTEMPT_FAILURE else 5,
-        pod=info.pod_info.pod,
-        event=label,
-        queue=queue,
-    )
+def _log_move(info: QueuedPodInfo, label: str, queue: str, what: str = _MOVED) -> None:
+    log.info(what, v=5, pod=info.pod_info.pod, event=label, queue=queue.capitalize())
+
+
+def _log_failure(info: QueuedPodInfo, queue: str, strategy: Strategy, cycle: int) -> None:
+    told: dict[str, object] = {
+        "pod": info.pod_info.pod,
+        "event": SCHEDULE_ATTEMPT_FAILURE,
+        "queue": queue.capitalize(),
+        "schedulingCycle": cycle,
+        "hint": list(Strategy).index(strategy),
+        "unschedulable plugins": _as_go_set(info.rejector_plugins),
+    }
+    log.info(_MOVED, v=3, **told)
+
+
+def _as_go_set(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """How upstream's sets look in a log."""
+    return {name: {} for name in sorted(names)}

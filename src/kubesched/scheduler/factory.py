@@ -5,7 +5,7 @@ The one construction used by `run`, the playground, tests, simulation and benchm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -15,8 +15,12 @@ from kubesched.cache.cache import Cache
 from kubesched.clock import Clock
 from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
+from kubesched.config.types import (
+    POINTS_IN_ORDER_OF_USE,
+    ExtensionPoint,
+    KubeSchedulerConfiguration,
+)
 from kubesched.config.types import Extender as ExtenderConfig
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import ConfigError, FieldProblem
 from kubesched.framework.batching import Batching, signer
 from kubesched.framework.classes import ClassCache
@@ -34,6 +38,7 @@ from kubesched.framework.profile import build_frameworks
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.waiting_pods import CallLater, PodsInPreBind, WaitingPods
+from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.hints import HintMap, PluginEvents, build_hint_map
 from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
@@ -48,6 +53,8 @@ from kubesched.scheduler.status_writer import StatusWriter
 from kubesched.scheduler.stillness import Stillness
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
+
+log = get_logger(__name__)
 
 _CAN_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
@@ -126,6 +133,8 @@ def assemble(
         )
 
     frameworks = build_frameworks(config.profiles, registry, make_handle, gates)
+    if log.enabled(2):
+        _log_plugins(frameworks)
     hints = build_hint_map(
         {name: plugin_events(framework) for name, framework in frameworks.items()},
         has_extenders=bool(extenders),
@@ -202,6 +211,32 @@ def assemble(
         declared_features=gates.enabled("NodeDeclaredFeatures"),
     )
     return Assembly(scheduler, handlers, hints, frameworks, table, waiting_pods)
+
+
+def _log_plugins(frameworks: Mapping[str, Framework]) -> None:
+    """Who takes part where, in the shape that upstream's record of it has."""
+    for framework in frameworks.values():
+        listed = {
+            _exported(point.value): {
+                "Enabled": [
+                    {
+                        "Name": plugin.name,
+                        "Weight": framework.score_weights.get(plugin.name, 0)
+                        if point is ExtensionPoint.SCORE
+                        else 0,
+                    }
+                    for plugin in framework.points.get(point.value, ())
+                ]
+                or None,
+                "Disabled": None,
+            }
+            for point in POINTS_IN_ORDER_OF_USE
+        }
+        log.info("the scheduler starts to work with those plugins", v=2, Plugins=listed)
+
+
+def _exported(name: str) -> str:
+    return name[0].upper() + name[1:]
 
 
 def _enable_batching(

@@ -86,6 +86,8 @@ class Scheduler:
         if info is None:
             return False
         pod = info.pod_info.pod
+        if log.enabled(4):
+            log.info("About to try and schedule pod", v=4, pod=pod)
         framework = self.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
             log.error(
@@ -104,7 +106,8 @@ class Scheduler:
         self, framework: Framework, info: QueuedPodInfo
     ) -> Assumed | Awaitable[Assumed | None] | bool:
         started = framework.now()
-        log.info("Attempting to schedule pod", v=3, pod=info.pod_info.pod)
+        if log.enabled(3):
+            log.info("Attempting to schedule pod", v=3, pod=info.pod_info.pod)
         framework.steps.clear()
         state = CycleState()
         state.cycle, state.signature = self.queue.scheduling_cycle, info.signature

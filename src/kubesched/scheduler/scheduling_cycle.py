@@ -152,7 +152,12 @@ class SchedulingCycle:
             framework.point_done("PostFilter", started, status)
             framework.algorithm_done(attempt_started)
             # Upstream: the text of a PostFilter that broke is appended all the same.
-            fit_error.diagnosis.post_filter_msg = status.message if status is not None else ""
+            said = fit_error.diagnosis.post_filter_msg = (
+                status.message if status is not None else ""
+            )
+            log.info(
+                "Status after running PostFilter plugins for pod", v=5, pod=pod.pod, status=said
+            )
             info = result.nominating_info if result is not None else None
             return Failed(failure, info or KEEP_NOMINATION)
 

@@ -74,15 +74,8 @@ class StatusWriter:
             and pod.metadata.uid not in self._wanted
         ):
             return
-        log.info(
-            "Updating pod condition and nominated node name",
-            v=3,
-            pod=pod,
-            conditionType=condition.type if condition is not None else "",
-            conditionStatus=condition.status if condition is not None else "",
-            conditionReason=condition.reason if condition is not None else "",
-            nominatedNodeName=nomination.node_name if nomination is not None else "",
-        )
+        if log.enabled(3):
+            _log_wish(pod, condition, nomination)
         wish = _Wanted(pod, condition, nomination)
         waiting = self._wanted.get(pod.metadata.uid)
         if waiting is None:
@@ -161,3 +154,15 @@ class StatusWriter:
 
     def statistics(self) -> Mapping[str, Any]:
         return {"waiting": len(self._wanted), "writing": len(self._writing)}
+
+
+def _log_wish(pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None) -> None:
+    told: dict[str, object] = {"pod": pod}
+    if condition is not None:
+        told["conditionType"] = condition.type
+        told["conditionStatus"] = condition.status
+        told["conditionReason"] = condition.reason
+    if nomination is not None:
+        told["nominatedNodeName"] = nomination.node_name
+        told["nominatingMode"] = int(nomination.override)
+    log.info("Updating pod condition and nominated node name", v=3, **told)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from itertools import chain, zip_longest
 
 from kubesched.api.core_v1 import Node
+from kubesched.logs import ObjectRef, get_logger
+
+log = get_logger(__name__)
 
 _ZONE_KEYS = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION_KEYS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
@@ -54,6 +57,7 @@ class NodeOrder:
             self._changed()
         self._zones.setdefault(zone, {})[name] = None
         self._zone_of[name] = zone
+        log.info("Added node to NodeTree", v=2, node=ObjectRef(name), zone=zone)
 
     def remove(self, name: str) -> None:
         self._take_out(name)
@@ -69,6 +73,7 @@ class NodeOrder:
         del members[name]
         if not members:
             del self._zones[zone]
+        log.info("Removed node from NodeTree", v=2, node=ObjectRef(name), zone=zone)
 
     def names(self) -> list[str]:
         if self._listed is None:

@@ -112,7 +112,7 @@ def test_zero_limits_of_the_client_count_as_absent_and_negative_ones_do_not():
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        pytest.param("", None, id="not said"),
+        pytest.param("", 100, id="not said"),
         pytest.param("percentageOfNodesToScore: 0", 0, id="zero asks for adaptive sampling"),
         pytest.param("percentageOfNodesToScore: 70", 70, id="a percentage"),
     ],

@@ -65,6 +65,7 @@ leaderElection:
   resourceNamespace: ""
   retryPeriod: 0s
 parallelism: 8
+percentageOfNodesToScore: 100
 podInitialBackoffSeconds: 0
 podMaxBackoffSeconds: 0
 profiles:
@@ -197,7 +198,7 @@ _EXTENDERS = st.builds(
 _CONFIGS = st.builds(
     KubeSchedulerConfiguration,
     parallelism=st.integers(1, 100),
-    percentage_of_nodes_to_score=st.none() | st.integers(0, 100),
+    percentage_of_nodes_to_score=st.integers(0, 100),
     leader_election=st.builds(
         LeaderElectionConfiguration,
         leader_elect=st.booleans(),

@@ -330,7 +330,9 @@ class TestRunner:
 
         info = self.run(world, broken)
         assert info.gating_plugin == "G"
-        assert 'plugin "G" at PreEnqueue failed for pod shop/a0' in caplog.text
+        told = next(record for record in caplog.records if record.msg == "A plugin failed")
+        assert (told.values["plugin"], told.values["extensionPoint"]) == ("G", "PreEnqueue")
+        assert told.values["pod"].metadata.name == "a0"
 
     @pytest.mark.parametrize(
         ("percent", "low", "high"),
