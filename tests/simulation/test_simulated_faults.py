@@ -48,6 +48,9 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "an extender is asked about a pod that another one has replaced": (20218, {}),
     "an extender spares every victim, and the nomination stays": (21168, {}),
     "an extender spares every victim of a preemptor that waits among others": (20814, {}),
+    "a nomination that the API server never heard of is withdrawn": (22444, {}),
+    "two replicas give one host port away twice, and one of the pods goes": (22785, {}),
+    "an extender keeps a preemptor away from nodes with room": (23314, {}),
     "preemption was in vain for want of a volume, which comes later": (1072, {}),
 }
 """Seeds that once found something; each finding also has a test of its own where it was fixed. A lost answer to a binding followed by an outage is a sweep: "cut off after commit"."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.framework.diagnosis import FitError, NoNodesAvailable
+from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
 from kubesched.framework.handle import Lister
 from kubesched.framework.interfaces import NominatingInfo
 from kubesched.framework.pod_status import (
@@ -60,7 +63,10 @@ class FailureHandler:
         if not self._requeue(info, pod):
             return
         nominator = self._queue.nominator
+        held = nominator.node_of(info.pod_info.uid)
         nominator.add_nominated_pod(info.pod_info, nomination)
+        if held and held != nominator.node_of(info.pod_info.uid):
+            self._announce_withdrawal(info.pod_info.pod, held)
         if error is None or status is None:
             return
         message = status.message
@@ -81,6 +87,19 @@ class FailureHandler:
             observed_generation=info.pod_info.pod.metadata.generation or 0,
         )
         self._put_status(info.pod_info.pod, condition, nomination)
+
+    def _announce_withdrawal(self, pod: Pod, node_name: str) -> None:
+        """A place held for this pod is free. The watch tells so, unless the API server has never heard of it."""
+        status, uid, priority = pod.status, pod.metadata.uid, pod.spec.priority or 0
+        if status.nominated_node_name == node_name:
+            return
+        status = structs.replace(status, nominated_node_name=node_name)
+        self._queue.move_all_to_active_or_backoff_queue(
+            EVENT_ASSIGNED_POD_DELETE,
+            structs.replace(pod, status=status),
+            None,
+            lambda other: other.metadata.uid != uid and (other.spec.priority or 0) <= priority,
+        )
 
     @staticmethod
     def _note_rejectors(info: QueuedPodInfo, error: Exception | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.host_ports import HostPort
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import CSINode
 from kubesched.embedded.objects import JsonObject
@@ -23,7 +24,9 @@ from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.simulation.rules import State, objection
-from kubesched.simulation.victims import Budget, violations
+from kubesched.simulation.victims import Budget, nobody_has_to_go, violations
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.ports import HostPortIndex
 
 AUDITOR: Final = "SimulationAuditor"
 UNKNOWN_COST: Final = 1_000
@@ -89,23 +92,26 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
 
         def _costs(self, pod: Pod, statuses: NodeToStatus) -> dict[str, tuple[int, int]]:
             """Fewest and most violations on every node where making room would help."""
-            state = known_state(self.handle, without=pod)
+            wanted, state = to_json(pod), known_state(self.handle, without=pod)
             nominated = self._nominated(pod)
             budgets = known_budgets(self.handle)
             costs = {}
             for name in state.nodes:
                 if statuses.get(name).code is not Code.UNSCHEDULABLE:
                     continue
-                alone = violations(to_json(pod), name, state, (), budgets)
+                if _miscounts(pod, state.pods_on(name)):
+                    costs[name] = (0, UNKNOWN_COST)
+                    continue
+                if nobody_has_to_go(wanted, name, state, nominated):  # an extender's whim
+                    continue
+                alone = violations(wanted, name, state, (), budgets)
                 # Upstream: affinity among pods that are yet to come counts only if some pod that is there has any.
-                crowded = violations(to_json(pod), name, state, nominated, budgets)
+                crowded = violations(wanted, name, state, nominated, budgets)
                 if alone is not None:
                     costs[name] = (
                         alone[0],
                         UNKNOWN_COST if crowded is None else max(alone[1], crowded[1]),
                     )
-                if _miscounts(pod, state.pods_on(name)):
-                    costs[name] = (0, UNKNOWN_COST)
             return costs
 
         def _nominated(self, pod: Pod) -> list[tuple[JsonObject, str]]:
@@ -169,7 +175,7 @@ def known_state(handle: Handle, *, without: Pod) -> State:
         for _row, info in table.all_pods()
         if info.uid != without.metadata.uid
     )
-    state = State(nodes, placed)
+    state = State(nodes, placed, blurred_ports=_blurred_ports(table))
     listers = handle.listers
     assert listers is not None, "a scheduler has listers"
     claims = listers.of(PersistentVolumeClaim).list()
@@ -181,6 +187,37 @@ def known_state(handle: Handle, *, without: Pod) -> State:
         volumes=_by_name(listers.of(PersistentVolume).list()),
         attachable=_attachable(listers.of(CSINode).list()),
     )
+
+
+class WatchedPorts(HostPortIndex):
+    """The production index, which remembers what was shared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared: dict[int, set[int]] = {}
+        """Port numbers by row."""
+
+    def add(self, row: int, ports: Iterable[HostPort]) -> None:
+        for port in ports:
+            if self.is_taken(row, port):
+                self.shared.setdefault(row, set()).add(port.port)
+        super().add(row, ports)
+
+    def clear_row(self, row: int) -> None:
+        self.shared.pop(row, None)
+        super().clear_row(row)
+
+
+def watch_ports(table: NodeTable) -> None:
+    """To be called while the table is empty."""
+    assert not table.row_of, "ports taken before are not known"
+    table.ports = WatchedPorts()
+
+
+def _blurred_ports(table: NodeTable) -> dict[str, frozenset[int]]:
+    ports = table.ports
+    assert isinstance(ports, WatchedPorts), "the ports of every simulated scheduler are watched"
+    return {table.names[row]: frozenset(shared) for row, shared in ports.shared.items()}
 
 
 def known_budgets(handle: Handle) -> list[Budget]:

@@ -16,7 +16,7 @@ from kubesched.embedded.memory_transport import MemoryTransport
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
 from kubesched.scheduler.factory import Assembly
-from kubesched.simulation.audit import audit_pops
+from kubesched.simulation.audit import audit_pops, watch_ports
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.faults import CallFault, FaultyTransport, Network
 from kubesched.simulation.trace import Trace
@@ -175,6 +175,7 @@ class Processes:
             identity=name,
         )
         audit_pops(process.assembly.scheduler.queue, self._complaints.add)
+        watch_ports(process.assembly.scheduler.cache.table)
         incarnation = Incarnation(name, process, transports, clock)
         incarnation.task = self._loop.create_task(process.run())
         incarnation.task.add_done_callback(lambda _task: incarnation.over.set())

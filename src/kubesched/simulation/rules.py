@@ -28,6 +28,11 @@ class State:
     volumes: Mapping[str, JsonObject] = field(default_factory=dict)
     attachable: Mapping[str, int] = field(default_factory=dict)
     """How many volumes of the driver a node can attach; nodes that are not named have no limit."""
+    blurred_ports: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Host ports by node that two pods have shared, which two schedulers can bring about.
+
+    # Upstream: they count as free as soon as the first of the two goes.
+    """
 
     def pods_on(self, node_name: str) -> list[JsonObject]:
         return [pod for pod, name in self.placed if name == node_name]
@@ -75,7 +80,7 @@ def objection(pod: JsonObject, node_name: str, state: State) -> str | None:
     return (
         overcommitment(node, [*state.pods_on(node_name), pod])
         or _node_objection(pod, node)
-        or _port_objection(pod, state.pods_on(node_name))
+        or _port_objection(pod, node_name, state)
         or _affinity_objection(pod, node, state)
         or _spread_objection(pod, node, state)
         or _volume_objection(pod, node, state)
@@ -110,8 +115,9 @@ def _tolerates_taints(pod: JsonObject, node: JsonObject) -> bool:
     )
 
 
-def _port_objection(pod: JsonObject, others: list[JsonObject]) -> str | None:
-    taken = {port for other in others for port in _ports(other)}
+def _port_objection(pod: JsonObject, node_name: str, state: State) -> str | None:
+    taken = {port for other in state.pods_on(node_name) for port in _ports(other)}
+    taken -= state.blurred_ports.get(node_name, frozenset())
     clash = sorted(port for port in _ports(pod) if port in taken)
     return f"host port {clash[0]} is taken" if clash else None
 

@@ -46,7 +46,7 @@ def violations(
     below = [
         other for other, name in state.placed if name == node_name and _priority(other) < priority
     ]
-    ahead = tuple(each for each in nominated if _priority(each[0]) >= priority)
+    ahead = _ahead(pod, nominated)
     if not below or not _fits(pod, node_name, _without(state, below), ahead):
         return None
     counts = []
@@ -55,6 +55,17 @@ def violations(
         spoilt = _beyond_budget(pods, budgets)
         counts.append(_unspared(pod, node_name, state, ahead, pods, spoilt))
     return min(counts), max(counts)
+
+
+def nobody_has_to_go(
+    pod: JsonObject, node_name: str, state: State, nominated: Iterable[Placed]
+) -> bool:
+    """Whether the pod would fit there as things are: what keeps it away is nothing that victims could help."""
+    return _fits(pod, node_name, state, _ahead(pod, nominated))
+
+
+def _ahead(pod: JsonObject, nominated: Iterable[Placed]) -> tuple[Placed, ...]:
+    return tuple(each for each in nominated if _priority(each[0]) >= _priority(pod))
 
 
 def _unspared(

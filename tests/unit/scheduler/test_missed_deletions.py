@@ -1,4 +1,4 @@
-"""A pod that went while nobody watched: the room it had, or was to have, is announced all the same."""
+"""A pod that went while nobody watched, and a place given up that nobody knew of: the room is announced all the same."""
 
 from __future__ import annotations
 
@@ -39,4 +39,25 @@ async def test_a_nomination_that_the_watch_never_showed_is_given_back_with_the_p
 
         world.delete_pod(world.pod("preemptor"))
         await world.advance(2.0)
+        assert world.client.bindings == {"default/other": "n"}
+
+
+async def test_a_nomination_that_the_api_server_never_had_is_given_back_when_it_is_withdrawn() -> (
+    None
+):
+    async with SchedulerHarness() as world:
+        world.add_node(make_node("n").capacity(cpu="1", memory="4Gi").build())
+        preemptor = make_pod("preemptor").cpu("1").priority(10).node_selector(nowhere="x").build()
+        world.add_pod(preemptor)
+        await world.settle()
+        nominator = world.assembly.scheduler.queue.nominator
+        nominator.add_nominated_pod(PodInfo(preemptor), NominatingInfo(True, "n"))
+        world.add_pod(make_pod("other").cpu("1").build())
+        await world.settle()
+        assert world.client.bindings == {}, "the place is held"
+
+        world.add_node(make_node("too-small").label("nowhere", "x").capacity(cpu="0").build())
+        await world.advance(2.0)
+        assert nominator.node_of(preemptor.metadata.uid) == ""
+        await world.advance(20.0)
         assert world.client.bindings == {"default/other": "n"}
