@@ -312,6 +312,37 @@ async def test_extenders_see_what_those_before_them_left_ignorable_ones_last() -
     assert sorted(second.asked[0][1]["NodeNames"]) == ["n0", "n1"]
 
 
+def passing_all(body):
+    return {"NodeNames": body["NodeNames"], "Nodes": body["Nodes"]}
+
+
+@pytest.mark.parametrize(
+    ("cached", "chosen"),
+    [
+        pytest.param([True], "with-image", id="names leave what is known of nodes"),
+        pytest.param([False], "big", id="whole nodes have neither pods nor images"),
+        pytest.param([True, False], "big", id="nor have they if names came first"),
+        pytest.param([False, True], "big", id="nor do names bring them back"),
+    ],
+)
+async def test_what_nodes_are_ranked_by_depends_on_how_extenders_send_them_back(
+    cached, chosen
+) -> None:
+    extender = FakeExtender()
+    extender.answers["filter"] = passing_all
+    async with serving(extender) as url:
+        common = {"urlPrefix": url, "filterVerb": "filter", "httpTimeout": "20s"}
+        listed = [{**common, "nodeCacheCapable": each} for each in cached]
+        async with SchedulerHarness(config_of(*listed)) as world:
+            node = make_node("with-image").capacity(cpu="4").image("app:1", size_bytes=900 << 20)
+            world.add_node(node.build())
+            world.add_node(make_node("big").capacity(cpu="32").build())
+            world.add_pod(make_pod("busy").cpu("30").on("big").build())
+            world.add_pod(make_pod("p").cpu("1").image("app:1").build())
+            await until(lambda: world.client.bindings)
+            assert world.client.bindings == {"default/p": chosen}
+
+
 @pytest.mark.parametrize(
     "score", [1.5, "7", True, 2**63], ids=["half a point", "text", "a truth", "65 bits"]
 )

@@ -30,7 +30,7 @@ class ExtenderFilterResult:
     forgets_pods: bool = False
     """The extender answered with node objects.
 
-    # Upstream: such nodes are scored as if no pod were on them.
+    # Upstream: such nodes are scored as if no pod were on them, and no image.
     """
 
 

@@ -24,7 +24,7 @@ from kubesched.scheduler.algorithm import Feasible, ScheduleResult, SchedulingAl
 from kubesched.scheduler.host_choice import Indices, heap_winner
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns, WhatIfColumns
+from kubesched.snapshot.views import BareColumns, NodeColumns
 
 log = get_logger(__name__)
 
@@ -89,7 +89,7 @@ class ExtendedAlgorithm:
     async def _filter(
         self, pod: PodInfo, feasible: Feasible, interested: Sequence[Extender]
     ) -> tuple[Feasible, bool] | Status:
-        """Extenders one after the other on what is left; whether the last answer forgot the nodes' pods."""
+        """Extenders one after the other on what is left; whether an answer forgot the nodes' pods."""
         rows, forgets_pods = feasible.rows, False
         diagnosis = feasible.diagnosis
         before = len(rows)
@@ -108,7 +108,8 @@ class ExtendedAlgorithm:
                     err=error,
                 )
                 continue
-            forgets_pods = answer.forgets_pods
+            # Upstream: what one extender has forgotten the next one's answer does not bring back.
+            forgets_pods |= answer.forgets_pods
             for name, why in answer.failed.items():
                 if name not in answer.unresolvable:
                     diagnosis.node_to_status.set(name, unschedulable(why))
@@ -170,10 +171,7 @@ class ExtendedAlgorithm:
         return ScheduleResult(names[int(rows[place])], len(rows), evaluated)
 
     def _view(self, rows: Indices, forgets_pods: bool) -> NodeColumns:
-        if not forgets_pods:
-            return NodeColumns(self._table, rows)
-        everyone = [list(self._table.pods[row].values()) for row in rows.tolist()]
-        return WhatIfColumns(self._table, rows, [[] for _ in everyone], everyone)
+        return BareColumns(self._table, rows) if forgets_pods else NodeColumns(self._table, rows)
 
     async def _prioritized(
         self, pod: PodInfo, rows: Indices, totals: Ints, interested: Sequence[Extender]

@@ -8,7 +8,7 @@ All arrays have one entry per row of the view, in the view's order, and must not
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ class NodeColumns:
     """The table's columns over `rows`."""
 
     __slots__ = ("_length", "_rows", "table")
+
+    knows_images: ClassVar[bool] = True
+    """Whether the images on these nodes are known."""
 
     def __init__(self, table: NodeTable, rows: Rows | None = None) -> None:
         self.table = table
@@ -178,7 +181,7 @@ class NodeColumns:
                 int(self.nonzero_cpu[index]), int(self.nonzero_memory[index])
             ),
             used_ports=frozenset(self.ports_at(index)),
-            image_states=table.images.states_of(row),
+            image_states=table.images.states_of(row) if self.knows_images else {},
         )
 
     def _resource_at(
@@ -360,6 +363,18 @@ class WhatIfColumns(NodeColumns):
         )
         view._ports[0] = _after(self.ports_at(index), remove, add)
         return view
+
+
+class BareColumns(WhatIfColumns):
+    """Nodes and nothing else: no pods are on them, and nothing is known of their images."""
+
+    __slots__ = ()
+
+    knows_images = False
+
+    def __init__(self, table: NodeTable, rows: np.ndarray[Any, np.dtype[np.intp]]) -> None:
+        everyone = [list(table.pods[row].values()) for row in rows.tolist()]
+        super().__init__(table, rows, [[] for _ in everyone], everyone)
 
 
 class BulkWhatIfColumns(WhatIfColumns):
