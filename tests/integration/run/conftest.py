@@ -20,6 +20,7 @@ from random import Random
 
 import pytest
 import yaml
+from aiohttp import web
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.client.client_config import load_config
@@ -255,6 +256,45 @@ async def run(tmp_path, cluster):
         if scheduler.process.returncode is None:
             scheduler.process.kill()
         await scheduler.ended()
+
+
+class Extender:
+    """Answers as the test says, and keeps what it was asked."""
+
+    def __init__(self):
+        self.url = ""
+        self.asked = []
+        self.answers = {}
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def handle(self, request):
+        verb, body = request.match_info["verb"], await request.json()
+        self.asked.append((verb, body))
+        await self.gate.wait()
+        answer = self.answers[verb](body)
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        return web.json_response(answer)
+
+    async def until_asked(self, count=1):
+        async with asyncio.timeout(60):
+            while len(self.asked) < count:  # noqa: ASYNC110  # it is another process that asks
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def extender():
+    made = Extender()
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_post("/{verb}", made.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
 
 
 def free_port():

@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import socket
 
 import aiohttp
-import pytest
 from aiohttp import web
 
 ALONE = {"leaderElection": {"leaderElect": False}}
 GPU = "example.com/gpu"
-
-
-class Extender:
-    """Answers as the test says, and keeps what it was asked."""
-
-    def __init__(self):
-        self.url = ""
-        self.asked = []
-        self.answers = {}
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    async def handle(self, request):
-        verb, body = request.match_info["verb"], await request.json()
-        self.asked.append((verb, body))
-        await self.gate.wait()
-        answer = self.answers[verb](body)
-        if asyncio.iscoroutine(answer):
-            answer = await answer
-        return web.json_response(answer)
-
-    async def until_asked(self, count=1):
-        async with asyncio.timeout(60):
-            while len(self.asked) < count:  # noqa: ASYNC110  # it is another process that asks
-                await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-async def extender():
-    made = Extender()
-    app = web.Application(client_max_size=1 << 24)
-    app.router.add_post("/{verb}", made.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
 
 
 def config(*extenders):

@@ -1,7 +1,7 @@
-"""The permissions in deploy/manifests are enough for everything the scheduler does, and are asked for nothing else.
+"""The permissions in deploy/manifests are what the scheduler needs: enough for everything it does, and each one used.
 
 Against the embedded API server the rules of the manifests are enforced by a small authorizer here, which also notes
-what was used. Against a real one, RBAC itself does it, with a service account's token.
+what was asked for. Against a real one, RBAC itself does it, with a service account's token.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import aiohttp
 import pytest
 import yaml
 
-from kubesched.api.core_v1 import PersistentVolume, Pod
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.meta import DeleteOptions
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.embedded.routes import parse_target
 from kubesched.embedded.server import failure
-from kubesched.errors import Forbidden, NotFound
+from kubesched.errors import BadRequest, Forbidden, Invalid, NotFound
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"
 
@@ -61,32 +61,64 @@ BOOTSTRAP = {
 """Roles that every API server brings along."""
 
 
+@dataclass(frozen=True)
+class Grant:
+    """One verb on one resource: what a rule is made of."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    """Only there, unless empty."""
+    name: str = ""
+    """Only this object, unless empty."""
+
+    def covers(self, request):
+        return (
+            (self.verb, self.group, self.resource)
+            == (request.verb, request.group, request.resource)
+            and self.namespace in ("", request.namespace)
+            and self.name in ("", request.name)
+        )
+
+
+def grants_of(rule, namespace=""):
+    return {
+        Grant(verb, group, resource, namespace, name)
+        for verb in rule["verbs"]
+        for group in rule.get("apiGroups", ())
+        for resource in rule.get("resources", ())
+        for name in rule.get("resourceNames") or [""]
+    }
+
+
 @dataclass
 class Rbac:
     """Enough of RBAC to enforce the manifests on requests of the scheduler."""
 
-    cluster_rules: list = field(default_factory=list)
-    namespaced_rules: list = field(default_factory=list)
-    used: set = field(default_factory=set)
+    grants: set = field(default_factory=set)
+    """What the manifests' own roles allow."""
+    borrowed: set = field(default_factory=set)
+    """What roles allow that every API server brings along."""
+    asked: set = field(default_factory=set)
     refused: list = field(default_factory=list)
 
     @classmethod
     def of_manifests(cls):
         objects = documents("rbac.yaml")
-        roles = dict(BOOTSTRAP)
-        for each in objects:
-            if each["kind"] in ("Role", "ClusterRole"):
-                roles[each["kind"], each["metadata"]["name"]] = each["rules"]
+        roles = {
+            (each["kind"], each["metadata"]["name"]): each["rules"]
+            for each in objects
+            if each["kind"] in ("Role", "ClusterRole")
+        }
         made = cls()
         for each in objects:
             if not each["kind"].endswith("Binding"):
                 continue
-            rules = roles[each["roleRef"]["kind"], each["roleRef"]["name"]]
-            if each["kind"] == "ClusterRoleBinding":
-                made.cluster_rules += rules
-            else:
-                namespace = each["metadata"]["namespace"]
-                made.namespaced_rules += [(namespace, rule) for rule in rules]
+            role = each["roleRef"]["kind"], each["roleRef"]["name"]
+            namespace = each["metadata"].get("namespace", "")
+            for rule in roles.get(role) or BOOTSTRAP[role]:
+                (made.grants if role in roles else made.borrowed).update(grants_of(rule, namespace))
         return made
 
     def allows(self, request, catalog):
@@ -95,17 +127,18 @@ class Rbac:
         target = parse_target(request.path, catalog)
         info = target.resource
         resource = f"{info.plural}/{target.subresource}" if target.subresource else info.plural
-        verb = _verb(request, target)
-        wanted = (verb, info.group, resource)
-        self.used.add(wanted)
-        rules = [
-            *self.cluster_rules,
-            *(rule for namespace, rule in self.namespaced_rules if namespace == target.namespace),
-        ]
-        if any(_matches(rule, *wanted, target.name) for rule in rules):
+        wanted = Grant(
+            _verb(request, target), info.group, resource, target.namespace or "", target.name or ""
+        )
+        self.asked.add(wanted)
+        if allowed(wanted, self.grants | self.borrowed):
             return True
-        self.refused.append((*wanted, target.namespace, target.name))
+        self.refused.append(wanted)
         return False
+
+
+def allowed(request, grants):
+    return any(grant.covers(request) for grant in grants)
 
 
 def _verb(request, target):
@@ -116,18 +149,9 @@ def _verb(request, target):
     return {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[request.method]
 
 
-def _matches(rule, verb, group, resource, name):
-    return (
-        verb in rule["verbs"]
-        and group in rule.get("apiGroups", ())
-        and resource in rule.get("resources", ())
-        and (not rule.get("resourceNames") or name in rule["resourceNames"])
-    )
-
-
 @pytest.fixture
 def rbac(cluster):
-    """Enforce the manifests on everything that the scheduler sends."""
+    """Enforce the manifests on everything that the scheduler sends, and stream no lists, as before Kubernetes 1.32."""
     enforced = Rbac.of_manifests()
     catalog = cluster.embedded.server.registry.catalog
 
@@ -135,29 +159,42 @@ def rbac(cluster):
         ours = request.headers.get("user-agent", "").startswith("kubesched/")
         if ours and not enforced.allows(request, catalog):
             return failure(Forbidden(f"{request.method} {request.path} is not in the manifests"))
+        if ours and "sendInitialEvents" in request.query:
+            return failure(Invalid("sendInitialEvents is forbidden for watch"))
         return answer()
 
     cluster.intercept(guarded)
     return enforced
 
 
-async def full_run(cluster, run, kubeconfig, token):
-    """Bind, fail, preempt, choose a volume, lead, serve, step down."""
-    await cluster.create(
-        "/apis/scheduling.k8s.io/v1/priorityclasses",
-        apiVersion="scheduling.k8s.io/v1",
-        kind="PriorityClass",
-        metadata={"name": "high"},
-        value=1000,
-    )
+async def full_run(cluster, run, extender, kubeconfig, token):
+    """Lead, bind, ask an extender, fail twice, preempt, choose a volume, have one made, serve, step down."""
+    extender.answers["filter"] = lambda body: {
+        "Nodes": body["Nodes"],
+        "FailedNodes": {},
+        "Error": "",
+    }
+    for name, value in (("high", 1000), ("higher", 2000)):
+        await cluster.create(
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            apiVersion="scheduling.k8s.io/v1",
+            kind="PriorityClass",
+            metadata={"name": name},
+            value=value,
+        )
     await cluster.add_node("n1", cpu="2")
     scheduler = await run(
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         config={
-            key: value
-            for key, value in scheduler_config().items()
-            if key not in ("apiVersion", "kind")
+            **{
+                key: value
+                for key, value in scheduler_config().items()
+                if key not in ("apiVersion", "kind")
+            },
+            "extenders": [
+                {"urlPrefix": extender.url, "filterVerb": "filter", "httpTimeout": "30s"}
+            ],
         },
         kubeconfig=kubeconfig,
     )
@@ -166,31 +203,43 @@ async def full_run(cluster, run, kubeconfig, token):
     ours = {"schedulerName": "kubesched"}
     await cluster.add_pod("victim", cpu="1500m", **ours)
     assert await cluster.bound("victim") == ["n1"]
-    await cluster.add_pod("big", cpu="100", **ours)
+    await cluster.add_pod("big", cpu="1900m", **ours)
     await cluster.condition("big")
     await cluster.events("big", "FailedScheduling")
 
-    await cluster.add_pod("important", cpu="1500m", priorityClassName="high", **ours)
+    await preempt(cluster, "victim", "important", priorityClassName="high", **ours)
+    await preempt(cluster, "important", "urgent", priorityClassName="higher", **ours)
+
+    async def is_series():
+        return [e for e in await cluster.events("big", "FailedScheduling") if e.get("series")]
+
+    await cluster.eventually(is_series)  # each one that left gave it another try
+
+    await choose_volume(cluster, ours)
+    await have_a_volume_made(cluster, ours)
+    await scrape(scheduler, token)
+    return scheduler
+
+
+async def preempt(cluster, victim, preemptor, **spec):
+    """A pod takes another's place; the test finishes what a kubelet would."""
+    await cluster.add_pod(preemptor, cpu="1500m", **spec)
 
     async def nominated():
-        return (await cluster.pod("important")).status.nominated_node_name
+        return (await cluster.pod(preemptor)).status.nominated_node_name
 
     assert await cluster.eventually(nominated) == "n1"
 
-    async def victim_is_leaving():
+    async def is_leaving():
         try:
-            return (await cluster.pod("victim")).metadata.deletion_timestamp
+            return (await cluster.pod(victim)).metadata.deletion_timestamp
         except NotFound:
             return True
 
-    await cluster.eventually(victim_is_leaving)
-    with contextlib.suppress(NotFound):  # there is no kubelet to finish what was asked for
-        await cluster.admin.delete(Pod, "victim", "default", DeleteOptions(grace_period_seconds=0))
-    assert await cluster.bound("important") == ["n1"]
-
-    await choose_volume(cluster, ours)
-    await scrape(scheduler, token)
-    return scheduler
+    await cluster.eventually(is_leaving)
+    with contextlib.suppress(NotFound):
+        await cluster.admin.delete(Pod, victim, "default", DeleteOptions(grace_period_seconds=0))
+    assert await cluster.bound(preemptor) == ["n1"]
 
 
 async def choose_volume(cluster, ours):
@@ -239,49 +288,84 @@ async def choose_volume(cluster, ours):
     assert (reference.namespace, reference.name) == ("default", "claim")
 
 
+async def have_a_volume_made(cluster, ours):
+    """A claim of a class with a provisioner: the scheduler writes the node that it chose into the claim."""
+    await cluster.create(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        apiVersion="storage.k8s.io/v1",
+        kind="StorageClass",
+        metadata={"name": "made-to-order"},
+        provisioner="example.com/disks",
+        volumeBindingMode="WaitForFirstConsumer",
+    )
+    await cluster.create(
+        "/api/v1/namespaces/default/persistentvolumeclaims",
+        apiVersion="v1",
+        kind="PersistentVolumeClaim",
+        metadata={"name": "order"},
+        spec={
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "made-to-order",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    )
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "order"}}]
+    await cluster.add_pod("ordering", volumes=volumes, **ours)
+
+    async def selected():
+        claim = await cluster.admin.get(PersistentVolumeClaim, "order", "default")
+        return (claim.metadata.annotations or {}).get("volume.kubernetes.io/selected-node")
+
+    assert await cluster.eventually(selected) == "n1"
+
+
 async def scrape(scheduler, token):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    url = f"https://127.0.0.1:{scheduler.port}/metrics"
     headers = {"Authorization": f"Bearer {token}"}
-    async with (
-        aiohttp.ClientSession(headers=headers) as session,
-        session.get(f"https://127.0.0.1:{scheduler.port}/metrics", ssl=context) as answer,
-    ):
-        assert answer.status == 200
-        assert "scheduler_schedule_attempts_total" in await answer.text()
+    async with aiohttp.ClientSession() as session:
+        async with session.get(url, ssl=context, headers=headers) as answer:
+            assert answer.status == 200
+            assert "scheduler_schedule_attempts_total" in await answer.text()
+        async with session.get(url, ssl=context) as answer:
+            await answer.read()  # whether nobody in particular may read it is for the server to say
 
 
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
-async def test_the_manifests_allow_a_full_run(cluster, run, rbac):
-    scheduler = await full_run(cluster, run, cluster.kubeconfig, cluster.embedded.token)
+async def test_a_full_run_is_allowed_and_needs_every_permission(cluster, run, extender, rbac):
+    scheduler = await full_run(cluster, run, extender, cluster.kubeconfig, cluster.embedded.token)
     assert await scheduler.terminated() == 0
     assert rbac.refused == []
-    assert {
-        ("create", "", "pods/binding"),
-        ("patch", "", "pods/status"),
-        ("delete", "", "pods"),
-        ("create", "events.k8s.io", "events"),
-        ("create", "", "events"),
-        ("update", "", "persistentvolumes"),
-        ("create", "coordination.k8s.io", "leases"),
-        ("update", "coordination.k8s.io", "leases"),
-        ("create", "authentication.k8s.io", "tokenreviews"),
-        ("get", "", "configmaps"),
-        ("watch", "", "nodes"),
-    } <= rbac.used
+    everything = rbac.grants | rbac.borrowed
+    assert len(rbac.grants) > 40
+    needless = {
+        grant
+        for grant in rbac.grants
+        if all(allowed(request, everything - {grant}) for request in rbac.asked)
+    }
+    assert needless == set(), "taken away, nothing would be refused"
+    borrowed = {
+        (request.verb, request.resource)
+        for request in rbac.asked
+        if not allowed(request, rbac.grants)
+    }
+    assert borrowed == {
+        ("create", "tokenreviews"),
+        ("create", "subjectaccessreviews"),
+        ("get", "configmaps"),
+    }
 
 
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 async def test_the_authorizer_of_this_test_refuses_what_is_missing(cluster, run, rbac):
-    rbac.cluster_rules = [
-        rule for rule in rbac.cluster_rules if "pods/binding" not in rule.get("resources", ())
-    ]
+    rbac.grants.remove(Grant("create", "", "pods/binding"))
     await cluster.add_node("n1")
     scheduler = await run(config={"leaderElection": {"leaderElect": False}})
     await cluster.add_pod("a")
     await scheduler.says('"Error scheduling pod; retrying"')
-    assert ("create", "", "pods/binding", "default", "a") in rbac.refused
+    assert Grant("create", "", "pods/binding", "default", "a") in rbac.refused
 
 
 REAL = pytest.mark.parametrize(
@@ -337,7 +421,15 @@ async def test_a_real_api_server_accepts_every_manifest_strictly(cluster):
 
 
 @REAL
-async def test_real_rbac_allows_a_full_run(cluster, run, tmp_path):
+async def test_a_real_api_server_refuses_a_wrong_field(cluster):
+    (deployment,) = documents("deployment.yaml")
+    deployment["spec"]["template"]["spec"]["containers"][0]["comand"] = ["x"]
+    with pytest.raises(BadRequest, match=r"containers\[0\]\.comand"):
+        await apply(cluster, deployment, dry_run=True)
+
+
+@REAL
+async def test_real_rbac_allows_a_full_run(cluster, run, extender, tmp_path):
     for obj in documents("rbac.yaml"):
         await apply(cluster, obj)
     reader = {
@@ -354,7 +446,7 @@ async def test_real_rbac_allows_a_full_run(cluster, run, tmp_path):
     await apply(cluster, reader)
     token = await service_account_token(cluster)
     kubeconfig = write_kubeconfig(cluster, tmp_path / "sa.kubeconfig", token=token)
-    scheduler = await full_run(cluster, run, kubeconfig, token)
+    scheduler = await full_run(cluster, run, extender, kubeconfig, token)
     assert await scheduler.terminated() == 0
     assert "forbidden" not in scheduler.log.lower()
     assert "Unauthorized" not in scheduler.log

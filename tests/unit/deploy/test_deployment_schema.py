@@ -1,0 +1,165 @@
+"""Every document of the manifests and the chart has the shape of its kind: known fields, right types, required ones there.
+
+The shapes are those of the embedded API server (Kubernetes 1.36). A real server judges the same documents, strictly, in
+tests/integration/run/test_run_permissions.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kubesched.embedded.resources import ResourceCatalog
+from kubesched.embedded.schema.decoding import ShapeError, check_shape, unknown_fields
+from kubesched.embedded.schema.table import TypeRef, type_of_kind, types
+
+MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"
+FOREIGN = {("monitoring.coreos.com/v1", "ServiceMonitor")}
+"""The Prometheus operator's: its shape is not Kubernetes'."""
+
+CHART_VALUES = {
+    "as it comes": {},
+    "with everything on": {
+        "serviceMonitor": {"enabled": True},
+        "imagePullSecrets": [{"name": "pull"}],
+        "nodeSelector": {"role": "control"},
+        "extraArgs": ["--dry-run"],
+        "leaderElection": {"leaseDuration": "30s"},
+    },
+    "with everything off": {
+        "podDisruptionBudget": {"enabled": False},
+        "rbac": {"create": False},
+        "tolerations": [],
+        "priorityClassName": "",
+        "resources": {},
+        "config": {"profiles": None},
+    },
+    "under names that look like numbers": {
+        "name": "123",
+        "namespace": "45",
+        "leaderElection": {"resourceName": "6"},
+    },
+    "with a percentage": {"podDisruptionBudget": {"maxUnavailable": "50%"}},
+}
+
+
+def complaints(document):
+    """What an API server would refuse about a document's shape."""
+    api_version, kind = document.get("apiVersion", ""), document.get("kind", "")
+    if (api_version, kind) in FOREIGN:
+        return []
+    if ResourceCatalog().find_kind(api_version, kind) is None:
+        return [f"no kind {kind} in {api_version}"]
+    group = api_version.rpartition("/")[0]
+    found = [f"unknown field {path}" for path in unknown_fields(group, kind, document)]
+    try:
+        check_shape(group, kind, json.dumps(document).encode())
+    except ShapeError as error:
+        found.append(str(error))
+        return found
+    row = type_of_kind(group, kind)
+    assert row is not None
+    found += [f"missing {path}" for path in missing(TypeRef("object", row.name), document, "")]
+    if not document.get("metadata", {}).get("name"):
+        found.append("missing metadata.name")
+    return found
+
+
+def missing(ref, value, path):
+    """Required fields that are not there."""
+    if ref.shape == "object" and isinstance(value, dict):
+        for field in types()[ref.name].fields.values():
+            here = f"{path}.{field.name}".lstrip(".")
+            if field.name in value:
+                yield from missing(field.type, value[field.name], here)
+            elif field.is_required:
+                yield here
+    elif ref.shape == "list":
+        for index, item in enumerate(value or ()):
+            yield from missing(ref.item, item, f"{path}[{index}]")
+    elif ref.shape == "map":
+        for key, item in (value or {}).items():
+            yield from missing(ref.item, item, f"{path}.{key}")
+
+
+def judged(files):
+    return {
+        f"{name}: {document.get('kind')}": found
+        for name, documents in files.items()
+        for document in documents
+        if (found := complaints(document))
+    }
+
+
+def test_manifests_have_the_shape_of_their_kinds(manifests):
+    assert judged(manifests) == {}
+
+
+@pytest.mark.parametrize("values", CHART_VALUES.values(), ids=CHART_VALUES)
+def test_the_chart_has_the_shape_of_its_kinds(chart, values):
+    assert judged(chart(**values)) == {}
+
+
+@pytest.mark.parametrize("values", CHART_VALUES.values(), ids=CHART_VALUES)
+def test_objects_of_the_chart_have_names_of_their_own(chart, values):
+    objects = [each for listed in chart(**values).values() for each in listed]
+    names = [
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
+        for each in objects
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_everything_but_the_foreign_kind_is_in_the_kustomization(manifests):
+    listed = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())
+    assert (listed["apiVersion"], listed["kind"]) == (
+        "kustomize.config.k8s.io/v1beta1",
+        "Kustomization",
+    )
+    assert set(listed["resources"]) == set(manifests) - {"servicemonitor.yaml", "static-pod.yaml"}
+
+
+def changed(document, path, value):
+    """A copy with another value at a path; without the field if the value is `...`."""
+    made = copy.deepcopy(document)
+    *parents, last = path
+    place = made
+    for step in parents:
+        place = place[step]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return made
+
+
+CONTAINER = ("spec", "template", "spec", "containers", 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        pytest.param((*CONTAINER, "comand"), ["x"], "comand", id="a field that is misspelt"),
+        pytest.param(("spec", "replica"), 2, "spec.replica", id="a field that does not exist"),
+        pytest.param(("spec", "replicas"), "two", "replicas", id="a word for a number"),
+        pytest.param((*CONTAINER, "args"), "run", "args", id="a word for a list"),
+        pytest.param((*CONTAINER, "args", 2), -2, "args", id="a flag that YAML reads as a number"),
+        pytest.param((*CONTAINER, "name"), ..., "containers[0].name", id="no container name"),
+        pytest.param(("spec", "selector"), ..., "spec.selector", id="no selector"),
+        pytest.param(("metadata", "name"), ..., "metadata.name", id="no name"),
+        pytest.param(("kind",), "Deploymint", "Deploymint", id="an unknown kind"),
+        pytest.param(("apiVersion",), "apps/v1beta1", "apps/v1beta1", id="a version that is gone"),
+        pytest.param(
+            ("spec", "template", "metadata", "labels", "n"), 1, "labels", id="a number as a label"
+        ),
+    ],
+)
+def test_a_wrong_document_is_noticed(manifests, path, value, complaint):
+    (document,) = manifests["deployment.yaml"]
+    assert complaints(document) == []
+    found = complaints(changed(document, path, value))
+    assert any(complaint in each for each in found), found
