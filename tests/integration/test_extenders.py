@@ -344,6 +344,30 @@ async def test_what_nodes_are_ranked_by_depends_on_how_extenders_send_them_back(
 
 
 @pytest.mark.parametrize(
+    ("cached", "chosen"),
+    [
+        pytest.param(True, "empty", id="names leave the pods on nodes"),
+        pytest.param(False, "big", id="whole nodes have none"),
+    ],
+)
+async def test_pods_are_spread_over_hosts_as_extenders_send_them_back(cached, chosen) -> None:
+    extender = FakeExtender()
+    extender.answers["filter"] = passing_all
+    async with cluster(extender, 0, filterVerb="filter", nodeCacheCapable=cached) as world:
+        for name, cpu in (("big", "32"), ("empty", "4")):
+            node = make_node(name).capacity(cpu=cpu).label("kubernetes.io/hostname", name)
+            world.add_node(node.build())
+        for number in range(3):
+            world.add_pod(make_pod(f"other{number}").labels(app="web").on("big").build())
+        pod = make_pod("p").labels(app="web").cpu("1")
+        selector = {"matchLabels": {"app": "web"}}
+        pod.spread(1, "kubernetes.io/hostname", "ScheduleAnyway", selector)
+        world.add_pod(pod.build())
+        await until(lambda: world.client.bindings)
+        assert world.client.bindings == {"default/p": chosen}
+
+
+@pytest.mark.parametrize(
     "score", [1.5, "7", True, 2**63], ids=["half a point", "text", "a truth", "65 bits"]
 )
 async def test_points_that_are_no_numbers_change_nothing(score: object) -> None:

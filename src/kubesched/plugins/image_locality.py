@@ -52,7 +52,7 @@ class ImageLocality(RowScorePlugin, SignPlugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
         wanted = self._images(state, pod)
         total: Ints | None = None
-        for name in wanted.names if nodes.knows_images else ():
+        for name in () if nodes.is_bare else wanted.names:
             if nodes.table.images.get(name) is not None:
                 present = self._column(nodes.table, name).over(nodes)
                 total = present if total is None else total + present

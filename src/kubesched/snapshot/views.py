@@ -26,8 +26,8 @@ class NodeColumns:
 
     __slots__ = ("_length", "_rows", "table")
 
-    knows_images: ClassVar[bool] = True
-    """Whether the images on these nodes are known."""
+    is_bare: ClassVar[bool] = False
+    """Whether these are nodes and nothing else: no pods are on them, and nothing is known of their images."""
 
     def __init__(self, table: NodeTable, rows: Rows | None = None) -> None:
         self.table = table
@@ -181,7 +181,7 @@ class NodeColumns:
                 int(self.nonzero_cpu[index]), int(self.nonzero_memory[index])
             ),
             used_ports=frozenset(self.ports_at(index)),
-            image_states=table.images.states_of(row) if self.knows_images else {},
+            image_states={} if self.is_bare else table.images.states_of(row),
         )
 
     def _resource_at(
@@ -366,11 +366,11 @@ class WhatIfColumns(NodeColumns):
 
 
 class BareColumns(WhatIfColumns):
-    """Nodes and nothing else: no pods are on them, and nothing is known of their images."""
+    """Nodes without their pods and images, as extenders may send them back."""
 
     __slots__ = ()
 
-    knows_images = False
+    is_bare = True
 
     def __init__(self, table: NodeTable, rows: np.ndarray[Any, np.dtype[np.intp]]) -> None:
         everyone = [list(table.pods[row].values()) for row in rows.tolist()]

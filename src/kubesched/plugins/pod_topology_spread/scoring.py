@@ -67,7 +67,11 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
         ids = nodes.label_ids(constraint.topology_key)
         if constraint.topology_key == HOSTNAME:
             # Upstream: a host's own pods count whatever the inclusion policies say about the host.
-            here: Floats = np.multiply(counter.per_row[nodes.rows], weight, dtype=np.float64)
+            here: Floats = (
+                np.zeros(len(nodes))
+                if nodes.is_bare
+                else np.multiply(counter.per_row[nodes.rows], weight, dtype=np.float64)
+            )
         elif len(nodes) < len(domains.counts):
             here = np.multiply(domains.counts.take(ids), weight, dtype=np.float64)
         else:
