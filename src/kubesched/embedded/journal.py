@@ -203,18 +203,21 @@ def _lock(folder: Path) -> int:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    try:
-        # One thread at a time uses the connection: the loader before `start`, the writer after it.
-        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        path.chmod(0o600)
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=FULL")
-        database.executescript(_SCHEMA)
-        row = database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
-        if row is None:
-            database.execute(_FACT, ("format", FORMAT))
-    except sqlite3.Error as error:
-        raise KubeschedError(f"{path} cannot be used as a database: {error}") from error
-    if row is not None and row[0] != FORMAT:
-        raise KubeschedError(f"{path} has format {row[0]}, this version reads format {FORMAT}")
+    with contextlib.ExitStack() as unless_it_serves:
+        try:
+            # One thread at a time uses the connection: the loader before `start`, the writer after it.
+            database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            unless_it_serves.callback(database.close)
+            path.chmod(0o600)
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=FULL")
+            database.executescript(_SCHEMA)
+            row = database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
+            if row is None:
+                database.execute(_FACT, ("format", FORMAT))
+        except sqlite3.Error as error:
+            raise KubeschedError(f"{path} cannot be used as a database: {error}") from error
+        if row is not None and row[0] != FORMAT:
+            raise KubeschedError(f"{path} has format {row[0]}, this version reads format {FORMAT}")
+        unless_it_serves.pop_all()
     return database
