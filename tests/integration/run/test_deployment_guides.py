@@ -1,0 +1,296 @@
+"""The deployment guides, followed: their commands are taken from the pages and run as they stand there.
+
+What a node would do is played here: a pod's container becomes a process with the container's own command line, files
+of the host live under a folder, and the port is a free one. Everything else is as the reader would do it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.testing.control_plane import find_assets, free_ports
+
+ROOT = Path(__file__).parents[3]
+GUIDES = ROOT / "docs" / "how-to"
+PATIENCE_S = 60.0
+NOT_HERE = ("podman", "helm")
+"""What there is no engine or no cluster for; the chart has tests of its own."""
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+
+_FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.S | re.M)
+
+KUBEADM_MANIFEST = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "kube-scheduler", "namespace": "kube-system"},
+    "spec": {
+        "containers": [
+            {
+                "name": "kube-scheduler",
+                "command": [
+                    "kube-scheduler",
+                    "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf",
+                    "--authorization-kubeconfig=/etc/kubernetes/scheduler.conf",
+                    "--bind-address=127.0.0.1",
+                    "--kubeconfig=/etc/kubernetes/scheduler.conf",
+                    "--leader-elect=true",
+                ],
+                "livenessProbe": {"httpGet": {"path": "/livez"}},
+                "readinessProbe": {"httpGet": {"path": "/readyz"}},
+            }
+        ]
+    },
+}
+"""What kubeadm leaves on a control plane node, as far as it matters here."""
+
+
+def fences(guide, language):
+    text = (GUIDES / f"{guide}.md").read_text()
+    return [textwrap.dedent(body) for _, kind, body in _FENCE.findall(text) if kind == language]
+
+
+def commands(guide):
+    """The commands of a guide in order, without prompts."""
+    lines = [line for block in fences(guide, "console") for line in block.splitlines()]
+    assert all(line[:2] in ("$ ", "# ") for line in lines), lines
+    return [line[2:] for line in lines if not line[2:].startswith(NOT_HERE)]
+
+
+@dataclass
+class Host:
+    """A machine of the cluster: its files, its port, and whatever its kubelet runs."""
+
+    folder: Path
+    port: int
+    kubeconfig: Path
+    processes: list = field(default_factory=list)
+
+    def mapped(self, text):
+        """Paths and ports of the host as they are here."""
+        for path in ("/etc/kubernetes", "/etc/kubesched", "/root"):
+            text = re.sub(rf"(?<![\w.]){path}\b", str(self.folder) + path, text)
+        return text.replace("127.0.0.1:10259", f"127.0.0.1:{self.port}")
+
+    def path(self, name):
+        found = Path(self.mapped(name))
+        found.parent.mkdir(parents=True, exist_ok=True)
+        return found
+
+    @property
+    def environment(self):
+        tools = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return {"PATH": tools, "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
+
+    async def start(self, command):
+        """A command that goes on, in a shell; its output is kept."""
+        log = self.folder / f"{len(self.processes)}.log"
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_shell(
+                f"exec {self.mapped(command)}",
+                cwd=ROOT,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+            )
+        self.processes.append(process)
+        return process, log
+
+    async def does(self, command):
+        """A command that ends well; what it printed."""
+        process, log = await self.start(command)
+        async with asyncio.timeout(PATIENCE_S):
+            code = await process.wait()
+        assert code == 0, f"{command}: {log.read_text()}"
+        return log.read_text()
+
+    async def runs(self, manifest, *flags):
+        """Run a pod's only container as a process, and wait until its probes are content."""
+        (container,) = manifest["spec"]["containers"]
+        words = [*container.get("command", ["kubesched"]), *container.get("args", ())]
+        if words[0] == "kube-scheduler":
+            words[0] = str(find_assets().kube_scheduler)
+        words += [f"--secure-port={self.port}", *flags]
+        process, log = await self.start(" ".join(words))
+        for kind in ("livenessProbe", "readinessProbe"):
+            await self.answers(container[kind]["httpGet"]["path"], process, log)
+        return process, log
+
+    async def answers(self, path, process, log):
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                assert process.returncode is None, log.read_text()
+                url = f"https://127.0.0.1:{self.port}{path}"
+                probe, _ = await self.start(f"curl -skf -o /dev/null {url}")
+                if await probe.wait() == 0:
+                    return
+                await asyncio.sleep(0.1)
+
+    async def close(self):
+        for process in self.processes:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def stopped(process):
+    """As a kubelet ends a container."""
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(PATIENCE_S):
+        await process.wait()
+
+
+async def says(log, text):
+    async with asyncio.timeout(PATIENCE_S):
+        while text not in log.read_text():  # noqa: ASYNC110  # it is another process that writes
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def host(tmp_path):
+    made = []
+
+    def make(kubeconfig):
+        folder = tmp_path / f"host-{len(made)}"
+        folder.mkdir()
+        made.append(Host(folder, *free_ports(1), kubeconfig))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.close()
+
+
+async def holder(cluster, name):
+    return (await cluster.lease(name))["spec"].get("holderIdentity", "")
+
+
+@pytest.mark.parametrize(
+    "cluster", [pytest.param("real", marks=pytest.mark.real, id="real")], indirect=True
+)
+async def test_instead_of_kube_scheduler_and_back(cluster, host):
+    machine = host(cluster.plane.admin_kubeconfig)
+    shutil.copy(cluster.kubeconfig, machine.path("/etc/kubernetes/scheduler.conf"))
+    machine.path("/root/any")
+    manifest = machine.path("/etc/kubernetes/manifests/kube-scheduler.yaml")
+    manifest.write_text(yaml.safe_dump(KUBEADM_MANIFEST))
+    machine.path("/etc/kubernetes/scheduler-config.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    )
+    await cluster.add_node("n1")
+    running, _ = await machine.runs(yaml.safe_load(manifest.read_text()))
+    await cluster.add_pod("by-kube-scheduler")
+    await cluster.bound("by-kube-scheduler")
+    first = await holder(cluster, "kube-scheduler")
+
+    validate, dry_run, keep, replace, lease, ready, restore = commands(
+        "deploy-instead-of-kube-scheduler"
+    )
+    await machine.does(validate)
+    trial, log = await machine.start(dry_run)
+    await cluster.add_pod("watched", cpu="99")
+    await says(log, "default/watched")
+    await stopped(trial)
+    assert await holder(cluster, "kube-scheduler") == first, "a dry run leads nobody"
+
+    await machine.does(keep)
+    await machine.does(replace)
+    assert yaml.safe_load(manifest.read_text()) != KUBEADM_MANIFEST
+    await stopped(running)
+    running, _ = await machine.runs(yaml.safe_load(manifest.read_text()))
+    await cluster.add_pod("by-kubesched")
+    await cluster.bound("by-kubesched")
+    assert (await machine.does(lease)).strip() not in ("", first)
+    page = (await machine.does(ready)).splitlines()
+    assert page[-1] == "readyz check passed"
+    assert all(line.startswith("[+]") for line in page[:-1])
+
+    await machine.does(restore)
+    assert yaml.safe_load(manifest.read_text()) == KUBEADM_MANIFEST
+    second = await holder(cluster, "kube-scheduler")
+    await stopped(running)
+    running, _ = await machine.runs(yaml.safe_load(manifest.read_text()))
+    await cluster.add_pod("by-kube-scheduler-again")
+    await cluster.bound("by-kube-scheduler-again")
+    assert await holder(cluster, "kube-scheduler") not in ("", second)
+
+
+async def test_as_a_second_scheduler(cluster, host):
+    machine = host(cluster.plane.admin_kubeconfig if cluster.real else cluster.kubeconfig)
+    apply, pods, lease, describe = commands("deploy-as-second-scheduler")
+    await machine.does(apply)
+    await machine.does(pods)
+
+    found = await machine.does("kubectl -n kube-system get configmap kubesched -o yaml")
+    config = yaml.safe_load(yaml.safe_load(found)["data"]["scheduler.yaml"])
+    # In a pod it is the service account's token that lets the scheduler in.
+    config["clientConnection"] = {"kubeconfig": str(machine.kubeconfig)}
+    machine.path("/etc/kubesched/scheduler.yaml").write_text(yaml.safe_dump(config))
+    found = await machine.does("kubectl -n kube-system get deployment kubesched -o yaml")
+    await machine.runs(yaml.safe_load(found)["spec"]["template"], "--bind-address=127.0.0.1")
+
+    async def is_led():
+        return "kubesched" in await machine.does(lease)
+
+    await cluster.eventually(is_led)
+    await cluster.add_node("n1")
+    (pod,) = fences("deploy-as-second-scheduler", "yaml")
+    machine.path("/root/first.yaml").write_text(pod)
+    await machine.does("kubectl apply -f /root/first.yaml")
+    assert await cluster.bound("first") == ["n1"]
+
+    async def shows_who():
+        text = await machine.does(describe)
+        return re.search(
+            r"Scheduled .* kubesched .*Successfully assigned default/first to n1", text
+        )
+
+    await cluster.eventually(shows_who)
+
+
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_upgrade_roll_back_and_reconfigure(cluster, host, run, tmp_path):
+    """With controllers and kubelets, which a bare API server has not."""
+    kubeconfig = tmp_path / "whole.kubeconfig"
+    async with EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig, nodes=2)) as whole:
+        await run(kubeconfig=kubeconfig, config={"leaderElection": {"leaderElect": False}})
+        machine = host(kubeconfig)
+        await machine.does(commands("deploy-as-second-scheduler")[0])
+
+        def images():
+            listed, _ = whole.api.list("pods", "kube-system")
+            return {
+                pod["spec"]["containers"][0]["image"]
+                for pod in listed
+                if not pod["metadata"].get("deletionTimestamp")
+            }
+
+        set_image, done, undo, undone, restart, restarted = commands("deploy-upgrade-and-roll-back")
+        await machine.does(set_image)
+        await machine.does(done)
+        assert images() == {"kubesched:NEW"}
+        await machine.does(undo)
+        await machine.does(undone)
+        (old,) = images()
+        assert old != "kubesched:NEW"
+        before = {pod["metadata"]["uid"] for pod in whole.api.list("pods", "kube-system")[0]}
+        await machine.does(restart)
+        await machine.does(restarted)
+        after = {
+            pod["metadata"]["uid"]
+            for pod in whole.api.list("pods", "kube-system")[0]
+            if not pod["metadata"].get("deletionTimestamp")
+        }
+        assert not before & after
