@@ -346,8 +346,12 @@ class SchedulingQueue:
         """Every waiting pod, and a summary for people."""
         queues: tuple[Iterable[QueuedPodInfo], ...] = (self._active, self._backoff, self._pool)
         pods = [info.pod_info.pod for queue in queues for info in queue]
-        sizes = (len(self._active), len(self._backoff), len(self._pool))
-        return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*sizes)
+        return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*self.sizes)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many pods are ready, rest after a failure, and wait for an event."""
+        return len(self._active), len(self._backoff), len(self._pool)
 
     def pods_in_active_q(self) -> list[Pod]:
         return [info.pod_info.pod for info in self._active]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,14 @@ FULL_CHECK_EVERY = 25
 """Instants between two recounts of all sums and indexes: they cost as much as everything else together."""
 
 
+class _Seen:
+    """Up to where one process has been checked: nothing is looked at twice."""
+
+    def __init__(self) -> None:
+        self.pods: object = None
+        self.all: object = None
+
+
 class Checkers:
     """Safety of one run."""
 
@@ -46,6 +55,7 @@ class Checkers:
         self._has_one_writer = has_one_writer
         self._instants = 0
         self.checks = 0
+        self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
         self._rooms: dict[str, JsonObject] = {}
         """The most that each node has had room for: nobody can know at once that it has become less."""
         self._claims_made_at: dict[str, float] = {}
@@ -138,17 +148,25 @@ class Checkers:
         """Nothing is left to do at this moment of virtual time."""
         self._instants += 1
         self._complaints.raise_first()
-        leaders = [each.name for each in self._processes.alive() if each.process.may_write()]
+        alive = self._processes.alive()
+        leaders = [each.name for each in alive if each.process.may_write()]
         if len(leaders) > 1:
             raise Violation("no two schedulers lead at the same time", ", ".join(leaders))
-        for incarnation in self._processes.alive():
+        for incarnation in alive:
             # While somebody outside is waited for, what watches bring is put off.
             if incarnation.is_working and not incarnation.is_holding_still:
-                self._check_pods(incarnation)
-                if self._instants % FULL_CHECK_EVERY == 0:
-                    check_own_invariants(incarnation)
-                    check_wake_ups(incarnation)
+                self._check(incarnation)
         self.checks += 1
+
+    def _check(self, incarnation: Incarnation) -> None:
+        position, seen = _position(incarnation), self._seen[incarnation.name]
+        if seen.pods != position:
+            seen.pods = position
+            self._check_pods(incarnation)
+        if self._instants % FULL_CHECK_EVERY == 0 and seen.all != position:
+            seen.all = position
+            check_own_invariants(incarnation)
+            check_wake_ups(incarnation)
 
     def _check_pods(self, incarnation: Incarnation) -> None:
         """No pod is lost, and none waits for nothing."""
@@ -218,6 +236,22 @@ class Checkers:
         if rows != set(nodes):
             return f"rows {sorted(rows ^ set(nodes))}"
         return None
+
+
+def _position(incarnation: Incarnation) -> object:
+    """Changes whenever the pods that a process knows, or where it has them, do."""
+    scheduler = incarnation.process.assembly.scheduler
+    queue, cache, table = scheduler.queue, scheduler.cache, scheduler.cache.table
+    return (
+        incarnation.process.informers.of(Pod).version,
+        *queue.sizes,
+        len(queue.in_flight_uids()),
+        queue.scheduling_cycle,
+        queue.nominator.version,
+        cache.assumed_count,
+        table.pod_log.end,
+        table.node_log.end,
+    )
 
 
 def check_own_invariants(incarnation: Incarnation) -> None:
