@@ -175,10 +175,11 @@ class Serving:
     def _pages(
         self, settings: RunSettings, exposed: Exposed
     ) -> tuple[dict[str, Page], dict[str, Page]]:
+        started = self._clock.now()
         pages: dict[str, Page] = {
-            "/metrics": MetricsPage(exposed.registry),
-            "/metrics/slis": MetricsPage(exposed.sli_registry),
-            "/metrics/resources": ResourcesPage(exposed.pods, exposed.is_active),
+            "/metrics": MetricsPage(exposed.registry, started),
+            "/metrics/slis": MetricsPage(exposed.sli_registry, started),
+            "/metrics/resources": ResourcesPage(exposed.pods, exposed.is_active, started),
             "/configz": ConfigPage(to_plain(settings.config)),
         }
         if settings.gates.ComponentFlagz:
@@ -188,7 +189,7 @@ class Serving:
             shown = sorted(
                 {"/healthz", "/livez", "/readyz", *pages} - {"/metrics/slis", "/metrics/resources"}
             )
-            pages["/statusz"] = StatusPage(self._clock.now(), shown, self._clock, self._random)
+            pages["/statusz"] = StatusPage(started, shown, self._clock, self._random)
         prefixes: dict[str, Page] = {}
         if settings.config.enable_profiling:
             prefixes["/debug/"] = DebugPages(self._clock)

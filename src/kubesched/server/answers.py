@@ -39,9 +39,15 @@ def json_body(value: object, *, content_type: str = JSON, indent: int | None = N
 
 
 def failure(
-    code: int, reason: str, message: str, *, details: Mapping[str, object] | None = None
+    code: int,
+    reason: str,
+    message: str,
+    *,
+    pretty: bool,
+    details: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """A refusal as a Kubernetes `Status`."""
+    """A refusal as a Kubernetes `Status`; `pretty` is for people."""
     status: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -53,22 +59,37 @@ def failure(
     if details is not None:
         status["details"] = details
     status["code"] = code
-    body = json.dumps(status, ensure_ascii=False, indent=2)
-    return Answer(status=code, body=body.encode(), content_type=JSON, headers=NO_SNIFF)
+    body = rendered(status, pretty=pretty).encode()
+    return Answer(status=code, body=body, content_type=JSON, headers=headers or {})
 
 
-def unauthorized() -> Answer:
-    return failure(401, "Unauthorized", "Unauthorized")
+def rendered(document: object, *, pretty: bool) -> str:
+    """An object as upstream's API machinery writes it: for programs, or indented for people."""
+    if pretty:
+        return json.dumps(document, ensure_ascii=False, indent=2)
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def forbidden(user: str, verb: str, path: str, why: str = "") -> Answer:
+def unauthorized(*, pretty: bool) -> Answer:
+    return failure(401, "Unauthorized", "Unauthorized", pretty=pretty)
+
+
+def forbidden(user: str, verb: str, path: str, why: str = "", *, pretty: bool) -> Answer:
     message = f'forbidden: User "{user}" cannot {verb} path "{path}"'
-    return failure(403, "Forbidden", f"{message}: {why}" if why else message, details={})
+    return failure(
+        403,
+        "Forbidden",
+        f"{message}: {why}" if why else message,
+        pretty=pretty,
+        details={},
+        headers=NO_SNIFF,
+    )
 
 
-def not_acceptable(*accepted: str) -> Answer:
+def not_acceptable(*accepted: str, pretty: bool) -> Answer:
     listed = ", ".join(accepted)
-    return failure(406, "NotAcceptable", f"only the following media types are accepted: {listed}")
+    message = f"only the following media types are accepted: {listed}"
+    return failure(406, "NotAcceptable", message, pretty=pretty)
 
 
 NOT_FOUND: Final = error_text("404 page not found", 404)

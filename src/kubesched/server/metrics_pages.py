@@ -31,16 +31,14 @@ class MetricsPage:
     """A registry as text; DELETE starts its counters and histograms anew."""
 
     registry: Registry
+    started: float = 0.0
+    """Since when the counters count: the process's start, in seconds since the epoch."""
 
     async def __call__(self, request: PageRequest) -> Answer:
         if request.method == "DELETE":
             self.registry.reset()
             return text("metrics reset\n")
-        pieces = page(self.registry)
-        if not request.accepts_gzip:
-            return Answer(content_type=CONTENT_TYPE, stream=pieces)
-        headers = {"Content-Encoding": "gzip"}
-        return Answer(content_type=CONTENT_TYPE, headers=headers, stream=compressed(pieces))
+        return _streamed(page(self.registry), request, self.started)
 
 
 async def page(registry: Registry) -> AsyncGenerator[bytes, None]:
@@ -66,6 +64,14 @@ async def compressed(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[byte
     yield await asyncio.to_thread(compressor.flush)
 
 
+def _streamed(pieces: AsyncGenerator[bytes, None], request: PageRequest, started: float) -> Answer:
+    headers = {"Process-Start-Time-Unix": str(int(started))}
+    if request.accepts_gzip:
+        headers["Content-Encoding"] = "gzip"
+        pieces = compressed(pieces)
+    return Answer(content_type=CONTENT_TYPE, headers=headers, stream=pieces)
+
+
 def _text(lines: list[str]) -> bytes:
     """The lines as they go on the wire; the list is empty afterwards."""
     lines.append("")
@@ -80,8 +86,14 @@ class ResourcesPage:
 
     pods: Callable[[], Iterable[Pod]]
     is_active: Callable[[], bool]
+    started: float = 0.0
 
     async def __call__(self, request: PageRequest) -> Answer:
         if not self.is_active():
-            return Answer(content_type=CONTENT_TYPE)
-        return Answer(content_type=CONTENT_TYPE, stream=pod_resources.page(self.pods()))
+            return _streamed(_nothing(), request, self.started)
+        return _streamed(pod_resources.page(self.pods()), request, self.started)
+
+
+async def _nothing() -> AsyncGenerator[bytes, None]:
+    return
+    yield b""

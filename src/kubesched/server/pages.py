@@ -11,9 +11,9 @@ from typing import Final
 
 from kubesched import KUBERNETES_VERSION
 from kubesched.clock import Clock
-from kubesched.config.output import to_json, to_yaml
+from kubesched.config.output import to_yaml
 from kubesched.config.yaml_nodes import Plain
-from kubesched.server.answers import Answer, json_body, not_acceptable, text
+from kubesched.server.answers import Answer, json_body, not_acceptable, rendered, text
 from kubesched.server.requests import PageRequest, accepted_types
 
 COMPONENT: Final = "kube-scheduler"
@@ -35,7 +35,8 @@ class ConfigPage:
     config: Mapping[str, Plain]
 
     async def __call__(self, request: PageRequest) -> Answer:
-        return json_body({"componentconfig": self.config})
+        kind = {"kind": self.config["kind"]}  # comes first, as in upstream's records
+        return json_body({"componentconfig": kind | dict(self.config)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class StatusPage:
             "Emulation version": minor,
             "Paths": " ".join(self.paths),
         }
-        lines = "".join(f"{name}{delimiter}{value}\n" for name, value in shown.items())
+        # Upstream: here a blank follows the delimiter, on the page of flags none does.
+        lines = "".join(f"{name}{delimiter} {value}\n" for name, value in shown.items())
         page = f"\n{COMPONENT} statusz\n{WARNING}\n\n{lines}"
         fields: Callable[[], dict[str, Plain]] = lambda: {  # noqa: E731 - only made when wanted
             "startTime": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(self.started)),
@@ -114,11 +116,18 @@ def negotiated(
             "metadata": {"name": COMPONENT},
             **fields(),
         }
-        write = to_json if media_type.name == "application/json" else to_yaml
+        body = (
+            rendered(document, pretty=request.pretty)
+            if media_type.name == "application/json"
+            else to_yaml(document)
+        )
         content_type = f"{media_type.name};g={GROUP};v={version};as={kind}"
-        answer = Answer(body=write(document).encode(), content_type=content_type)
+        answer = Answer(body=body.encode(), content_type=content_type)
         return _with_deprecation(answer, kind) if version == DEPRECATED else answer
-    return not_acceptable("application/json", "application/yaml", "text/plain")
+    # Upstream: a refusal that the client did not say it could read is indented, whoever asks.
+    readable = any(each.name == "application/json" and not each.parameters for each in wanted)
+    accepted = ("application/json", "application/yaml", "text/plain")
+    return not_acceptable(*accepted, pretty=request.pretty or not readable)
 
 
 def _with_deprecation(answer: Answer, kind: str) -> Answer:

@@ -54,7 +54,9 @@ class DebugPages:
     async def __call__(self, request: PageRequest) -> Answer:
         if request.path == VERBOSITY:
             return await _set_verbosity(request)
-        if request.path == ROOT or not request.path.startswith(f"{ROOT}/"):
+        if request.path == ROOT:
+            return Answer(status=302, headers={"Location": f"{ROOT}/"})
+        if not request.path.startswith(f"{ROOT}/"):
             return NOT_FOUND
         name = request.path.removeprefix(f"{ROOT}/")
         if name == "":
@@ -67,7 +69,7 @@ class DebugPages:
             return await self._profile(request)
         if name in _ABSENT:
             return error_text(f"there is no {name} profile of a Python program", 501)
-        return NOT_FOUND
+        return error_text("Unknown profile", 404)
 
     async def _profile(self, request: PageRequest) -> Answer:
         try:
@@ -91,13 +93,18 @@ class DebugPages:
 
 async def _set_verbosity(request: PageRequest) -> Answer:
     if request.method != "PUT" or request.read_body is None:
-        return text("unsupported http method", status=406, headers=NO_SNIFF)
+        return _plain("unsupported http method\n", status=406)
     given = (await request.read_body()).decode("utf-8", "replace").strip()
     if not (given.isascii() and given.isdigit()) or int(given) > logs.MAX_VERBOSITY:
-        message = f'failed to set klog.logging.verbosity: "{given[:40]}" is not a number'
-        return text(message, status=400, headers=NO_SNIFF)
+        problem = "value out of range" if given.isdigit() else "invalid syntax"
+        return _plain(f"strconv.ParseUint: parsing {logs.quoted(given[:40])}: {problem}\n", 400)
     logs.set_verbosity(int(given))
-    return text(f"successfully set klog.logging.verbosity to {given}\n", headers=NO_SNIFF)
+    return _plain(f"successfully set klog.logging.verbosity to {given}\n")
+
+
+def _plain(body: str, status: int = 200) -> Answer:
+    """As upstream's flag setter writes it, without a character set."""
+    return Answer(status=status, body=body.encode(), content_type="text/plain", headers=NO_SNIFF)
 
 
 def _index() -> str:

@@ -17,11 +17,21 @@ class PageRequest:
     query: Mapping[str, list[str]] = field(default_factory=dict)
     accept: str | None = None
     accepts_gzip: bool = False
+    pretty: bool = False
+    """Whether a person is likely to read the answer."""
     read_body: Callable[[], Awaitable[bytes]] | None = None
 
     def asks_for(self, name: str) -> bool:
         """Whether a query parameter is there, with a value or without."""
         return name in self.query
+
+
+def is_for_people(user_agent: str, query: Mapping[str, list[str]]) -> bool:
+    """Whether an answer in JSON is to be indented: upstream's guess, by the name of the program that asks."""
+    asked = query.get("pretty")
+    if asked is not None:
+        return asked[0] not in ("", "0", "false")
+    return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
 Page = Callable[[PageRequest], Awaitable[Answer]]

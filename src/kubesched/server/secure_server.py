@@ -21,7 +21,7 @@ from kubesched.server.authentication import Authenticator, PeerCertificate
 from kubesched.server.authorization import Authorizer, ReviewFailed
 from kubesched.server.health import HealthPages
 from kubesched.server.listener import Limits
-from kubesched.server.requests import Page, PageRequest
+from kubesched.server.requests import Page, PageRequest, is_for_people
 
 log = get_logger(__name__)
 
@@ -90,7 +90,7 @@ class SecureServer:
         try:
             user = await self._authenticator.authenticate(_peer(request), request.headers)
         except Unauthorized:
-            return unauthorized()
+            return unauthorized(pretty=_is_for_people(request))
         try:
             decision = await self._authorizer.decide(user, verb, path)
         except ReviewFailed as error:
@@ -98,7 +98,8 @@ class SecureServer:
             return error_text(f'Internal Server Error: "{path}": {error}', 500)
         if not decision.allowed:
             log.info("Forbidden", v=4, URI=request.path_qs, reason=decision.reason, user=user.name)
-            return forbidden(user.name, verb, path, decision.reason)
+            pretty = _is_for_people(request)
+            return forbidden(user.name, verb, path, decision.reason, pretty=pretty)
         return await self._page(request, path)
 
     async def _page(self, request: web.BaseRequest, path: str) -> Answer:
@@ -126,6 +127,7 @@ class SecureServer:
                 query=query,
                 accept=request.headers.get("Accept"),
                 accepts_gzip="gzip" in request.headers.get("Accept-Encoding", ""),
+                pretty=is_for_people(request.headers.get("User-Agent", ""), query),
                 read_body=self._body_reader(request),
             )
         )
@@ -179,6 +181,12 @@ class SecureServer:
 def _abort(request: web.BaseRequest) -> None:
     if request.transport is not None:
         request.transport.abort()
+
+
+def _is_for_people(request: web.BaseRequest) -> bool:
+    """For requests that were not looked at any closer."""
+    query = {"pretty": [request.query["pretty"]]} if "pretty" in request.query else {}
+    return is_for_people(request.headers.get("User-Agent", ""), query)
 
 
 def _peer(request: web.BaseRequest) -> PeerCertificate | None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import secrets
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.1
+_LEASH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("leash.py")))
 
 
 class ControlPlaneError(KubeschedError):
@@ -65,7 +67,7 @@ def find_assets(folder: str = "") -> Assets:
 
 
 class Process:
-    """A running program whose output goes to a file."""
+    """A running program whose output goes to a file. It ends with us, even if we are killed."""
 
     def __init__(
         self,
@@ -91,6 +93,8 @@ class Process:
     async def _launch(command: Sequence[str | Path], log: Path) -> asyncio.subprocess.Process:
         with log.open("ab") as output:
             return await asyncio.create_subprocess_exec(
+                *_LEASH,
+                str(os.getpid()),
                 *map(str, command),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
@@ -152,7 +156,9 @@ class ControlPlane:
 
 
 @contextlib.asynccontextmanager
-async def control_plane(assets: Assets, folder: Path) -> AsyncIterator[ControlPlane]:
+async def control_plane(
+    assets: Assets, folder: Path, *, api_server_flags: Sequence[str] = ()
+) -> AsyncIterator[ControlPlane]:
     """A fresh one in an empty folder; it ends with the block."""
     etcd_port, peer_port, port = free_ports(3)
     made = pki.make(time.time())
@@ -165,7 +171,7 @@ async def control_plane(assets: Assets, folder: Path) -> AsyncIterator[ControlPl
         stack.push_async_callback(etcd.stop)
         server = await Process.start(
             "kube-apiserver",
-            _api_server(assets, folder, port, etcd_port),
+            [*_api_server(assets, folder, port, etcd_port), *api_server_flags],
             folder / "kube-apiserver.log",
         )
         stack.push_async_callback(server.stop)

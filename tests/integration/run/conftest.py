@@ -314,13 +314,37 @@ async def embedded_cluster(folder):
 
 
 @contextlib.asynccontextmanager
-async def real_cluster(folder):
+async def real_cluster(folder, *, audited=False):
+    """With `audited`, the API server keeps a record of bindings and of who wrote what into Leases: `audit.log`."""
     if not os.environ.get(ASSETS_VARIABLE):
         pytest.skip(
             f"needs etcd and kube-apiserver: set ${ASSETS_VARIABLE} to the folder that holds them"
         )
-    async with control_plane(find_assets(), folder / "plane") as plane:
+    flags = audit_flags(folder) if audited else ()
+    async with control_plane(find_assets(), folder / "plane", api_server_flags=flags) as plane:
         yield Cluster(plane.scheduler_kubeconfig, plane.client, plane=plane, real=True)
+
+
+def audit_flags(folder):
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {
+                "level": "Request",
+                "verbs": ["create", "update", "patch", "delete"],
+                "resources": [
+                    {"group": "", "resources": ["pods/binding"]},
+                    {"group": "coordination.k8s.io", "resources": ["leases"]},
+                ],
+            },
+            {"level": "None"},
+        ],
+    }
+    path = folder / "audit-policy.yaml"
+    path.write_text(yaml.safe_dump(policy))
+    return f"--audit-policy-file={path}", f"--audit-log-path={folder / 'audit.log'}"
 
 
 @contextlib.asynccontextmanager
@@ -339,6 +363,10 @@ async def admin_client(kubeconfig):
     ]
 )
 async def cluster(request, tmp_path):
-    make = embedded_cluster if request.param == "embedded" else real_cluster
-    async with make(tmp_path) as cluster:
+    made = {
+        "embedded": lambda: embedded_cluster(tmp_path),
+        "real": lambda: real_cluster(tmp_path),
+        "audited": lambda: real_cluster(tmp_path, audited=True),
+    }[request.param]()
+    async with made as cluster:
         yield cluster

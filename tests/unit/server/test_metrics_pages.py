@@ -46,7 +46,7 @@ def test_the_page_is_the_registrys_text():
     registry.counter("a_total", "A.").labels().inc(3)
     answer, pieces = answer_to(registry)
     assert b"".join(pieces).decode() == registry.text()
-    assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"
+    assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 
 
 def test_a_page_without_metrics_is_empty():

@@ -170,7 +170,7 @@ def test_stacks_of_all_tasks_are_shown():
         ("/debug/pprof/heap", 501),
         ("/debug/pprof/nope", 404),
         ("/debug/nope", 404),
-        ("/debug/pprof", 404),
+        ("/debug/pprof", 302),
     ],
 )
 def test_debug_paths(path, status):
