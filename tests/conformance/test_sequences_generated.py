@@ -327,7 +327,7 @@ def test_a_case_is_written_as_manifests_with_a_script(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param([], "--assets or $KUBEBUILDER_ASSETS", id="no folder"),
+        pytest.param(["--seed", "2"], "--assets or $KUBEBUILDER_ASSETS", id="no folder"),
         pytest.param(["--assets", "."], "does not hold etcd, kube-apiserver", id="nothing in it"),
         pytest.param(["--features", "magic"], "unknown feature magic", id="an unknown feature"),
     ],
@@ -336,3 +336,70 @@ def test_a_run_that_cannot_be_says_why(monkeypatch, capsys, arguments, message):
     monkeypatch.delenv(ASSETS_VARIABLE, raising=False)
     assert main(["conformance", "run", *arguments]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_without_programs_a_run_compares_what_was_recorded(monkeypatch, capsys):
+    monkeypatch.delenv(ASSETS_VARIABLE, raising=False)
+    assert main(["conformance", "run", "-o", "json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["podsInAgreement"] == json.loads(told.out)["pods"] == 721
+    assert "recorded answers of kube-scheduler v1.36.4" in told.err
+    assert "--assets or $KUBEBUILDER_ASSETS" in told.err
+
+
+def test_help_names_every_feature(capsys):
+    assert main(["conformance", "run", "--help"]) == 0
+    listed = " ".join(capsys.readouterr().out.split())
+    assert f"Features: {', '.join(FEATURES)}." in listed
+
+
+def test_a_case_with_extenders_says_how_they_are_served(tmp_path, capsys):
+    made = sequence("extenders", 3, ("extenders", "resources"))
+    write_case(tmp_path, made, None)
+    config = yaml.safe_load((tmp_path / "scheduler-config.yaml").read_text())
+    assert config["extenders"][0]["urlPrefix"] == "http://127.0.0.1:9998/x0"
+    script = (tmp_path / "replay.sh").read_text()
+    assert "kubesched conformance extender sequence.json" in script
+    subprocess.run(["sh", "-n", tmp_path / "replay.sh"], check=True)
+    missing = str(tmp_path / "kubeconfig")
+    arguments = [
+        "conformance",
+        "extender",
+        str(tmp_path / "sequence.json"),
+        "--kubeconfig",
+        missing,
+    ]
+    assert main(arguments) == 1
+    assert missing in capsys.readouterr().err
+
+
+def test_extenders_are_served_only_where_there_are_some(tmp_path, capsys):
+    write_case(tmp_path, sequence("plain", 3, ("resources",)), None)
+    arguments = ["conformance", "extender", str(tmp_path / "sequence.json"), "--kubeconfig", "k"]
+    assert main(arguments) == 1
+    assert "a case without extenders" in capsys.readouterr().err
+
+
+async def test_shrinking_leaves_out_extenders_that_are_not_needed():
+    made = next(
+        one
+        for one in (sequence(f"shrink {n}", 12, ("extenders", "resources")) for n in range(40))
+        if len(one.extenders) == 3
+    )
+    end = [at for at, _ in made.decisions()][-1]
+
+    async def differs(candidate: Sequence) -> bool:
+        configured = candidate.configuration.get("extenders", ())
+        assert len(configured) == len(candidate.extenders)
+        return any(each.name == "x1" for each in candidate.extenders)
+
+    smallest = await shrink(made, end, differs, plays=200)
+    assert [each.name for each in smallest.extenders] == ["x1"]
+    assert [each["urlPrefix"][-2:] for each in smallest.configuration["extenders"]] == ["x1"]
+
+
+def test_resizes_are_written_as_kubectl_takes_them(tmp_path):
+    made = sequence("resize", 60, ("resize", "resources"))
+    write_case(tmp_path, made, None)
+    script = (tmp_path / "replay.sh").read_text()
+    assert "--subresource=resize --type=strategic -p" in script

@@ -2,7 +2,9 @@
 
 The files in `data` hold answers of kube-scheduler 1.36.4, written by `kubesched conformance run --record FILE`:
 `sequences.jsonl.gz` with `--seed 7 --sequences 6` (generator 1), `sequences-volumes.jsonl.gz` with `--seed 101`
-(generator 2): sequences 5, 17, 23, 31 and 39, which bind volumes on demand and have two profiles.
+(generator 2): sequences 5, 17, 23, 31 and 39, which bind volumes on demand and have two profiles. What comes with the
+program are sequences 3, 7, 10 and 11 of `--seed 301` (generator 3), with extenders, resizes and pod-level resources, and
+168 of `--seed 101` (generator 2), in which it shows whether nodes are marked.
 """
 
 import gzip
@@ -13,7 +15,7 @@ import pytest
 
 from kubesched.cli.main import main
 from kubesched.conformance.comparison import Aspect
-from kubesched.conformance.golden import evaluate
+from kubesched.conformance.golden import SHIPPED, evaluate
 from kubesched.conformance.recordings import RecordingError, read_recordings
 
 DATA = Path(__file__).parent / "data"
@@ -26,6 +28,7 @@ WITH_VOLUMES = DATA / "sequences-volumes.jsonl.gz"
     [
         pytest.param(RECORDED, 900, id="of the first generator"),
         pytest.param(WITH_VOLUMES, 729, id="of the second generator"),
+        pytest.param(SHIPPED, 721, id="that come with kubesched"),
     ],
 )
 def test_every_recorded_sequence_is_decided_as_recorded(file, decisions):
@@ -68,6 +71,22 @@ def test_the_recorded_sequences_with_volumes_are_worth_replaying():
     assert {"default-scheduler", "other-scheduler"} <= asked
     objects = [each for one in read_recordings(WITH_VOLUMES) for each in one.sequence.objects]
     assert sum(each["kind"] == "PodDisruptionBudget" for each in objects) > 10
+
+
+def test_the_sequences_that_come_with_kubesched_are_worth_replaying():
+    sequences = [each.sequence for each in read_recordings(SHIPPED)]
+    steps = [step for one in sequences for step in one.steps]
+    asked = [each for step in steps if step.expect is not None for each in step.expect.asked]
+    assert {each.split()[1] for each in asked} == {"filter", "prioritize", "preempt", "bind"}
+    assert {len(one.extenders) for one in sequences} == {0, 1, 2, 3}
+    resized = [step for step in steps if step.subresource == "resize"]
+    taken = [step for step in resized if step.expect is None or not step.expect.refused]
+    assert len(taken) > 30
+    assert any("resources" in step.patch["spec"] for step in taken)
+    told = "\n".join(step.expect.unschedulable for step in steps if step.expect is not None)
+    assert "with extender at URL http://extender.example/" in told
+    assert "does not want it" in told
+    assert "will never have it" in told
 
 
 def node(name, **labels):
@@ -182,6 +201,108 @@ def test_preemption_is_followed_to_its_end(recording):
     # The youngest pod goes; the recording leaves out the message and the victim.
     assert told[Aspect.VICTIMS] == ("default/b",)
     assert set(told) == {Aspect.VICTIMS, Aspect.UNSCHEDULABLE}
+
+
+def patch(document, change, subresource=""):
+    meant = {name: document[name] for name in ("apiVersion", "kind", "metadata")}
+    return {"action": "patch", "object": meant, "patch": change, "subresource": subresource}
+
+
+def container_patch(cpu):
+    return {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+
+
+def kubelet_report(cpu, reason):
+    reported = {
+        "name": "c",
+        "allocatedResources": {"cpu": cpu},
+        "resources": {"requests": {"cpu": cpu}},
+    }
+    condition = {"type": "PodResizePending", "status": "True", "reason": reason}
+    return {"status": {"containerStatuses": [reported], "conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        pytest.param([], True, id="there is room"),
+        pytest.param([("resize", container_patch("800m"))], False, id="more is asked for"),
+        pytest.param(
+            [
+                ("resize", container_patch("800m")),
+                ("status", kubelet_report("600m", "Deferred")),
+            ],
+            False,
+            id="it has to wait",
+        ),
+        pytest.param(
+            [
+                ("resize", container_patch("800m")),
+                ("status", kubelet_report("600m", "Infeasible")),
+            ],
+            True,
+            id="it will never come",
+        ),
+        pytest.param(
+            [
+                ("resize", container_patch("100m")),
+                ("status", kubelet_report("900m", "Deferred")),
+            ],
+            False,
+            id="less is asked for, but not given back yet",
+        ),
+    ],
+)
+def test_resized_pods_take_what_counts(recording, changes, fits):
+    expect = {"node": "n1"} if fits else {"unschedulable": FULL}
+    sequence = {
+        "steps": [
+            create(typed(node("n1"))),
+            create(pod("a"), node="n1"),
+            *(patch(pod("a"), change, subresource) for subresource, change in changes),
+            create(pod("b", cpu="400m"), **expect),
+        ]
+    }
+    assert evaluate([recording(sequence)]).disagreements == []
+
+
+EXTENDED = {
+    "extenders": [
+        {
+            "urlPrefix": "http://extender.example/x0",
+            "nodeCacheCapable": True,
+            "filterVerb": "filter",
+            "bindVerb": "bind",
+        }
+    ]
+}
+
+
+def test_extenders_are_part_of_a_sequence(recording):
+    sequence = {
+        "configuration": EXTENDED,
+        "extenders": [{"name": "x0", "salt": "s", "rejects": 100, "chooses_victims": True}],
+        "steps": [create(typed(node("n1"))), create(pod("a"), node="n1", asked=["x0 bind n1"])],
+    }
+    told = {
+        each.finding.aspect: each.finding.got
+        for each in evaluate([recording(sequence)]).disagreements
+    }
+    assert set(told) == {Aspect.NODE, Aspect.UNSCHEDULABLE, Aspect.ASKED}
+    assert told[Aspect.ASKED] == ("x0 filter n1",)
+    assert told[Aspect.UNSCHEDULABLE].startswith("0/1 nodes are available: 1 x0 ")
+
+
+def test_an_extender_binds_in_a_replay(recording):
+    sequence = {
+        "configuration": EXTENDED,
+        "extenders": [{"name": "x0", "salt": "s"}],
+        "steps": [
+            create(typed(node("n1"))),
+            create(pod("a"), node="n1", asked=["x0 bind n1", "x0 filter n1"]),
+        ],
+    }
+    assert evaluate([recording(sequence)]).disagreements == []
 
 
 def storage_class(name, provisioner):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kubesched.cli import conformance_run, terminal
+from kubesched.cli import conformance_extender, conformance_run, terminal
 from kubesched.cli.parsing import Subparsers, add_output
 
 if TYPE_CHECKING:
@@ -19,13 +19,15 @@ _GOLDEN = """\
 Evaluate recordings of kube-scheduler and compare every aspect of each decision. Of a placement:
 feasible nodes and their order, the plugin that rejected a node, its code and reasons, each plugin's
 score, the total, and the message when nothing fits. Of a sequence, in which pods are placed one
-after the other: the node chosen, ties included, the unschedulable message, nominated node, victims.
+after the other: the node chosen, ties included, the unschedulable message, nominated node, victims,
+volumes bound, questions to extenders.
 
 FILE is a recording: one JSON object per line, plain or gzipped. A placement has the cluster
 (`namespaces`, `nodes`, `pods`) and `pending` pods, each with the answer to `expect`; a sequence has
 `nodes` and `pods`, or `objects` and `steps`, with the decisions to `expect`.
 
-Exit code 0 means agreement in every aspect, 1 at least one disagreement or an unusable file.
+Exit code 0 means agreement in every aspect, 1 at least one disagreement or an unusable file, 2
+wrong usage.
 """
 
 
@@ -50,6 +52,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_output(golden, "table", "json")
     conformance_run.add_parser(kinds)
+    conformance_extender.add_parser(kinds)
 
 
 def _positive(text: str) -> int:
@@ -60,13 +63,37 @@ def _positive(text: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-    if args.kind == "run":
-        return conformance_run.main(args)
+    if args.kind == "golden":
+        return _golden(args.files, args.limit, args.show, args.output)
+    if args.kind == "extender":
+        return conformance_extender.main(args)
+    if conformance_run.is_without_programs(args):
+        return _recorded(args)
+    return conformance_run.main(args)
+
+
+def _recorded(args: argparse.Namespace) -> int:
+    from kubesched.conformance.golden import RECORDED_VERSION, SHIPPED
+
+    print(
+        f"no programs to compare with: these are the recorded answers of kube-scheduler {RECORDED_VERSION} that come "
+        "with kubesched\nto compare with a running one, name the folder of etcd, kube-apiserver and kube-scheduler "
+        "with --assets or $KUBEBUILDER_ASSETS",
+        file=sys.stderr,
+    )
+    return _golden([str(SHIPPED)], None, 10, args.output)
+
+
+def _golden(files: Sequence[str], limit: int | None, show: int, output: str) -> int:
+    import logging
+
     from kubesched.conformance.golden import evaluate
 
+    # What schedulers in memory say of pods that fail is what the recordings ask for.
+    logging.getLogger("kubesched").addHandler(logging.NullHandler())
     with _progress() as progress:
-        report = evaluate(args.files, limit=args.limit, show=args.show, progress=progress)
-    if args.output == "json":
+        report = evaluate(files, limit=limit, show=show, progress=progress)
+    if output == "json":
         print(json.dumps(_as_json(report), indent=2))
     else:
         _print_report(report)

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import signal
 import sys
 import tempfile
@@ -27,12 +28,23 @@ Generate clusters and pods, play each sequence to kube-scheduler and to this sch
 fresh control plane of its own, and compare every decision: the node chosen, ties included, the
 unschedulable message, nominated node and victims, and where all pods are in the end.
 
-Needs etcd, kube-apiserver and kube-scheduler in one folder. The same seed gives the same sequences.
-A sequence with a difference is shrunk to a small one and written out as manifests with a script
-that replays it with kubectl.
+Needs etcd and kube-apiserver (setup-envtest installs them) and kube-scheduler (part of the server
+binaries of a Kubernetes release) in one folder. The same seed gives the same sequences. A sequence
+with a difference is shrunk to a small one and written out as manifests with a script that replays it
+with kubectl. Without the programs, and without options that say what to generate, the answers
+recorded from a kube-scheduler that come with this program are compared instead.
 
-Exit code 0 means agreement in every decision, 1 a difference, or that something could not be run.
+Features: resources, node-affinity, taints, pod-affinity, topology-spread, default-spread, ports,
+images, priorities, gates, volumes, profiles, changes, pod-level, resize, extenders.
+
+The first Ctrl-C ends the run after the sequence that is being played, the second at once.
+
+Exit code 0 means agreement in every decision, 1 a difference, or that something could not be run,
+2 wrong usage.
 """
+
+_DEFAULTS = {"sequences": 10, "pods": 150, "seed": 1, "first": 0, "features": "", "record": None}
+"""Of the options that say what to generate."""
 
 
 def add_parser(kinds: Subparsers) -> None:
@@ -40,24 +52,20 @@ def add_parser(kinds: Subparsers) -> None:
         "run", help="compare with a kube-scheduler, decision by decision", description=_DESCRIPTION
     )
     parser.add_argument(
-        "--sequences", type=_positive, default=10, metavar="N", help="sequences (default: 10)"
+        "--sequences", type=_positive, metavar="N", help="sequences to play (default: 10)"
     )
-    parser.add_argument(
-        "--pods", type=_positive, default=150, metavar="M", help="pods in each (default: 150)"
-    )
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed (default: 1)")
+    parser.add_argument("--pods", type=_positive, metavar="M", help="pods in each (default: 150)")
+    parser.add_argument("--seed", type=int, metavar="S", help="what to draw from (default: 1)")
     parser.add_argument(
         "--first",
         type=_number,
-        default=0,
         metavar="N",
         help="number of the first sequence, to do a long run in parts (default: 0)",
     )
     parser.add_argument(
         "--features",
-        default="",
         metavar="A,B,...",
-        help="what pods and clusters make use of (default: everything)",
+        help="what pods and clusters make use of (default: all of the above)",
     )
     parser.add_argument(
         "--assets", default="", metavar="DIR", help="the programs (default: $KUBEBUILDER_ASSETS)"
@@ -79,6 +87,15 @@ def add_parser(kinds: Subparsers) -> None:
     )
     parser.add_argument("--no-shrink", action="store_true", help="report differences as they are")
     add_output(parser, "table", "json")
+    parser.set_defaults(**_DEFAULTS)
+
+
+def is_without_programs(args: argparse.Namespace) -> bool:
+    """Whether nothing is said about programs, nor about what to play to them."""
+    from kubesched.testing.control_plane import ASSETS_VARIABLE
+
+    named = args.assets or os.environ.get(ASSETS_VARIABLE)
+    return not named and all(getattr(args, name) == value for name, value in _DEFAULTS.items())
 
 
 def _number(text: str) -> int:

@@ -13,6 +13,9 @@ from kubesched.conformance.extenders import HOST, Cluster, question_in_words, re
 from kubesched.conformance.sequences import ExtenderPolicy, Json
 from kubesched.errors import ApiError
 
+CASE_PORT = 9998
+"""Where the extenders of a written case are served, by `kubesched conformance extender`."""
+
 MAX_QUESTION_BYTES = 64 * 1024 * 1024
 
 
@@ -72,9 +75,9 @@ class ExtenderServer:
 
 @contextlib.asynccontextmanager
 async def extender_server(
-    client: RestClient, policies: Sequence[ExtenderPolicy]
+    client: RestClient, policies: Sequence[ExtenderPolicy], port: int = 0
 ) -> AsyncIterator[ExtenderServer]:
-    """Serves as long as the block lasts; without policies there is nothing to serve."""
+    """Serves as long as the block lasts, on any free port if none is given; without policies there is nothing to serve."""
     made = ExtenderServer(client, policies)
     if not policies:
         yield made
@@ -84,7 +87,7 @@ async def extender_server(
     runner = web.AppRunner(app, shutdown_timeout=1.0, access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         yield made

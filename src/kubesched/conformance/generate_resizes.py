@@ -10,6 +10,9 @@ from random import Random
 
 from kubesched.conformance.sequences import Json
 
+RESIZES_WHOLE_PODS = "InPlacePodLevelResourcesVerticalScaling"
+"""What a node has to declare for the resources of whole pods on it to be changed."""
+
 _CPU = ("100m", "300m", "700m", "1500m", "2500m")
 _MEMORY = ("64Mi", "200Mi", "700Mi", "2Gi")
 _NOT_SHARED = ("example.com/", "hugepages-")

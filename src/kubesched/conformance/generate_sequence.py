@@ -15,7 +15,12 @@ from kubesched.conformance import generate
 from kubesched.conformance.generate_admissible import OTHER_PROFILE, admissible, features_of
 from kubesched.conformance.generate_extenders import extended
 from kubesched.conformance.generate_objects import NAMESPACES, surroundings
-from kubesched.conformance.generate_resizes import kubelet_report, put_pod_level, resize
+from kubesched.conformance.generate_resizes import (
+    RESIZES_WHOLE_PODS,
+    kubelet_report,
+    put_pod_level,
+    resize,
+)
 from kubesched.conformance.generate_surroundings import configuration
 from kubesched.conformance.generate_terms import ZONE
 from kubesched.conformance.sequences import Json, Sequence, Step
@@ -117,6 +122,8 @@ class _Composer:
             node["spec"]["taints"] = list(seen.values())
         status = node["status"]
         status.pop("declaredFeatures", None)
+        if "resize" in self._features:
+            status["declaredFeatures"] = [RESIZES_WHOLE_PODS]
         if self._hard and status["allocatable"].get("cpu") not in (None, "0", "500m"):
             status["allocatable"] = {**status["allocatable"], "cpu": "4"}
         self._nodes[name] = node

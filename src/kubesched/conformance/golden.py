@@ -25,6 +25,10 @@ from kubesched.conformance.replay import replay
 from kubesched.errors import ConfigError
 from kubesched.snapshot.pods import PodInfo
 
+SHIPPED = Path(__file__).with_name("recorded.jsonl.gz")
+"""Sequences with answers of kube-scheduler, for whom there is none at hand."""
+RECORDED_VERSION = "v1.36.4"
+
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:

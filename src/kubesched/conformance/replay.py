@@ -209,10 +209,12 @@ class _Player:
         else:
             self._delete(key)
         victims = sorted(world.client.deleted[gone_before:])
+        if not message:
+            nominated = ""  # told to others while it was being bound
         return Decision(
             node,
             message,
-            nominated if message else "",
+            nominated,
             tuple(victims),
             tuple(sorted(self._bound)),
             asked=() if nominated else tuple(sorted(self._extenders.asked_about(step.key))),

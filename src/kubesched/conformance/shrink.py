@@ -12,6 +12,8 @@ from typing import TypeVar
 import msgspec
 import yaml
 
+from kubesched.conformance.extender_server import CASE_PORT
+from kubesched.conformance.extenders import HOST
 from kubesched.conformance.run import Difference, Played, Stages
 from kubesched.conformance.sequences import Json, Sequence, Step
 
@@ -72,12 +74,29 @@ async def shrink(
     fewer = await _fewer(current.steps[:-1], with_steps_before)
     current = msgspec.structs.replace(current, steps=[*fewer, last])
     current = msgspec.structs.replace(current, objects=await _fewer(current.objects, with_objects))
-    plain = msgspec.structs.replace(current, configuration={})
+    plain = msgspec.structs.replace(current, configuration={}, extenders=[])
     if current.configuration and await budget.holds(plain):
         current = plain
+    for extender in current.extenders[::-1]:
+        without = _without(current, extender.name)
+        if await budget.holds(without):
+            current = without
     for at in reversed(range(len(current.steps))):
         current = await _simpler(current, at, budget)
     return current
+
+
+def _without(scenario: Sequence, extender: str) -> Sequence:
+    listed = [
+        each
+        for each in scenario.configuration["extenders"]
+        if not each["urlPrefix"].endswith(f"/{extender}")
+    ]
+    return msgspec.structs.replace(
+        scenario,
+        configuration={**scenario.configuration, "extenders": listed},
+        extenders=[each for each in scenario.extenders if each.name != extender],
+    )
 
 
 async def _fewer(items: list[T], holds: Callable[[list[T]], Awaitable[bool]]) -> list[T]:
@@ -146,10 +165,15 @@ def write_case(folder: Path, scenario: Sequence, difference: Difference | None) 
                 commands.append(f"#     kubesched       {_one_line(finding.got)}")
     if scenario.configuration:
         text = yaml.safe_dump(scenario.configuration, sort_keys=False)
+        text = text.replace(HOST, f"http://127.0.0.1:{CASE_PORT}")
         (folder / "scheduler-config.yaml").write_text(text)
         commands.append(
-            "# The scheduler has to be started with the profiles of scheduler-config.yaml."
+            "# The scheduler has to be started with what scheduler-config.yaml says, and beside it:"
+            if scenario.extenders
+            else "# The scheduler has to be started with the profiles of scheduler-config.yaml."
         )
+    if scenario.extenders:
+        commands.append("#   kubesched conformance extender sequence.json --kubeconfig $KUBECONFIG")
     commands += ["set -e", 'cd "$(dirname "$0")"']
     for each in scenario.objects:
         name = f"00-{each['kind'].lower()}-{_file_name(each)}.yaml"
@@ -173,7 +197,8 @@ def _commands(folder: Path, number: int, step: Step) -> list[str]:
     elif step.action == "patch":
         change = shlex.quote(json.dumps(step.patch))
         part = f" --subresource={step.subresource}" if step.subresource else ""
-        commands = [f"kubectl patch {kind} {step.name}{where}{part} --type=merge -p {change}"]
+        way = "strategic" if step.is_strategic else "merge"
+        commands = [f"kubectl patch {kind} {step.name}{where}{part} --type={way} -p {change}"]
     else:
         commands = [f"kubectl delete {kind} {step.name}{where} --grace-period=0 --force"]
     if step.asks_for_decision:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from kubesched.conformance.comparison import Agreement, Aspect, compare
+from kubesched.conformance.comparison import Agreement, Aspect, compare, compare_decisions
 from kubesched.conformance.recordings import Answer, Rejection
+from kubesched.conformance.sequences import Decision
 
 
 def answer(**changes):
@@ -100,3 +101,21 @@ def test_agreement_is_complete_until_something_differs():
     assert not agreement.is_complete
     tally = agreement.by_aspect[Aspect.MESSAGE]
     assert (tally.compared, tally.agreed) == (2, 1)
+
+
+def test_the_order_in_which_nodes_are_complained_about_does_not_count():
+    one, two = (
+        f'0/2 nodes are available. preemption: [expected at least one victim pod on node "{a}", '
+        f'expected at least one victim pod on node "{b}"]'
+        for a, b in (("n1", "n2"), ("n2", "n1"))
+    )
+    found = list(compare_decisions(Decision(unschedulable=one), Decision(unschedulable=two)))
+    assert all(finding.agrees for finding in found)
+    other = Decision(unschedulable=one.replace("n2", "n3"))
+    assert not all(f.agrees for f in compare_decisions(Decision(unschedulable=two), other))
+
+
+def test_questions_to_extenders_are_compared_where_there_were_any():
+    asked, other = Decision(node="n", asked=("x0 filter n",)), Decision(node="n")
+    assert [f.aspect for f in compare_decisions(asked, other) if not f.agrees] == [Aspect.ASKED]
+    assert Aspect.ASKED not in {f.aspect for f in compare_decisions(other, other)}
