@@ -1,7 +1,11 @@
 """`kubesched bench run --mode end-to-end` as a user types it: the scheduler as a process against the embedded API server."""
 
 import asyncio
+import os
 import sys
+from pathlib import Path
+
+import pytest
 
 from kubesched.benchmarking.results import Mode, decode
 
@@ -32,3 +36,36 @@ async def test_workloads_of_every_sort_come_to_a_result():
         assert result.sli_ms.p99 >= result.sli_ms.p50 > 0
     assert basic.scheduler.cpu_s > 0
     assert basic.api_server.cpu_s > 0
+
+
+def children(pid):
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110  # other processes come and go
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at Linux' processes")
+async def test_a_bench_that_is_killed_leaves_nothing_running(tmp_path):
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "kubesched", "bench", "run", "--mode", "end-to-end", "SteadyState/tiny"),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # what it cannot clear away any more
+    )
+    await until(lambda: len(children(killed.pid)) == 2)  # the API server and the scheduler
+    started = children(killed.pid)
+    killed.kill()
+    await killed.wait()
+    await until(lambda: not any(is_running(pid) for pid in started))

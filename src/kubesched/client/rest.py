@@ -372,6 +372,10 @@ class RestClient:
         """The answer to a POST of JSON to any path (reviews and other things that are not stored)."""
         return await self._write("POST", path, body)
 
+    async def put_raw(self, path: str, body: bytes) -> bytes:
+        """The answer to a PUT of JSON to any path (objects that are replaced whatever their revision)."""
+        return await self._write("PUT", path, body)
+
     async def _read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         response = await self._caller.send(
             Request(

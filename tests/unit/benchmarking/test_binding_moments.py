@@ -1,7 +1,5 @@
 """From bindings seen to figures: rates, pauses, stalls, and what a measured stretch adds up to."""
 
-import math
-
 import pytest
 
 from kubesched.api.meta import ObjectMeta
@@ -31,7 +29,7 @@ def bound(name, namespace="ns"):
         pytest.param([5.0], 0.0, id="a single binding has no rate"),
         pytest.param([3.0, 1.0, 2.0], 1.0, id="in any order"),
         pytest.param([10.0, 10.5, 11.0, 12.0], 1.5, id="between the first and the last"),
-        pytest.param([7.0, 7.0], math.inf, id="all at once"),
+        pytest.param([7.0, 7.0], 0.0, id="bindings seen all at once have none either"),
     ],
 )
 def test_rates(moments, expected):

@@ -12,14 +12,25 @@ from kubesched.errors import AlreadyExists, KubeschedError, TransportError
 class Server:
     """Takes what is posted; `fault` is raised for objects of that name."""
 
+    account = ""
+
     def __init__(self, refused="", fault=None):
-        self.posted, self.refused, self.fault = [], refused, fault
+        self.posted, self.put, self.refused, self.fault = [], [], refused, fault
 
     async def post_raw(self, path, body):
         made = json.loads(body)
         if made["metadata"]["name"] == self.refused:
             raise self.fault
         self.posted.append((path, made["metadata"]["name"]))
+
+    async def get_raw(self, path):
+        return json.dumps({"spec": {"serviceAccountName": self.account}}).encode()
+
+    async def put_raw(self, path, body):
+        made = json.loads(body)
+        if made["metadata"]["name"] == self.refused:
+            raise self.fault
+        self.put.append((path, made))
 
 
 def pods(count):
@@ -80,3 +91,36 @@ async def test_creation_stops_when_something_else_has_gone_wrong():
     with pytest.raises(ExceptionGroup):
         await Creator(server, SystemClock()).create_all(pods(500), check=check)
     assert len(server.posted) < 500
+
+
+async def test_an_object_is_replaced_whole_then_its_status():
+    server, (pod,) = Server(), pods(1)
+    await Creator(server, SystemClock()).replace(pod, ())
+    path = "/api/v1/namespaces/ns/pods/pod-0"
+    assert server.put == [
+        (f"{path}?fieldValidation=Strict", pod),
+        (f"{path}/status?fieldValidation=Strict", pod),
+    ]
+
+
+async def test_a_pod_keeps_the_service_account_that_the_server_gave_it():
+    server, (pod,) = Server(), pods(1)
+    server.account = "default"
+    await Creator(server, SystemClock()).replace(pod | {"spec": {"containers": []}}, ())
+    _, sent = server.put[0]
+    assert sent["spec"] == {"serviceAccountName": "default", "containers": []}
+
+
+async def test_a_named_subresource_is_replaced_in_the_objects_place():
+    server, (pod,) = Server(), pods(1)
+    await Creator(server, SystemClock()).replace(pod, ("resize",))
+    assert [path.partition("?")[0].rpartition("/")[2] for path, _ in server.put] == [
+        "resize",
+        "status",
+    ]
+
+
+async def test_a_refused_replacement_is_named():
+    fault = TransportError("no answer")
+    with pytest.raises(CreationError, match="cannot update Pod ns/pod-0: no answer"):
+        await Creator(Server("pod-0", fault), SystemClock()).replace(pods(1)[0], ())

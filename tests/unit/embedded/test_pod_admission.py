@@ -105,6 +105,18 @@ def test_the_class_gives_the_priority(api, make_pod):
     assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
 
 
+def test_a_replacement_without_a_priority_keeps_it(api, make_pod):
+    api.create("pods", make_pod(priorityClassName="system-node-critical"))
+    replacement = make_pod(
+        priorityClassName="system-node-critical",
+        serviceAccountName="default",
+        tolerations=[{"key": "new", "operator": "Exists"}],
+    )
+    spec = api.update("pods", replacement)["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (2_000_001_000, "PreemptLowerPriority")
+    assert len(spec["tolerations"]) == 3
+
+
 def test_system_classes_exist_from_the_start(api, make_pod):
     pod = api.create("pods", make_pod(priorityClassName="system-node-critical"))
     assert pod["spec"]["priority"] == 2_000_001_000

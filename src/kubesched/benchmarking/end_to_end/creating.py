@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from kubesched.api import codec
 from kubesched.api.kinds import PODS, Kind, find_kind
@@ -36,6 +37,9 @@ class Creator:
         self._client = client
         self._now = clock.monotonic
         self._priority_classes: set[str] = set()
+        self._account: str | None = (
+            None  # what the server gives to pods; unknown until one is replaced
+        )
 
     async def create_all(
         self,
@@ -132,17 +136,34 @@ class Creator:
         self._priority_classes.add(name)
 
     async def replace(self, manifest: Manifest, subresources: Sequence[str]) -> None:
-        """Change an object that exists to what the manifest says, and its subresources likewise."""
+        """Put a manifest in the place of an object that exists, then its status, whatever their revision."""
         kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
-        name, namespace = metadata["name"], metadata.get("namespace", "")
-        patch = merge_patch({key: manifest[key] for key in manifest if key != "status"})
+        path = kind.object_path(metadata["name"], metadata.get("namespace", ""))
+        if manifest["kind"] == "Pod":
+            manifest = await self._with_account(manifest, path)
+        body = codec.encode(manifest)
+        # Upstream: with subresources named, they are written and the object itself is not.
+        targets = ["/".join((path, *subresources))]
+        if "status" in kind.record.__struct_fields__:
+            targets.append(f"{path}/status")
         try:
-            await self._client.patch(kind, name, namespace, patch)
-            for subresource in subresources:
-                part = merge_patch({"status": manifest.get("status")})
-                await self._client.patch(kind, name, namespace, part, subresource=subresource)
+            for target in targets:
+                await self._client.put_raw(f"{target}?fieldValidation=Strict", body)
         except (ApiError, TransportError) as error:
-            raise CreationError(f"cannot update {described(manifest)}: {error}") from error
+            what = " ".join((described(manifest), *subresources))
+            raise CreationError(f"cannot update {what}: {error}") from error
+
+    async def _with_account(self, manifest: Manifest, path: str) -> Manifest:
+        """Workload files are made for servers that give pods no service account; where one does, a pod keeps it."""
+        try:
+            if self._account is None:
+                pod = codec.decode(await self._client.get_raw(path), dict[str, Any])
+                self._account = str(pod.get("spec", {}).get("serviceAccountName", ""))
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot read {described(manifest)}: {error}") from error
+        if not self._account:
+            return manifest
+        return {**manifest, "spec": {"serviceAccountName": self._account, **manifest["spec"]}}
 
     async def delete(self, manifest: Manifest) -> None:
         kind, metadata = kind_of_manifest(manifest), manifest["metadata"]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 
 def rate(moments: Sequence[float]) -> float:
-    """Bindings per second between the first and the last; 0 for fewer than two. Moments need not be in order."""
-    if len(moments) < 2:
-        return 0.0
-    seconds = max(moments) - min(moments)
-    return (len(moments) - 1) / seconds if seconds > 0 else math.inf
+    """Bindings per second between the first and the last, in any order; 0 where there is no time between them."""
+    seconds = max(moments, default=0.0) - min(moments, default=0.0)
+    return (len(moments) - 1) / seconds if seconds > 0 else 0.0
 
 
 def longest_pause(moments: Sequence[float]) -> float:

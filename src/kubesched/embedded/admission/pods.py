@@ -30,8 +30,11 @@ def admit_pod(registry: Registry, pod: JsonObject) -> None:
 
 
 def admit_pod_update(registry: Registry, pod: JsonObject, old: JsonObject) -> None:
-    """An update that drops the default tolerations gets them back before anybody complains."""
+    """An update that drops the default tolerations or the priority gets them back before anybody complains."""
     _default_tolerations(pod["spec"])
+    for field in ("priority", "preemptionPolicy"):
+        if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
+            pod["spec"][field] = old["spec"][field]
 
 
 def add_topology_labels(registry: Registry, metadata: JsonObject, node_name: str) -> None:
