@@ -1,6 +1,7 @@
 """Generated sequences: reproducible, covering every feature, limited to those asked for; differences are found, counted,
 shrunk and written out. The schedulers themselves are stood in for here; `kubesched conformance run` brings real ones."""
 
+import asyncio
 import json
 import subprocess
 from collections import Counter
@@ -299,6 +300,21 @@ async def test_shrinking_ends_when_too_much_was_tried():
     scenario = sequence("shrink", 40)
     await shrink(scenario, len(scenario.steps) - 1, differs, plays=12)
     assert tried == 12
+
+
+async def test_shrinking_ends_when_somebody_wants_an_end():
+    stop, tried = asyncio.Event(), []
+
+    async def differs(candidate: Sequence) -> bool:
+        tried.append(candidate)
+        if len(tried) == 3:
+            stop.set()
+        return True
+
+    scenario = sequence("shrink", 40)
+    smallest = await shrink(scenario, len(scenario.steps) - 1, differs, stop=stop)
+    assert len(tried) == 3
+    assert len(smallest.steps) < len(scenario.steps)
 
 
 def test_a_case_is_written_as_manifests_with_a_script(tmp_path):

@@ -170,11 +170,13 @@ async def _run(settings: RunSettings, args: argparse.Namespace) -> RunReport:
             )
         report.kube_scheduler = await version_of(settings.assets)
         if not args.no_shrink:
-            from kubesched.conformance.shrink import shrink_difference, write_case
+            from kubesched.conformance.shrink import MAX_PLAYS, shrink_difference, write_case
 
             for played in differed:
-                smallest = await shrink_difference(on_stage, played)
-                name = f"seed-{str(played.scenario.seed).replace('/', '-')}"
+                seed = str(played.scenario.seed)
+                print(f"shrinking sequence {seed}: up to {MAX_PLAYS} plays", file=sys.stderr)
+                smallest = await shrink_difference(on_stage, played, stop=stop)
+                name = f"seed-{seed.replace('/', '-')}"
                 write_case(Path(args.cases) / name, smallest.scenario, smallest.difference)
                 print(f"case written to {Path(args.cases) / name}", file=sys.stderr)
     return report
@@ -190,7 +192,7 @@ def _stop_on_signals() -> asyncio.Event:
         if stop.is_set():
             task.cancel()
         else:
-            print("ending after this sequence; once more ends at once", file=sys.stderr)
+            print("ending after what is being played; once more ends at once", file=sys.stderr)
             stop.set()
 
     for signum in (signal.SIGINT, signal.SIGTERM):
@@ -239,6 +241,9 @@ def _progress(total: int) -> Iterator[Callable[[RunReport], None]]:
 
 
 def _print_report(report: RunReport) -> None:
+    if not report.sequences:
+        print("nothing was compared: the run ended before its first sequence did")
+        return
     tally = report.decisions
     terminal.heading(
         f"{report.sequences_in_agreement} of {report.sequences} sequences agree, "

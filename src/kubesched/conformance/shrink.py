@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import shlex
@@ -39,23 +40,28 @@ _REMOVABLE = (
 
 
 class _Budget:
-    def __init__(self, differs: Differs, plays: int) -> None:
+    def __init__(self, differs: Differs, plays: int, stop: asyncio.Event | None) -> None:
         self._differs = differs
         self._left = plays
+        self._stop = stop
 
     async def holds(self, scenario: Sequence) -> bool:
-        """Whether the difference is still there; no, once too much has been tried."""
-        if self._left <= 0:
+        """Whether the difference is still there; no, once too much has been tried or somebody wants an end."""
+        if self._left <= 0 or (self._stop is not None and self._stop.is_set()):
             return False
         self._left -= 1
         return await self._differs(scenario)
 
 
 async def shrink(
-    scenario: Sequence, end: int, differs: Differs, plays: int = MAX_PLAYS
+    scenario: Sequence,
+    end: int,
+    differs: Differs,
+    plays: int = MAX_PLAYS,
+    stop: asyncio.Event | None = None,
 ) -> Sequence:
-    """The smallest sequence found within `plays` attempts; `end` is the step with the difference."""
-    budget = _Budget(differs, plays)
+    """The smallest sequence found within `plays` attempts, or until `stop`; `end` is the step with the difference."""
+    budget = _Budget(differs, plays, stop)
     current = msgspec.structs.replace(scenario, steps=scenario.steps[: end + 1])
     if not await budget.holds(current):
         return scenario
@@ -131,7 +137,9 @@ async def _simpler(scenario: Sequence, at: int, budget: _Budget) -> Sequence:
     return scenario
 
 
-async def shrink_difference(on_stage: Stages, played: Played, plays: int = MAX_PLAYS) -> Played:
+async def shrink_difference(
+    on_stage: Stages, played: Played, plays: int = MAX_PLAYS, stop: asyncio.Event | None = None
+) -> Played:
     """The smallest case of a difference, played once more."""
     difference = played.difference
     assert difference is not None, "there is something to shrink"
@@ -139,7 +147,8 @@ async def shrink_difference(on_stage: Stages, played: Played, plays: int = MAX_P
     async def differs(scenario: Sequence) -> bool:
         return (await on_stage.play(scenario)).difference is not None
 
-    smallest = await on_stage.play(await shrink(played.scenario, difference.at, differs, plays))
+    found = await shrink(played.scenario, difference.at, differs, plays, stop)
+    smallest = await on_stage.play(found)
     if smallest.difference is None:
         return smallest
     # In a small cluster the two may part earlier; what follows is of no interest.
