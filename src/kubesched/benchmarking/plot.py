@@ -6,34 +6,56 @@ drawing says the same as the table below it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
 from kubesched.benchmarking.results import Report, RunResult
-from kubesched.benchmarking.summary import Summary, number, summarise, table
+from kubesched.benchmarking.summary import Ratio, Summary, against, number, summarise, table
 
-WIDTH = 860
-BAR, GAP, FIGURE = 18, 8, 90
-COURSE_HEIGHT = 160
+WIDTH = 980
+BAR, GAP, FIGURE = 20, 10, 90
+COURSE_HEIGHT = 240
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 44
+"""Room around a course for its axes."""
 COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)")
+MEANINGS = {
+    "PODS/S": "pods scheduled per second, the median of the repetitions",
+    "±": "half the distance between the slowest and the fastest repetition",
+    "WITH EVENTS": "pods per second until the last event is written",
+    "DECISIONS/S": "scheduling cycles per second of CPU time",
+    "DECISION P50": "time of one scheduling cycle",
+    "ATTEMPT P50": "scheduler_scheduling_attempt_duration_seconds",
+    "SLI P50": "scheduler_pod_scheduling_sli_duration_seconds: from a pod's arrival to its binding",
+    "CPU/POD": "CPU time of the scheduler per pod",
+    "API CPU/POD": "CPU time of the API server per pod",
+    "MEMORY": "the scheduler's largest resident set",
+    "ASKED": "what scheduler_perf asks for",
+}
 
 _STYLE = """\
-:root { color-scheme: light dark; --a: #2a6fdb; --b: #d2691e; --c: #2e8b57; --d: #8a4baf;
-        --text: #1b1f24; --dim: #667; --line: #d5d9de; --page: #fff; }
+:root { color-scheme: light dark; --a: #1f63d6; --b: #c8590f; --c: #1f7a49; --d: #7d3fa8;
+        --text: #1b1f24; --dim: #59636e; --line: #d8dce1; --page: #fff; }
 @media (prefers-color-scheme: dark) {
   :root { --a: #6ea8ff; --b: #f0a35e; --c: #6fcf97; --d: #c79bf0;
           --text: #e6e8ea; --dim: #9aa4af; --line: #3a4149; --page: #14171a; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
-       max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-p.note { color: var(--dim); } div.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem .25rem 0; text-align: right; white-space: nowrap;
+       max-width: 70rem; margin: 2rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .4rem; }
+p.note, dl { color: var(--dim); font-size: 13px; margin: .3rem 0; } div.wide { overflow-x: auto; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin-top: .8rem; }
+dd { margin: 0; }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem 0 .25rem .9rem; text-align: right; white-space: nowrap;
          border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; }
-svg { width: 100%; height: auto; } svg text { fill: var(--text); font-size: 12px; }
-svg .dim { fill: var(--dim); } svg line { stroke: var(--line); }
-.key i { display: inline-block; width: .9em; height: .9em; margin: 0 .4em 0 1em; }
+th { white-space: normal; vertical-align: bottom; font-weight: 600; color: var(--dim); font-size: 11.5px; }
+th:first-child, td:first-child, th.text, td.text { text-align: left; }
+th:first-child, td:first-child { padding-left: 0; }
+svg { width: 100%; height: auto; } svg text { fill: var(--text); font-size: 13px; }
+svg .dim { fill: var(--dim); font-size: 12px; } svg line { stroke: var(--line); }
+svg .range { stroke: var(--text); stroke-width: 1.2; }
+.key { margin: .2rem 0 .4rem; } .key span { margin-right: 1.4em; }
+.key i { display: inline-block; width: .9em; height: .9em; margin-right: .45em; vertical-align: -1px; }
 """
 
 
@@ -51,7 +73,12 @@ def page(report: Report) -> str:
     ]
     if summaries:
         parts += ["<h2>Pods per second</h2>", _key(colours), _bars(summaries, colours)]
-        parts += ["<h2>Figures</h2>", _table(summaries)]
+        if any(each.spread for each in summaries):
+            parts.append(
+                '<p class="note">Across the bars: from the slowest to the fastest repetition.</p>'
+            )
+        parts += _ratios(against(summaries))
+        parts += ["<h2>Figures</h2>", _figures(summaries)]
         parts += _courses(summaries, colours)
     if report.refused:
         parts += ["<h2>Not run</h2><ul>"]
@@ -82,6 +109,9 @@ def _colours(summaries: Sequence[Summary]) -> dict[str, str]:
 
 
 def _key(colours: dict[str, str]) -> str:
+    """Who has which colour; nothing where there is only one."""
+    if len(colours) < 2:
+        return ""
     items = "".join(
         f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
         for name, colour in colours.items()
@@ -90,8 +120,8 @@ def _key(colours: dict[str, str]) -> str:
 
 
 def _bars(summaries: Sequence[Summary], colours: dict[str, str]) -> str:
-    """A line with the workload's name, then a bar per contestant."""
-    highest = max(each.pods_per_s for each in summaries) or 1.0
+    """A line with the workload's name, then a bar per contestant, with the range of its repetitions across its end."""
+    highest = max(run.pods_per_s for each in summaries for run in each.runs) or 1.0
     room = WIDTH - FIGURE
     lines: list[str] = []
     y = 0
@@ -100,19 +130,52 @@ def _bars(summaries: Sequence[Summary], colours: dict[str, str]) -> str:
         workload = each.first.workload
         if workload != previous:
             y += GAP if previous else 0
-            lines.append(f'<text x="0" y="{y + BAR - 5}">{escape(workload)}</text>')
+            lines.append(f'<text x="0" y="{y + BAR - 6}">{escape(workload)}</text>')
             y += BAR
             previous = workload
-        length = max(1.0, each.pods_per_s / highest * room)
-        lines.append(
-            f'<rect x="0" y="{y + 2}" width="{length:.1f}" height="{BAR - 4}" '
-            f'fill="{colours[each.first.contestant]}"/>'
+        rates = [run.pods_per_s for run in each.runs]
+        slowest, middle, fastest = (
+            max(1.0, rate / highest * room) for rate in (min(rates), each.pods_per_s, max(rates))
         )
         lines.append(
-            f'<text x="{length + 6:.1f}" y="{y + BAR - 5}">{number(each.pods_per_s)}</text>'
+            f'<rect x="0" y="{y + 2}" width="{middle:.1f}" height="{BAR - 4}" '
+            f'fill="{colours[each.first.contestant]}"/>'
+        )
+        if fastest - slowest >= 1.0:
+            lines.append(_line(slowest, y + BAR / 2, fastest, y + BAR / 2, "range"))
+        lines.append(
+            f'<text x="{fastest + 6:.1f}" y="{y + BAR - 6}">{number(each.pods_per_s)}</text>'
         )
         y += BAR
     return _svg(y + 4, lines, "Pods per second by workload and contestant")
+
+
+def _ratios(ratios: Sequence[Ratio]) -> list[str]:
+    """One contestant beside the other; nothing where there is only one."""
+    if not ratios:
+        return []
+
+    def shown(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f}×"
+
+    headers = ["WORKLOAD", "PODS/S", "CPU/POD", "SLI P99"]
+    rows = [
+        [each.workload, shown(each.throughput), shown(each.cpu), shown(each.sli_p99)]
+        for each in ratios
+    ]
+    names = f"{ratios[0].contestant} beside {ratios[0].reference}"
+    note = "More pods per second are better; of the others, less."
+    return [f"<h2>{escape(names)}</h2>", _table(headers, rows), f'<p class="note">{note}</p>']
+
+
+def _figures(summaries: Sequence[Summary]) -> str:
+    headers, rows = table(summaries)
+    meanings = "".join(
+        f"<dt>{escape(name.removesuffix(' P50'))}</dt><dd>{escape(MEANINGS[name])}</dd>"
+        for name in headers
+        if name in MEANINGS
+    )
+    return f"{_table(headers, rows)}<dl>{meanings}</dl>"
 
 
 def _courses(summaries: Sequence[Summary], colours: dict[str, str]) -> list[str]:
@@ -127,35 +190,64 @@ def _courses(summaries: Sequence[Summary], colours: dict[str, str]) -> list[str]
             if len(run.series) > 2
         ]
         if runs:
-            parts += [f"<h2>{escape(workload)} over time</h2>", _course(runs, colours)]
+            shown = {run.contestant: colours[run.contestant] for run in runs}
+            parts += [f"<h2>{escape(workload)} over time</h2>", _key(shown), _course(runs, colours)]
     return parts
 
 
 def _course(runs: Sequence[RunResult], colours: dict[str, str]) -> str:
-    end = max(run.series[-1].at_s for run in runs)
-    highest = max(sample.pods_per_s for run in runs for sample in run.series) or 1.0
-    left, top, bottom = 60, 10, COURSE_HEIGHT
-    wide, high = WIDTH - left - 10, bottom - top
-    lines = [
-        f'<line x1="{left}" y1="{y:.1f}" x2="{WIDTH - 10}" y2="{y:.1f}"/>'
-        f'<text class="dim" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{number(value)}</text>'
-        for value in (0.0, highest / 2, highest)
-        for y in [bottom - value / highest * high]
-    ]
+    """Steps: each figure holds for its whole interval."""
+    times = ticks(max(run.series[-1].at_s for run in runs), 8)
+    rates = ticks(max(sample.pods_per_s for run in runs for sample in run.series), 4)
+    wide, high = WIDTH - LEFT - RIGHT, COURSE_HEIGHT - TOP - BOTTOM
+    floor = TOP + high
+
+    def x(at_s: float) -> float:
+        return LEFT + at_s / times[-1] * wide
+
+    def y(rate: float) -> float:
+        return floor - rate / rates[-1] * high
+
+    lines = [_label(LEFT - 8, TOP - 18, "pods/s", "end")]
+    for value in rates:
+        lines.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value)))
+        lines.append(_label(LEFT - 8, y(value) + 4, f"{value:,g}", "end"))
+    for value in times:
+        lines.append(_line(x(value), floor, x(value), floor + 4))
+        lines.append(_label(x(value), floor + 18, f"{value:g}", "middle"))
+    lines.append(_label(LEFT + wide / 2, floor + 36, "seconds from the start of the measurement"))
     for run in runs:
-        points = " ".join(
-            f"{left + sample.at_s / end * wide:.1f},{bottom - sample.pods_per_s / highest * high:.1f}"
-            for sample in run.series
-        )
+        points: list[str] = []
+        began = 0.0
+        for sample in run.series:
+            level = f"{y(sample.pods_per_s):.1f}"
+            points += [f"{x(began):.1f},{level}", f"{x(sample.at_s):.1f},{level}"]
+            began = sample.at_s
         lines.append(
-            f'<polyline points="{points}" fill="none" stroke-width="1.5" '
-            f'stroke="{colours[run.contestant]}"/>'
+            f'<polyline points="{" ".join(points)}" fill="none" stroke-width="1.6" '
+            f'stroke-opacity=".8" stroke="{colours[run.contestant]}"/>'
         )
-    lines.append(f'<text class="dim" x="{left}" y="{bottom + 16}">0 s</text>')
-    lines.append(
-        f'<text class="dim" x="{WIDTH - 10}" y="{bottom + 16}" text-anchor="end">{end:.2f} s</text>'
-    )
-    return _svg(bottom + 22, lines, "Pods per second over time, one line per repetition")
+    return _svg(COURSE_HEIGHT, lines, "Pods per second over time, one line per repetition")
+
+
+def ticks(highest: float, wanted: int) -> list[float]:
+    """Round values from 0 to at least the highest, about as many as wanted, in steps of 1, 2 or 5 times a power of ten."""
+    if highest <= 0:
+        return [0.0, 1.0]
+    rough = highest / wanted
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    count = math.ceil(highest / step - 1e-9)
+    return [float(f"{step * index:.12g}") for index in range(count + 1)]
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str = "") -> str:
+    named = f' class="{kind}"' if kind else ""
+    return f'<line{named} x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _label(x: float, y: float, text: str, anchor: str = "middle") -> str:
+    return f'<text class="dim" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
 
 
 def _svg(height: int, lines: Sequence[str], title: str) -> str:
@@ -166,10 +258,17 @@ def _svg(height: int, lines: Sequence[str], title: str) -> str:
     )
 
 
-def _table(summaries: Sequence[Summary]) -> str:
-    headers, rows = table(summaries)
-    head = "".join(f"<th>{escape(each)}</th>" for each in headers)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    texts, text = ("WORKLOAD", "CONTESTANT"), ' class="text"'
+
+    def cells(kind: str, values: Sequence[str]) -> str:
+        return "".join(
+            f"<{kind}{text if name in texts else ''}>{escape(value)}</{kind}>"
+            for name, value in zip(headers, values, strict=True)
+        )
+
+    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return (
+        f'<div class="wide"><table><thead><tr>{cells("th", headers)}</tr></thead>\n'
+        f"<tbody>{body}</tbody></table></div>"
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
