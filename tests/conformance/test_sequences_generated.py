@@ -19,8 +19,8 @@ from kubesched.conformance.recordings import read_recordings
 from kubesched.conformance.replay import replay
 from kubesched.conformance.run import Played, RunSettings, first_difference, recorded, run
 from kubesched.conformance.sequences import Decision, Sequence, Step
-from kubesched.conformance.shrink import shrink, write_case
-from kubesched.testing.control_plane import ASSETS_VARIABLE
+from kubesched.conformance.shrink import shrink, shrink_difference, write_case
+from kubesched.testing.control_plane import ASSETS_VARIABLE, ControlPlaneError
 
 DATA = Path(__file__).parent / "data"
 SINCE_VERSION_3 = ("pod-level", "resize", "extenders")
@@ -410,8 +410,39 @@ async def test_shrinking_leaves_out_extenders_that_are_not_needed():
         return any(each.name == "x1" for each in candidate.extenders)
 
     smallest = await shrink(made, end, differs, plays=200)
-    assert [each.name for each in smallest.extenders] == ["x1"]
-    assert [each["urlPrefix"][-2:] for each in smallest.configuration["extenders"]] == ["x1"]
+    # The first one stays, because it sees to it that nothing is decided at random.
+    assert [each.name for each in smallest.extenders] == ["x0", "x1"]
+    assert [e["urlPrefix"][-2:] for e in smallest.configuration["extenders"]] == ["x0", "x1"]
+
+
+async def test_without_its_configuration_a_sequence_has_no_other_profile():
+    scenario = sequence("shrink profiles", 30)
+    end = [at for at, _ in scenario.decisions()][-1]
+    tried = []
+
+    async def differs(candidate: Sequence) -> bool:
+        tried.append(candidate)
+        return len(candidate.steps) == end + 1
+
+    smallest = await shrink(scenario, end, differs, plays=400)
+    assert smallest.configuration == {}
+    for one in tried:
+        names = {step.object.get("spec", {}).get("schedulerName") for step in one.steps}
+        assert one.configuration or names == {None}
+
+
+async def test_what_cannot_be_played_is_no_smaller_case():
+    class Fragile(Stages):
+        async def play(self, candidate):
+            if len(candidate.steps) < 8:
+                raise ControlPlaneError("waited for a decision")
+            return await super().play(candidate)
+
+    scenario = sequence("fragile", 10)
+    stages = Fragile(*["n001"] * 200)
+    smallest = await shrink_difference(stages, await stages.play(scenario))
+    assert len(smallest.scenario.steps) == 8
+    assert smallest.difference is not None
 
 
 def test_resizes_are_written_as_kubectl_takes_them(tmp_path):

@@ -17,6 +17,7 @@ from kubesched.conformance.extender_server import CASE_PORT
 from kubesched.conformance.extenders import HOST
 from kubesched.conformance.run import Difference, Played, Stages
 from kubesched.conformance.sequences import Json, Sequence, Step
+from kubesched.errors import KubeschedError
 
 T = TypeVar("T")
 Differs = Callable[[Sequence], Awaitable[bool]]
@@ -80,16 +81,27 @@ async def shrink(
     fewer = await _fewer(current.steps[:-1], with_steps_before)
     current = msgspec.structs.replace(current, steps=[*fewer, last])
     current = msgspec.structs.replace(current, objects=await _fewer(current.objects, with_objects))
-    plain = msgspec.structs.replace(current, configuration={}, extenders=[])
-    if current.configuration and await budget.holds(plain):
+    if current.configuration and await budget.holds(plain := _plain(current)):
         current = plain
-    for extender in current.extenders[::-1]:
+    # The first stays: without the ranks that it gives, kube-scheduler would draw lots.
+    for extender in current.extenders[:0:-1]:
         without = _without(current, extender.name)
         if await budget.holds(without):
             current = without
     for at in reversed(range(len(current.steps))):
         current = await _simpler(current, at, budget)
     return current
+
+
+def _plain(scenario: Sequence) -> Sequence:
+    """Under the default configuration, to which no other profile belongs."""
+    steps = []
+    for step in scenario.steps:
+        if "schedulerName" in step.object.get("spec", {}):
+            spec = {k: v for k, v in step.object["spec"].items() if k != "schedulerName"}
+            step = msgspec.structs.replace(step, object={**step.object, "spec": spec})
+        steps.append(step)
+    return msgspec.structs.replace(scenario, steps=steps, configuration={}, extenders=[])
 
 
 def _without(scenario: Sequence, extender: str) -> Sequence:
@@ -145,7 +157,10 @@ async def shrink_difference(
     assert difference is not None, "there is something to shrink"
 
     async def differs(scenario: Sequence) -> bool:
-        return (await on_stage.play(scenario)).difference is not None
+        try:
+            return (await on_stage.play(scenario)).difference is not None
+        except KubeschedError:
+            return False  # what cannot be played to its end is no smaller case
 
     found = await shrink(played.scenario, difference.at, differs, plays, stop)
     smallest = await on_stage.play(found)
