@@ -1,10 +1,16 @@
-"""The simulation finds what it looks for: schedulers that were broken on purpose are caught, each by its property."""
+"""The simulation finds what it looks for: schedulers that were broken on purpose are caught, each by its property.
+
+No promise is without somebody who breaks it, and none is missing from the reference.
+"""
 
 from __future__ import annotations
 
+import ast
+import asyncio
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,11 +18,14 @@ import pytest
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.embedded.objects import JsonObject
+from kubesched.framework.interfaces import NominatingInfo, PostBindPlugin, PostFilterResult
+from kubesched.framework.status import Code
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import candidates_of
+from kubesched.simulation import run as simulation_run
 from kubesched.simulation import storage, workloads
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.options import Options, draw
@@ -56,6 +65,26 @@ class IgnoresRoom(SimulatedProcess):
         super().__init__(config, gates, registry, **settings)
 
 
+def blind_to(plugin: str) -> type[SimulatedProcess]:
+    """A scheduler in which one plugin has been replaced by one that does nothing."""
+
+    class Nothing(PostBindPlugin):
+        name = plugin
+
+        def post_bind(self, *_arguments: Any) -> None:
+            """Nothing is done."""
+
+    class Blind(SimulatedProcess):
+        __doc__ = f"There is no {plugin}."
+
+        def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
+            registry.unregister(plugin)
+            registry.register(plugin, lambda: Nothing)
+            super().__init__(config, gates, registry, **settings)
+
+    return Blind
+
+
 class IsDeaf(SimulatedProcess):
     """Pods that did not fit are never told that something changed."""
 
@@ -84,6 +113,22 @@ class NeverConfirms(SimulatedProcess):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.assembly.scheduler.cache.add_pod = lambda _pod: None  # type: ignore[method-assign]
+
+
+class KeepsGhosts(SimulatedProcess):
+    """Pods that are gone stay in the cache."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.assembly.scheduler.cache.remove_pod = lambda _pod: None  # type: ignore[method-assign]
+
+
+class Spins(SimulatedProcess):
+    """Looks for work again and again without ever resting."""
+
+    async def run(self) -> None:
+        while True:  # noqa: ASYNC110  # what it does wrong
+            await asyncio.sleep(0)
 
 
 class PopsTheLeastImportantFirst(SimulatedProcess):
@@ -122,18 +167,42 @@ class Careless(DefaultPreemption):
         )
 
 
-class IgnoresBudgets(SimulatedProcess):
-    """Evicts whom it likes, and as many as it can."""
+class Deluded(DefaultPreemption):
+    """Room is announced where no victim could make any."""
+
+    def post_filter(self, state: Any, pod: Any, statuses: Any) -> Any:
+        for name in self.handle.table.row_of:
+            if statuses.get(name).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PostFilterResult(NominatingInfo(override=True, node_name=name)), None
+        return super().post_filter(state, pod, statuses)
+
+
+class _PreemptsWith(SimulatedProcess):
+    """Preempts in another way, and is watched all the same."""
+
+    way: type[DefaultPreemption]
 
     def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        audited = registry.get(DefaultPreemption.name)
+        audited, way = registry.get(DefaultPreemption.name), self.way
 
-        class Both(audited, Careless):
-            """Careless, and watched."""
+        class Both(audited, way):  # type: ignore[misc, valid-type]
+            """The other way, and watched."""
 
         registry.unregister(DefaultPreemption.name)
         registry.register(DefaultPreemption.name, lambda: Both)
         super().__init__(config, gates, registry, **settings)
+
+
+class IgnoresBudgets(_PreemptsWith):
+    """Evicts whom it likes, and as many as it can."""
+
+    way = Careless
+
+
+class PreemptsInVain(_PreemptsWith):
+    """Nominates pods to nodes that they cannot use."""
+
+    way = Deluded
 
 
 class Hasty(VolumeBinding):
@@ -189,61 +258,101 @@ def _first_failure(process: type[SimulatedProcess], **pinned: Any) -> Outcome:
     raise AssertionError(f"{process.__name__} passed {MAX_SEEDS - 1} seeds")
 
 
+RULES: dict[str, dict[str, Any]] = {
+    "NodeAffinity": {"mixes": ("plain",)},
+    "TaintToleration": {"mixes": ("gates",), "change_every_s": 0.6},
+    "NodeUnschedulable": {"mixes": ("gates",), "change_every_s": 0.6},
+    "NodePorts": {"mixes": ("ports",)},
+    "InterPodAffinity": {"mixes": ("affinity",)},
+    "PodTopologySpread": {"mixes": ("spread",)},
+    "VolumeRestrictions": {"mixes": ("gates",), "extras": ("volumes",)},
+}
+"""What a scheduler without each of the plugins is tried with."""
+
+BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str, ...]]] = [
+    *(
+        (
+            blind_to(name),
+            {"instances": 1, "mischief": 0.0, **pinned},
+            ("rules hold at every decision",),
+        )
+        for name, pinned in RULES.items()
+    ),
+    (LosesFailedPods, {"instances": 1}, ("no pod is lost",)),
+    (
+        IgnoresRoom,
+        {"instances": 1},
+        ("rules hold at every decision",),
+    ),
+    (IsDeaf, {"instances": 1}, ("all that can be placed is placed once faults stop",)),
+    (LeadsAlways, {"instances": 2}, ("no two schedulers lead at the same time",)),
+    (Dies, {}, ("no scheduler dies by itself",)),
+    (
+        NeverConfirms,
+        {"instances": 1},
+        ("every bound pod is counted", "all that can be placed is placed once faults stop"),
+    ),
+    (
+        Miscounts,
+        {"instances": 1, "mischief": 0.0},
+        ("queue and cache do not contradict themselves",),
+    ),
+    (
+        PopsTheLeastImportantFirst,
+        {"instances": 1, "mixes": ("priorities",)},
+        ("the most important pod is tried first",),
+    ),
+    (SleepsForEver, {"instances": 1}, ("every unschedulable pod has a wake-up",)),
+    (
+        IgnoresBudgets,
+        {
+            "instances": 1,
+            "mischief": 0.0,
+            "extras": ("budgets",),
+            "nodes": 5,
+            "mixes": ("priorities",),
+        },
+        ("no disruption budget is violated without need",),
+    ),
+    (
+        BindsBeforeVolumes,
+        {"instances": 1, "mischief": 0.0, "extras": ("volumes",)},
+        ("pods are bound after their claims",),
+    ),
+    (
+        KnowsBetter,
+        {
+            "instances": 1,
+            "extras": ("extender",),
+            "extender_traits": ("filter", "names"),
+            "extender_trouble": 0.0,
+        },
+        ("no node is chosen against the extender",),
+    ),
+    (
+        KeepsGhosts,
+        {"instances": 1, "mixes": ("plain",), "mischief": 0.0},
+        ("the cache equals the store when all is quiet",),
+    ),
+    (
+        PreemptsInVain,
+        {
+            "instances": 1,
+            "mischief": 0.0,
+            "extras": (),
+            "nodes": 5,
+            "mixes": ("plain", "priorities"),
+        },
+        ("preemption makes room where it says",),
+    ),
+    (Spins, {}, ("the world goes on",)),
+]
+"""Who breaks what."""
+
+
 @pytest.mark.parametrize(
     ("broken", "pinned", "properties"),
-    [
-        (LosesFailedPods, {"instances": 1}, ("no pod is lost",)),
-        (
-            IgnoresRoom,
-            {"instances": 1},
-            ("rules hold at every decision",),
-        ),
-        (IsDeaf, {"instances": 1}, ("all that can be placed is placed once faults stop",)),
-        (LeadsAlways, {"instances": 2}, ("no two schedulers lead at the same time",)),
-        (Dies, {}, ("no scheduler dies by itself",)),
-        (
-            NeverConfirms,
-            {"instances": 1},
-            ("every bound pod is counted", "all that can be placed is placed once faults stop"),
-        ),
-        (
-            Miscounts,
-            {"instances": 1, "mischief": 0.0},
-            ("queue and cache do not contradict themselves",),
-        ),
-        (
-            PopsTheLeastImportantFirst,
-            {"instances": 1, "mixes": ("priorities",)},
-            ("the most important pod is tried first",),
-        ),
-        (SleepsForEver, {"instances": 1}, ("every unschedulable pod has a wake-up",)),
-        (
-            IgnoresBudgets,
-            {
-                "instances": 1,
-                "mischief": 0.0,
-                "extras": ("budgets",),
-                "nodes": 5,
-                "mixes": ("priorities",),
-            },
-            ("no disruption budget is violated without need",),
-        ),
-        (
-            BindsBeforeVolumes,
-            {"instances": 1, "mischief": 0.0, "extras": ("volumes",)},
-            ("pods are bound after their claims",),
-        ),
-        (
-            KnowsBetter,
-            {
-                "instances": 1,
-                "extras": ("extender",),
-                "extender_traits": ("filter", "names"),
-                "extender_trouble": 0.0,
-            },
-            ("no node is chosen against the extender",),
-        ),
-    ],
+    BROKEN_SCHEDULERS,
     ids=lambda value: value.__doc__.strip() if isinstance(value, type) else "",
 )
 def test_a_broken_scheduler_is_caught(
@@ -304,6 +413,10 @@ def _bind_out_of_reach(cluster: SimulatedCluster) -> None:
     _put(cluster, "pods", made, {"nodeName": f"n{len(cluster.nodes())}"})
 
 
+def _break_down(_cluster: SimulatedCluster) -> None:
+    raise RuntimeError("part of the world breaks")
+
+
 def _waiting(cluster: SimulatedCluster) -> JsonObject:
     return next(pod for pod in cluster.active_pods() if not pod["spec"].get("nodeName"))
 
@@ -312,15 +425,19 @@ def _put(cluster: SimulatedCluster, resource: str, obj: JsonObject, spec: JsonOb
     cluster.store.put(resource, deepcopy({**obj, "spec": {**obj["spec"], **spec}}))
 
 
+BROKEN_CLUSTERS: list[tuple[Callable[[SimulatedCluster], None], str]] = [
+    (_bind_again, "no pod is bound twice"),
+    (_bind_to_nowhere, "no pod is bound to a node that is gone"),
+    (_overcommit, "no node is over its allocatable"),
+    (_give_volume_away, "no volume is given to two claims"),
+    (_bind_out_of_reach, "volumes are within reach"),
+    (_break_down, "the world goes on"),
+]
+
+
 @pytest.mark.parametrize(
     ("sabotage", "broken"),
-    [
-        (_bind_again, "no pod is bound twice"),
-        (_bind_to_nowhere, "no pod is bound to a node that is gone"),
-        (_overcommit, "no node is over its allocatable"),
-        (_give_volume_away, "no volume is given to two claims"),
-        (_bind_out_of_reach, "volumes are within reach"),
-    ],
+    BROKEN_CLUSTERS,
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_broken_cluster_is_caught(
@@ -342,3 +459,35 @@ def test_a_broken_cluster_is_caught(
     )
     assert outcome.violation is not None
     assert outcome.violation.property == broken
+
+
+# Nothing is checked that nobody can break.
+
+
+def _promises() -> set[str]:
+    """The first argument of everything that complains."""
+    found = set()
+    for path in Path(simulation_run.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            is_complaint = name in ("Violation", "complain", "_complain") or (
+                name == "add" and "complaints" in ast.unparse(called)
+            )
+            if is_complaint and isinstance(node.args[0], ast.Constant):
+                found.add(node.args[0].value)
+    return found
+
+
+def test_every_promise_has_somebody_who_breaks_it() -> None:
+    broken = {name for _process, _pinned, names in BROKEN_SCHEDULERS for name in names}
+    broken |= {name for _sabotage, name in BROKEN_CLUSTERS}
+    assert _promises() == broken
+
+
+def test_every_promise_is_in_the_reference() -> None:
+    reference = Path(__file__).parents[2] / "docs" / "reference" / "simulation.md"
+    text = reference.read_text()
+    assert [name for name in sorted(_promises()) if f"| {name} |" not in text] == []

@@ -72,6 +72,8 @@ def main(args: argparse.Namespace) -> int:
         if not outcome.is_good:
             print(report.failure(outcome, command=_replay(args, outcome.seed)), flush=True)
     if len(outcomes) > 1:
+        if args.faults:
+            print(report.faults(outcomes))
         print(report.summary(outcomes))
     return 0 if good else 1
 

@@ -190,21 +190,27 @@ def known_state(handle: Handle, *, without: Pod) -> State:
 
 
 class WatchedPorts(HostPortIndex):
-    """The production index, which remembers what was shared."""
+    """The production index, which remembers what two pods shared until one of them went."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.shared: dict[int, set[int]] = {}
+        self._shared: set[tuple[int, int]] = set()
+        self.blurred: dict[int, set[int]] = {}
         """Port numbers by row."""
 
     def add(self, row: int, ports: Iterable[HostPort]) -> None:
-        for port in ports:
-            if self.is_taken(row, port):
-                self.shared.setdefault(row, set()).add(port.port)
+        self._shared.update((row, port.port) for port in ports if self.is_taken(row, port))
         super().add(row, ports)
 
+    def remove(self, row: int, ports: Iterable[HostPort]) -> None:
+        for port in ports:
+            if (row, port.port) in self._shared:
+                self.blurred.setdefault(row, set()).add(port.port)
+        super().remove(row, ports)
+
     def clear_row(self, row: int) -> None:
-        self.shared.pop(row, None)
+        self.blurred.pop(row, None)
+        self._shared = {each for each in self._shared if each[0] != row}
         super().clear_row(row)
 
 
@@ -217,7 +223,7 @@ def watch_ports(table: NodeTable) -> None:
 def _blurred_ports(table: NodeTable) -> dict[str, frozenset[int]]:
     ports = table.ports
     assert isinstance(ports, WatchedPorts), "the ports of every simulated scheduler are watched"
-    return {table.names[row]: frozenset(shared) for row, shared in ports.shared.items()}
+    return {table.names[row]: frozenset(numbers) for row, numbers in ports.blurred.items()}
 
 
 def known_budgets(handle: Handle) -> list[Budget]:

@@ -13,6 +13,7 @@ from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.store import Change
 from kubesched.queue.scheduling_queue import LEFTOVER_PERIOD_S
 from kubesched.simulation import storage
+from kubesched.simulation.census import Census
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.processes import Incarnation, Processes
 from kubesched.simulation.rules import is_bound, overcommitment, reaches, roomier
@@ -44,6 +45,7 @@ class Checkers:
         cluster: SimulatedCluster,
         processes: Processes,
         complaints: Complaints,
+        census: Census,
         *,
         now: Callable[[], float],
         has_one_writer: bool,
@@ -53,6 +55,8 @@ class Checkers:
         self._complaints = complaints
         self._now = now
         self._has_one_writer = has_one_writer
+        self._census = census
+        self._leader = ""
         self._instants = 0
         self.checks = 0
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
@@ -152,11 +156,22 @@ class Checkers:
         leaders = [each.name for each in alive if each.process.may_write()]
         if len(leaders) > 1:
             raise Violation("no two schedulers lead at the same time", ", ".join(leaders))
+        if not self._has_one_writer:
+            self._note_leader(leaders[0] if leaders else "")
         for incarnation in alive:
             # While somebody outside is waited for, what watches bring is put off.
             if incarnation.is_working and not incarnation.is_holding_still:
                 self._check(incarnation)
         self.checks += 1
+
+    def _note_leader(self, leader: str) -> None:
+        if leader == self._leader:
+            return
+        if self._leader:
+            self._census.tally("processes", "lost the lead")
+        if leader:
+            self._census.tally("processes", "took the lead")
+        self._leader = leader
 
     def _check(self, incarnation: Incarnation) -> None:
         position, seen = _position(incarnation), self._seen[incarnation.name]

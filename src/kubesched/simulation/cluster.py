@@ -221,7 +221,9 @@ class SimulatedCluster:
             ),
         )
         change = self._random.choice(changes)
-        self._trace.add("change", change.__name__.strip("_"))
+        name = change.__name__.strip("_")
+        self._trace.add("change", name)
+        self._trace.census.tally("cluster", name)
         change()
 
     def _some_node(self) -> JsonObject | None:

@@ -173,6 +173,8 @@ class SimulatedExtender:
         verb = request.target.rpartition("/")[2]
         how = self._mood(verb)
         self._trace.add("extender", f"{verb} {len(request.body)} {how}")
+        if how != "fine":
+            self._trace.census.tally("extenders", how)
         if verb == "filter":
             self.verdicts.pop(_pod_uid(request), None)
         if how == "dead":

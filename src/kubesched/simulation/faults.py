@@ -17,6 +17,7 @@ from typing import Any
 from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response, Transport
 from kubesched.embedded.objects import encode
 from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded
+from kubesched.simulation.census import CODES, LOST
 from kubesched.simulation.options import NO_FAULTS, Rates
 from kubesched.simulation.trace import Trace
 
@@ -101,11 +102,15 @@ class Network:
     def chance(self, probability: float) -> bool:
         return probability > 0 and self._random.random() < probability
 
+    def tally(self, where: str, what: str) -> None:
+        self.trace.census.tally(where, what)
+
     def uniform(self, low: float, high: float) -> float:
         return self._random.uniform(low, high)
 
     def latency_s(self) -> float:
         if self.chance(self.rates.delay):
+            self.tally("calls", "late")
             return self._random.uniform(0.02, MAX_EXTRA_S)
         return self._random.uniform(0.0005, 0.01)
 
@@ -118,12 +123,16 @@ class Network:
         if self._focus:
             weight = FOCUSED if request.target.partition("?")[0].endswith(self._focus) else 0.0
         if self.chance(rates.refuse * weight):
-            codes = (429, 500, 503) if request.method == "GET" else (409, 429, 500, 503)
-            return CallFault("refused", commits=False, code=draw.choice(codes))
+            code = draw.choice(CODES[1:] if request.method == "GET" else CODES)
+            self.tally("calls", f"refused with {code}")
+            return CallFault("refused", commits=False, code=code)
         if self.chance(rates.lose_request * weight):
-            return CallFault(draw.choice(("unreachable", "broken", "silent")), commits=False)
+            how = draw.choice(("unreachable", "broken", "silent"))
+            self.tally("calls", f"{LOST[how]} without effect")
+            return CallFault(how, commits=False)
         if self.chance(rates.lose_answer * weight):
             how = draw.choice(("broken", "silent", "refused"))
+            self.tally("calls", f"{LOST[how]} after it took effect")
             return CallFault(how, commits=True, code=draw.choice((500, 503)))
         return FINE
 
@@ -151,6 +160,8 @@ class FaultyTransport:
         """The process is gone: nothing it still says is heard."""
         self.is_cut = False
         """Nothing gets through for a while."""
+        self.delivered = 0
+        """Pieces of watches so far."""
 
     async def request(self, request: Request) -> Response:
         network = self._network
@@ -231,20 +242,33 @@ class FaultyStream:
             rates = network.rates
             if self._transport.is_cut or network.chance(rates.cut_watch):
                 network.trace.add("watch", f"{process} cut")
+                network.tally("watches", "cut")
                 if network.chance(0.5):
                     raise StreamEnded("connection reset by peer")
                 return
             if network.chance(rates.expire_watch):
                 network.trace.add("watch", f"{process} expired")
+                network.tally("watches", "expired")
                 yield b'{"type":"ERROR","object":' + failure_answer(410)[1] + b"}\n"
                 return
             if network.chance(rates.stall_watch):
                 stall_s = network.uniform(1.0, MAX_STALL_S)
                 network.trace.add("watch", f"{process} stalls for {stall_s:.3f} s")
+                network.tally("watches", "silent")
                 await asyncio.sleep(stall_s)
                 raise StreamEnded("connection timed out")
             if network.chance(rates.delay_watch):
-                await asyncio.sleep(network.uniform(0.01, MAX_EXTRA_S))
+                await self._delay()
             if network.chance(rates.repeat_watch):
+                network.tally("watches", "repeated")
                 chunk += chunk
+            self._transport.delivered += 1
             yield chunk
+
+    async def _delay(self) -> None:
+        """What other watches of the process deliver meanwhile overtakes this."""
+        network, before = self._network, self._transport.delivered
+        network.tally("watches", "late")
+        await asyncio.sleep(network.uniform(0.01, MAX_EXTRA_S))
+        if self._transport.delivered != before:
+            network.tally("watches", "overtaken")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
@@ -20,21 +19,36 @@ from kubesched.framework.interfaces import (
     Wait,
 )
 from kubesched.framework.status import Code, Status
+from kubesched.simulation.trace import Trace
 from kubesched.snapshot.node_info import NodeInfo
 
 TROUBLEMAKER: Final = "SimulationTroublemaker"
+WAYS: Final = {
+    "raise": "raised",
+    "garbage": "returned garbage",
+    "error": "returned an error",
+}
+VERDICTS: Final = {
+    "allow": "held and allowed",
+    "reject": "held and rejected",
+    "nothing": "held and forgot",
+}
 
 
 class Mischief:
     """How often the troublemaker misbehaves; shared by all instances of a run."""
 
-    def __init__(self, rate: float, random: Random, note: Callable[[str], None]) -> None:
+    def __init__(self, rate: float, random: Random, trace: Trace) -> None:
         self.rate = rate
         self.random = random
-        self.note = note
+        self._trace = trace
 
     def strikes(self) -> bool:
         return self.rate > 0 and self.random.random() < self.rate
+
+    def note(self, what: str, kind: str) -> None:
+        self._trace.add("mischief", what)
+        self._trace.census.tally("plugins", kind)
 
 
 def make_troublemaker(mischief: Mischief) -> type[Plugin]:
@@ -43,8 +57,8 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
     def misbehave(point: str) -> Any:  # noqa: ANN401  # garbage is the point
         if not mischief.strikes():
             return None
-        how = mischief.random.choice(("raise", "garbage", "error"))
-        mischief.note(f"{point} {how}")
+        how = mischief.random.choice(tuple(WAYS))
+        mischief.note(f"{point} {how}", WAYS[how])
         if how == "raise":
             raise RuntimeError(f"simulated failure at {point}")
         if how == "garbage":
@@ -73,7 +87,6 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
             if mischief.strikes():
-                mischief.note("Permit wait")
                 self._decide_later(pod)
                 return Wait(mischief.random.uniform(0.1, 6.0))
             answer: Status | Wait | None = misbehave("Permit")
@@ -81,7 +94,8 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
 
         def _decide_later(self, pod: Pod) -> None:
             """Allow, reject, or let the time run out."""
-            verdict = mischief.random.choice(("allow", "reject", "nothing"))
+            verdict = mischief.random.choice(tuple(VERDICTS))
+            mischief.note("Permit wait", VERDICTS[verdict])
             uid = pod.metadata.uid
 
             def decide() -> None:

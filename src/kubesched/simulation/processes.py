@@ -155,6 +155,7 @@ class Processes:
             self._note_end(incarnation)
             incarnation.die()
             await asyncio.sleep(self._random.uniform(MIN_RESTART_S, MAX_RESTART_S))
+            self._tally("started again")
 
     def _start(self, slot: int) -> Incarnation:
         self._started += 1
@@ -215,6 +216,8 @@ class Processes:
 
     def crash_now(self, incarnation: Incarnation, last_call: CallFault) -> CallFault:
         self._trace.add("crash", f"{incarnation.name} in a call that {last_call}")
+        how = "that took effect" if last_call.commits else "without effect"
+        self._tally(f"crashed in a call {how}")
         self._loop.call_soon(self._kill, incarnation)
         return last_call
 
@@ -241,6 +244,7 @@ class Processes:
 
     def _cut(self, chosen: Incarnation, transports: list[FaultyTransport], seconds: float) -> None:
         self._trace.add("cut", f"{chosen.name} {len(transports)} for {seconds:.3f} s")
+        self._tally("cut off" if len(transports) > 1 else "cut off from the lease")
         for transport in transports:
             transport.is_cut = True
             self._loop.call_later(seconds, _mend, transport)
@@ -252,6 +256,10 @@ class Processes:
             chosen = self._random.choice(alive)
             chosen.clock.wall_error_s += self._random.uniform(-120.0, 120.0)
             self._trace.add("jump", f"{chosen.name} to {chosen.clock.wall_error_s:.3f} s")
+            self._trace.census.tally("time", "clock jumped")
+
+    def _tally(self, what: str) -> None:
+        self._trace.census.tally("processes", what)
 
     def mend(self) -> None:
         """No more trouble for those who live."""

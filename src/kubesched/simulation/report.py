@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kubesched.simulation.census import total
 from kubesched.simulation.run import Outcome
 
 SHOWN_LINES = 40
@@ -47,6 +48,7 @@ def to_plain(outcome: Outcome) -> dict[str, Any]:
         "bound": outcome.bound,
         "pending": outcome.pending,
         "eventsByKind": outcome.counts,
+        "faults": outcome.census,
         "options": outcome.options.to_plain(),
     }
     if outcome.violation is not None:
@@ -56,6 +58,15 @@ def to_plain(outcome: Outcome) -> dict[str, Any]:
         }
         plain["lastEvents"] = list(outcome.last_lines)
     return plain
+
+
+def faults(outcomes: Iterable[Outcome]) -> str:
+    """What went wrong in all runs together, a line for each place where it struck."""
+    counts = total(each.census for each in outcomes)
+    return "\n".join(
+        f"{where}: " + "; ".join(f"{what}: {count}" for what, count in kinds.items())
+        for where, kinds in counts.items()
+    )
 
 
 def summary(outcomes: Iterable[Outcome]) -> str:

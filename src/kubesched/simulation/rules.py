@@ -29,9 +29,9 @@ class State:
     attachable: Mapping[str, int] = field(default_factory=dict)
     """How many volumes of the driver a node can attach; nodes that are not named have no limit."""
     blurred_ports: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Host ports by node that two pods have shared, which two schedulers can bring about.
+    """Host ports by node that two pods shared until one of them went; two schedulers can bring that about.
 
-    # Upstream: they count as free as soon as the first of the two goes.
+    # Upstream: such a port counts as free although the other pod is still there.
     """
 
     def pods_on(self, node_name: str) -> list[JsonObject]:

@@ -30,6 +30,8 @@ class Outcome:
     virtual_s: float
     counts: dict[str, int]
     """Events by kind."""
+    census: dict[str, dict[str, int]]
+    """What went wrong, see `census.FAULTS`."""
     bound: int
     pending: int
     violation: Violation | None
@@ -92,6 +94,7 @@ def _outcome(seed: int, world: World, violation: Violation | None) -> Outcome:
         checks=world.checkers.checks,
         virtual_s=world.virtual_s,
         counts=dict(sorted(trace.kinds.items())),
+        census=trace.census.to_plain(),
         bound=bound,
         pending=len(pods) - bound,
         violation=violation,

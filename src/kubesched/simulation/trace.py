@@ -6,6 +6,8 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Callable
 
+from kubesched.simulation.census import Census
+
 KEPT_LINES = 60
 
 
@@ -21,6 +23,7 @@ class Trace:
         self._hash = hashlib.sha256()
         self._last: deque[str] = deque(maxlen=KEPT_LINES)
         self.count = 0
+        self.census = Census()
         self.kinds: Counter[str] = Counter()
 
     def add(self, kind: str, text: str) -> None:

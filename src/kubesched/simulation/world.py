@@ -77,7 +77,7 @@ class World:
         self.mischief = Mischief(
             options.mischief,
             Random(f"{seed}/mischief"),
-            lambda what: trace.add("mischief", what),
+            trace,
         )
         self.extender = SimulatedExtender(
             self.cluster, Random(f"{seed}/extender"), trace, options.extender_trouble
@@ -98,6 +98,7 @@ class World:
             self.cluster,
             self.processes,
             self.complaints,
+            trace.census,
             now=loop.time,
             has_one_writer=options.instances == 1,
         )
@@ -215,6 +216,7 @@ class World:
         else:
             seconds = self._random.uniform(1.0, 25.0)
             self.trace.add("freeze", f"{seconds:.3f} s")
+            self.trace.census.tally("time", "world frozen")
             self._loop.stall(seconds)
 
     def heal(self) -> None:
@@ -239,6 +241,9 @@ class World:
             self.checkers,
             self.trace,
             extender_traits=self.options.extender_traits if self._has_extender else None,
+            had_broken_answers=bool(
+                self.options.mischief or (self._has_extender and self.options.extender_trouble)
+            ),
         )
 
     def stop(self, keepers: list[asyncio.Task[None]]) -> None:

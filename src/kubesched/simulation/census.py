@@ -1,0 +1,77 @@
+"""Every kind of trouble that a run can have, and how often it had it.
+
+Counted apart from the trace: what a run is identified by does not depend on what is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+CODES: Final = (409, 429, 500, 503)
+"""What calls are refused with."""
+LOST: Final = {
+    "unreachable": "connection refused",
+    "broken": "connection broken",
+    "silent": "no answer in time",
+    "refused": "error answered",
+}
+"""How a caller hears that a call went wrong."""
+CHANGES: Final = (
+    *("add_node", "remove_node", "relabel_node", "taint_node", "cordon_node", "resize_node"),
+    *("delete_pod", "recreate_pod", "ungate_one", "change_budget", "delete_claim", "refuse_node"),
+    "compact",
+)
+MOODS: Final = ("dead", "nonsense", "refuses", "errs", "silent", "breaks", "slow", "moody")
+
+FAULTS: Final = {
+    "calls": (
+        "late",
+        *(f"refused with {code}" for code in CODES),
+        *(f"{LOST[how]} without effect" for how in ("unreachable", "broken", "silent")),
+        *(f"{LOST[how]} after it took effect" for how in ("broken", "silent", "refused")),
+    ),
+    "watches": ("late", "overtaken", "repeated", "cut", "expired", "silent"),
+    "processes": (
+        *("crashed in a call without effect", "crashed in a call that took effect"),
+        "started again",
+        *("cut off from the lease", "cut off", "lost the lead", "took the lead"),
+    ),
+    "time": ("clock jumped", "world frozen"),
+    "cluster": CHANGES,
+    "plugins": (
+        *("raised", "returned garbage", "returned an error"),
+        *("held and allowed", "held and rejected", "held and forgot"),
+    ),
+    "extenders": MOODS,
+}
+"""Kinds by where they strike."""
+
+
+class Census:
+    """Counts of the kinds in `FAULTS`."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def tally(self, where: str, what: str) -> None:
+        assert what in FAULTS[where], f"nobody has heard of {what} among {where}"
+        self._counts[where, what] += 1
+
+    def to_plain(self) -> dict[str, dict[str, int]]:
+        """Kinds that did not occur are there, too, with zero."""
+        return {
+            where: {what: self._counts[where, what] for what in kinds}
+            for where, kinds in FAULTS.items()
+        }
+
+
+def total(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """The sum of several runs' counts."""
+    found = Census().to_plain()
+    for counts in each:
+        for where, kinds in counts.items():
+            for what, count in kinds.items():
+                found[where][what] += count
+    return found
