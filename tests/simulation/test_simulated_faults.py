@@ -53,6 +53,9 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "a nomination that the API server never heard of is withdrawn": (22444, {}),
     "two replicas give one host port away twice, and one of the pods goes": (22785, {}),
     "an extender keeps a preemptor away from nodes with room": (23314, {}),
+    "a change comes at the moment when its watch was to say that there is none": (42336, {}),
+    "preemption was in vain because a plugin broke": (41132, {}),
+    "preemption was in vain for want of a claim, which comes later": (41110, {}),
     "preemption was in vain for want of a volume, which comes later": (1072, {}),
 }
 """Seeds that once found something; each finding also has a test of its own where it was fixed. A lost answer to a binding followed by an outage is a sweep: "cut off after commit"."""

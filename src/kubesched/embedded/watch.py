@@ -64,13 +64,19 @@ class Watch:
             self._wake_up.set_result(False)
 
     async def next_batch(self, timeout_s: float | None = None) -> list[WatchEvent]:
-        """The next events that concern this watcher; empty when `timeout_s` passed without one, or after `close`."""
+        """The next events that concern this watcher; empty when `timeout_s` passed without one, or after `close`.
+
+        Empty means that there is nothing up to the store's present revision: a bookmark may say so.
+        """
+        is_time_up = False
         while not self.is_closed:
             batch = self.poll()
             if batch:
                 return batch
-            if batch is None and not await self._wait(timeout_s):
-                return []
+            if batch is None:
+                if is_time_up:
+                    return []
+                is_time_up = not await self._wait(timeout_s)
         return []
 
     def poll(self) -> list[WatchEvent] | None:

@@ -39,6 +39,16 @@ async def test_time_passes_without_a_change():
         assert await watch.next_batch(timeout_s=0.001) == []
 
 
+async def test_a_change_between_the_end_of_the_wait_and_its_notice_is_not_missed():
+    store = Store()
+    with Watch(store, "pods", store.revision) as watch:
+        waiting = asyncio.create_task(watch.next_batch(timeout_s=1000.0))
+        await asyncio.sleep(0)
+        watch._on_timeout()  # the time is up, and before the watcher gets its turn ...
+        put(store, "a")
+        assert [entry.obj["metadata"]["name"] for _, entry, _ in await waiting] == ["a"]
+
+
 async def test_changes_that_do_not_concern_the_watcher_do_not_end_its_wait():
     store = Store()
     with Watch(
