@@ -10,7 +10,7 @@ pod has a signature (PodTopologySpread's built-in constraints refuse), so none o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,7 +40,9 @@ def signer(framework: Framework) -> Callable[[Pod], bytes | None] | None:
         for point in (framework.pre_filter, framework.filter, framework.pre_score, framework.score)
         for plugin in point
     }
-    signers = [plugin for plugin in deciding.values() if isinstance(plugin, SignPlugin)]
+    signers: list[SignPlugin] = [
+        plugin for plugin in deciding.values() if isinstance(plugin, SignPlugin)
+    ]
     if len(signers) != len(deciding):
         return None
     calls = itertools.count()
@@ -57,11 +59,14 @@ def signer(framework: Framework) -> Callable[[Pod], bytes | None] | None:
     return sign
 
 
-def _sign(pod: Pod, plugins: Sequence[SignPlugin], timer: PluginTimer | None) -> bytes | None:
+def _sign(pod: Pod, plugins: list[SignPlugin], timer: PluginTimer | None) -> bytes | None:
     fragments: dict[str, Any] = {SCHEDULER_NAME_KEY: pod.spec.scheduler_name}
     for plugin in plugins:
         answer = timed(timer, plugin, "Sign", plugin.sign_pod)(pod)
         if isinstance(answer, Status):
+            # Whoever refuses one pod often refuses them all (default spreading does): asked first, it spares the others.
+            plugins.remove(plugin)
+            plugins.insert(0, plugin)
             return None
         fragments.update(answer)
     return _encode(fragments)
