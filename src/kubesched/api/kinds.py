@@ -6,6 +6,7 @@ not what a particular server serves.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import quote
@@ -25,6 +26,12 @@ from kubesched.api import (
 from kubesched.api.meta import Record
 
 R = TypeVar("R", bound=Record)
+
+
+@functools.lru_cache(maxsize=1024)
+def _segment(namespace: str) -> str:
+    """A namespace as part of a path; there are few of them and many requests."""
+    return quote(namespace, safe="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ class Kind(Generic[R]):
         """The path of all objects, or of those in one namespace."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace and self.namespaced:
-            return f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
+            return f"{root}/namespaces/{_segment(namespace)}/{self.plural}"
         return f"{root}/{self.plural}"
 
     def object_path(self, name: str, namespace: str = "", subresource: str = "") -> str:

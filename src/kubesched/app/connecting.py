@@ -7,6 +7,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
 from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
 from kubesched.client.event_client import RestEventClient
 from kubesched.client.events import EventBroadcaster, EventRecorder, EventStatistics
@@ -22,6 +23,7 @@ from kubesched.client.transport import (
 )
 from kubesched.clock import Clock, SystemClock
 
+JSON = "application/json"
 LOCK_CONNECTIONS = 4
 """Connections of the leader lock: one renewal at a time, and room for those that hang."""
 
@@ -60,7 +62,10 @@ class Connections:
         random: Random | None = None,
         host_name: str | None = None,
         metrics: ClientMetrics | None = None,
+        content_type: str = JSON,
     ) -> None:
+        """`content_type` is the encoding of what is written for every pod, if the server knows it."""
+        self._prefers_protobuf = content_type == PROTOBUF
         self._clock = clock or SystemClock()
         self._random = random or Random()
         self._qps, self._burst = qps, burst
@@ -111,6 +116,7 @@ class Connections:
             clock=self._clock,
             random=self._random,
             deadline_s=deadline_s,
+            prefers_protobuf=self._prefers_protobuf,
         )
 
     def recorder(self, scheduler_name: str) -> EventRecorder:

@@ -167,7 +167,7 @@ class RunOptions:
         kinds.STRING,
         "application/vnd.kubernetes.protobuf",
         _DEPRECATED,
-        _IGNORED_WITH_FILE + "accepted; JSON is spoken",
+        _IGNORED_WITH_FILE + "encoding of bindings and events; all else is JSON",
     )
     kube_api_qps: float = _flag(
         kinds.FLOAT, 50.0, _DEPRECATED, _IGNORED_WITH_FILE + "requests per second; negative: any"

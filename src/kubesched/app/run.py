@@ -156,6 +156,7 @@ class SchedulerProcess:
             clock=self._clock,
             random=self._random,
             metrics=ClientMetrics(self._registry, self._clock),
+            content_type=config.client_connection.content_type,
         )
         serving = self._make_serving()
         async with connections:

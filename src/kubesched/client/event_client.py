@@ -17,7 +17,7 @@ class RestEventClient:
         self._client = client
 
     async def create(self, event: EventRecord) -> None:
-        await self._client.create_blindly(event)
+        await self._client.create_event(event)
 
     async def patch(self, event: EventRecord, change: Mapping[str, object]) -> None:
         metadata = event.metadata

@@ -16,9 +16,9 @@ An event on its way, and who holds it:
 The key of a series is who says what about which revision of which object; the note is not part of it. Writes of one
 event happen one after another; different events are written concurrently and in no particular order.
 
-An event costs the API server nearly as much as a binding. So while more urgent writes are under way most writers stand
-by, and the queue takes what comes: the fuller it gets, and the longer its oldest event has waited, the more of them
-write all the same.
+An event costs the API server nearly as much as a binding. So while more urgent writes are under way there are few
+writers or none, and the queue takes what comes: the fuller it gets, and the longer its oldest event has waited, the more
+of them write all the same.
 Upstream formats notes once more without arguments, which mangles a literal percent sign; that is not copied.
 """
 
@@ -48,12 +48,12 @@ log = get_logger(__name__)
 MAX_QUEUED = 25_000
 """Events waiting to be written; further ones are dropped. Upstream has room for 1000 and loses what a burst of pods
 causes; these are in the cache anyway."""
-ALL_HANDS_AT = MAX_QUEUED // 4
-"""Events in the queue with which all writers write, whatever else is going on."""
+WRITERS = 32
+"""Events under way at a time when nothing more urgent is: many at once cost API server and etcd less than one by one."""
 PATIENCE_S = 3.0
 """How long an event may wait for urgent writes before at least one writer takes care of it."""
-STAND_BY_S = 0.05
-"""How often a writer that stands by looks again."""
+LOOK_S = 0.05
+"""How often it is looked whether more writers are wanted."""
 MAX_CACHED = 50_000
 """Events remembered for recognising recurrences; beyond that the oldest are forgotten early. Upstream has no bound,
 which at thousands of pods per second would be gigabytes."""
@@ -63,8 +63,6 @@ RETRY_PAUSE_S = 10.0
 RETRY_JITTER = 0.25
 FINISH_INTERVAL_S = 6 * 60.0
 REFRESH_INTERVAL_S = 30 * 60.0
-WRITE_DEADLINE_S = 60.0
-"""Longest one write may take, whatever the client's own deadlines are."""
 EVENT_TYPES = ("Normal", "Warning")
 
 QUEUE_FULL = "queue full"
@@ -76,7 +74,7 @@ BAD_EVENT = "not a valid event"
 
 
 class EventClient(Protocol):
-    """Writes events. Raises `kubesched.errors`."""
+    """Writes events. Raises `kubesched.errors`; every call ends within a deadline of the client's own."""
 
     async def create(self, event: EventRecord) -> None: ...
 
@@ -132,7 +130,7 @@ class EventBroadcaster:
         rng: random.Random,
         host_name: str,
         core_only: bool = False,
-        writer_count: int = 8,
+        writer_count: int = WRITERS,
         flush_s: float = 10.0,
         is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -150,6 +148,7 @@ class EventBroadcaster:
         self._is_urgent = is_urgent
         self._queue: deque[EventEntry] = deque()
         self._has_work = asyncio.Event()
+        self._writing = 0
         self._cache: dict[EventKey, EventEntry] = {}
         self._interrupted: list[EventEntry] = []
         self._is_stopping = False
@@ -180,8 +179,7 @@ class EventBroadcaster:
         """Write events until cancelled, then write what is left within the flush time."""
         try:
             async with asyncio.TaskGroup() as group:
-                for number in range(self._writer_count):
-                    group.create_task(self._write_queued(number))
+                group.create_task(self._write_queued(group))
                 group.create_task(_every(FINISH_INTERVAL_S, self._finish_series))
                 group.create_task(_every(REFRESH_INTERVAL_S, self._refresh_series))
         finally:
@@ -256,26 +254,37 @@ class EventBroadcaster:
 
     # Writing.
 
-    async def _write_queued(self, number: int) -> None:
+    async def _write_queued(self, group: asyncio.TaskGroup) -> None:
+        """Have as many writers at work as are wanted. What they write together costs the server less than one by one."""
         while True:
-            while not self._queue:
+            if not self._queue:
                 self._has_work.clear()
                 await self._has_work.wait()
-            if number >= self._writers_wanted():
-                await asyncio.sleep(STAND_BY_S)
-                continue
-            entry = self._queue.popleft()
-            try:
-                await self._write_due(entry)
-            except asyncio.CancelledError:
-                self._interrupted.append(entry)
-                raise
+            while self._queue and self._writing < self._writers_wanted():
+                self._writing += 1
+                group.create_task(self._write_on())
+                await asyncio.sleep(0)
+            await asyncio.sleep(LOOK_S)
+
+    async def _write_on(self) -> None:
+        """A writer: one event after another, as long as there are some and it is wanted."""
+        try:
+            while self._queue and self._writing <= self._writers_wanted():
+                entry = self._queue.popleft()
+                try:
+                    await self._write_due(entry)
+                except asyncio.CancelledError:
+                    self._interrupted.append(entry)
+                    raise
+        finally:
+            self._writing -= 1
 
     def _writers_wanted(self) -> int:
         """How many writers may be at work now."""
         if not self._is_urgent():
             return self._writer_count
-        wanted = self._writer_count * len(self._queue) // ALL_HANDS_AT
+        # Few as long as there is plenty of room, all of them before any event would have to be dropped.
+        wanted = self._writer_count * len(self._queue) ** 2 // MAX_QUEUED**2
         if wanted == 0 and self._clock.now() - self._queue[0].last_observed > PATIENCE_S:
             return 1
         return wanted
@@ -305,8 +314,7 @@ class EventBroadcaster:
     async def _try_write(self, entry: EventEntry, *, is_series: bool) -> bool:
         """One try; False if another may help."""
         try:
-            async with asyncio.timeout(WRITE_DEADLINE_S):
-                await self._write(entry, is_series=is_series)
+            await self._write(entry, is_series=is_series)
         except AlreadyExists:
             # A patch found nothing, yet creating found something: it has appeared in between, patch again. A mere
             # creation that was tried before has simply worked then.
@@ -317,10 +325,10 @@ class EventBroadcaster:
             )
             self._drop(REJECTED, f"{entry.described()} ({error})")
             return True
-        except (KubeschedError, TimeoutError) as error:
+        except KubeschedError as error:
             log.error(
                 "Unable to write event (may retry after sleeping)",
-                str(error) or "no answer",
+                error,
                 event=entry.described(),
             )
             return False

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kubesched import __version__
-from kubesched.api import codec
+from kubesched.api import codec, core_v1, events_v1, protobuf
 from kubesched.api.codec import ListOf, MalformedObject, Preserved
 from kubesched.api.kinds import PODS, Kind, kind_of
 from kubesched.api.meta import DeleteOptions, ObjectMeta, Record
@@ -40,10 +40,11 @@ from kubesched.client.transport import (
 )
 from kubesched.client.watch import Watch, log_malformed
 from kubesched.clock import Clock, SystemClock
-from kubesched.errors import Gone, TransportError
+from kubesched.errors import Gone, TransportError, UnsupportedMediaType
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
+EventRecord = events_v1.Event | core_v1.Event
 
 DEFAULT_PAGE_SIZE = 500
 
@@ -77,8 +78,13 @@ class RestClient:
         random: random.Random,
         sleep: Sleep = asyncio.sleep,
         deadline_s: float = DEFAULT_DEADLINE_S,
+        prefers_protobuf: bool = False,
     ) -> None:
-        """`deadline_s` bounds every call, all its attempts included; watches have deadlines of their own."""
+        """`deadline_s` bounds every call, all its attempts included; watches have deadlines of their own.
+
+        With `prefers_protobuf` bindings and events, of which there is one per pod, are written in the encoding that is
+        cheapest for the server, unless it turns out not to know it.
+        """
         self._caller = Caller(
             transport,
             limiter=limiter,
@@ -91,6 +97,14 @@ class RestClient:
         common = {"Accept": "application/json", "User-Agent": user_agent}
         self._read_headers = HeaderBlock(common)
         self._write_headers = HeaderBlock({**common, "Content-Type": "application/json"})
+        self._protobuf_headers = HeaderBlock(
+            {
+                "Accept": f"{protobuf.CONTENT_TYPE},application/json",
+                "User-Agent": user_agent,
+                "Content-Type": protobuf.CONTENT_TYPE,
+            }
+        )
+        self._speaks_protobuf = prefers_protobuf
         self._patch_headers = {
             content_type: HeaderBlock({**common, "Content-Type": content_type})
             for content_type in CONTENT_TYPES
@@ -220,10 +234,18 @@ class RestClient:
         body = await self._write("POST", target, codec.encode(obj))
         return _decoded(body, kind.record, codec.decode)
 
-    async def create_blindly(self, obj: Record) -> None:
+    async def create_event(self, event: EventRecord) -> None:
         """Create without looking at what the server made of it."""
-        kind = kind_of(type(obj))
-        await self._write("POST", kind.collection_path(_metadata(obj).namespace), codec.encode(obj))
+        target = kind_of(type(event)).collection_path(event.metadata.namespace)
+        if self._speaks_protobuf and isinstance(event, events_v1.Event):
+            message = protobuf.encode_event(event)
+            try:
+                if message is not None:
+                    await self._write("POST", target, message, headers=self._protobuf_headers)
+                    return
+            except UnsupportedMediaType:
+                self._speaks_protobuf = False
+        await self._write("POST", target, codec.encode(event))
 
     async def create_preserved(self, obj: R) -> Preserved[R]:
         kind = kind_of(type(obj))
@@ -329,6 +351,14 @@ class RestClient:
             target = PODS.object_path(name, namespace, "binding")
         else:
             target = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+        if self._speaks_protobuf:
+            message = protobuf.encode_binding(namespace, name, uid, node_name)
+            try:
+                if message is not None:
+                    await self._send_once(target, message, self._protobuf_headers)
+                    return
+            except UnsupportedMediaType:
+                self._speaks_protobuf = False
         encode = codec.encode
         body = (
             b'{"apiVersion":"v1","kind":"Binding","metadata":{"name":%b,"namespace":%b,"uid":%b},"target":{"kind":"Node","name":%b}}'
@@ -339,12 +369,15 @@ class RestClient:
                 encode(node_name),
             )
         )
+        await self._send_once(target, body, self._write_headers)
+
+    async def _send_once(self, target: str, body: bytes, headers: HeaderBlock) -> None:
         # The answer is a Status, whatever the published schema says; success is all there is to know.
         await self._caller.send_once(
             Request(
                 method="POST",
                 target=target,
-                headers=self._write_headers,
+                headers=headers,
                 body=body,
                 deadline_s=self._deadline_s,
             )

@@ -13,7 +13,8 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from kubesched.api.status import error_from_status
+from kubesched.api import protobuf
+from kubesched.api.status import error_from_status, error_of
 from kubesched.client.backoff import Backoff
 from kubesched.client.rate_limit import Sleep, TokenBucket
 from kubesched.client.transport import Request, Response, Transport
@@ -117,5 +118,12 @@ async def _error_of(response: Response) -> ApiError:
     retry_after = response.headers.get("retry-after", "").strip()
     # Only the form in seconds: no Kubernetes server sends a date here.
     retry_after_s = float(retry_after) if retry_after.isdigit() else None
-    body = await response.read()
+    body: bytes | str = await response.read()
+    if isinstance(body, bytes) and response.headers.get("content-type") == protobuf.CONTENT_TYPE:
+        try:
+            status = protobuf.decode_status(body)
+        except protobuf.ProtobufError as error:
+            body = f"an answer that cannot be understood: {error}"
+        else:
+            return error_of(status, code=response.status, retry_after_s=retry_after_s)
     return error_from_status(response.status, body, retry_after_s=retry_after_s)

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
+from kubesched.api import events_v1, protobuf
 from kubesched.api.codec import Preserved
 from kubesched.api.coordination_v1 import Lease, LeaseSpec
 from kubesched.api.core_v1 import ConfigMap, Node, PersistentVolume, Pod
@@ -526,3 +527,78 @@ async def test_scheduling_calls_are_kube_schedulers(client, transport):
     assert (sent(transport)[0], transport.requests[-1].body) == ("DELETE", b"")
     await calls.update(msgspec.convert(PV, PersistentVolume))
     assert [r.method for r in transport.requests[-2:]] == ["GET", "PUT"]
+
+
+# Protobuf, for what is written once per pod.
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+EVENT = events_v1.Event(
+    metadata=ObjectMeta(name="web.17f", namespace="ns"), event_time="2026-01-02T03:04:05.000007Z"
+)
+
+
+@pytest.fixture
+def fluent(transport, clock):
+    return RestClient(
+        transport,
+        user_agent="test",
+        clock=clock,
+        random=random.Random(3),
+        prefers_protobuf=True,
+    )
+
+
+async def test_bindings_and_events_go_out_as_protobuf_if_that_is_preferred(fluent, transport):
+    transport.will(ok(status=201), ok(status=201))
+    await fluent.bind("ns", "web", "u1", "node-7")
+    await fluent.create_event(EVENT)
+    binding, event = transport.requests
+    assert binding.body == protobuf.encode_binding("ns", "web", "u1", "node-7")
+    assert event.body == protobuf.encode_event(EVENT)
+    assert binding.headers["Content-Type"] == event.headers["Content-Type"] == PROTOBUF
+    assert event.target == "/apis/events.k8s.io/v1/namespaces/ns/events"
+
+
+async def test_a_server_without_protobuf_gets_json_from_then_on(fluent, transport):
+    transport.will(refusal(415, "UnsupportedMediaType"), *[ok(status=201)] * 3)
+    await fluent.bind("ns", "web", "u1", "node-7")
+    await fluent.bind("ns", "db", "u2", "node-7")
+    await fluent.create_event(EVENT)
+    types = [request.headers["Content-Type"] for request in transport.requests]
+    assert types == [PROTOBUF, *["application/json"] * 3]
+    assert msgspec.json.decode(transport.requests[1].body)["target"]["name"] == "node-7"
+
+
+async def test_an_event_tells_too_that_there_is_no_protobuf(fluent, transport):
+    transport.will(refusal(415, "UnsupportedMediaType"), *[ok(status=201)] * 2)
+    await fluent.create_event(EVENT)
+    await fluent.bind("ns", "web", "u1", "node-7")
+    types = [request.headers["Content-Type"] for request in transport.requests]
+    assert types == [PROTOBUF, *["application/json"] * 2]
+
+
+async def test_names_that_protobuf_has_no_room_for_go_out_as_json(fluent, transport):
+    transport.will(ok(status=201), ok(status=201))
+    await fluent.bind("ns", "w" * 200, "u1", "node-7")
+    await fluent.bind("ns", "web", "u1", "node-7")
+    types = [request.headers["Content-Type"] for request in transport.requests]
+    assert types == ["application/json", PROTOBUF]
+
+
+def protobuf_answer(code: int, body: bytes) -> BufferedResponse:
+    return BufferedResponse(code, [(b"Content-Type", PROTOBUF.encode())], body)
+
+
+async def test_a_refusal_in_protobuf_is_the_same_error_as_in_json(fluent, transport):
+    status = b"\x1a\x04mine\x22\x08Conflict\x30\x99\x03"
+    body = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12" + bytes([len(status)]) + status
+    transport.will(protobuf_answer(409, body))
+    with pytest.raises(Conflict, match="mine") as failed:
+        await fluent.bind("ns", "web", "u1", "node-7")
+    assert (failed.value.code, failed.value.reason) == (409, "Conflict")
+
+
+async def test_a_refusal_that_is_no_protobuf_still_counts_by_its_code(fluent, transport):
+    transport.will(protobuf_answer(404, b"what?"))
+    with pytest.raises(NotFound, match="cannot be understood"):
+        await fluent.bind("ns", "web", "u1", "node-7")

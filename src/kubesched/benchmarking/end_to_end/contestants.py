@@ -56,7 +56,7 @@ class Contestant:
     @classmethod
     def kubesched(cls) -> Contestant:
         command = (sys.executable, "-m", "kubesched", "run")
-        return cls(KUBESCHED, command, __version__, "JSON")
+        return cls(KUBESCHED, command, __version__, "JSON, writes protobuf")
 
     @classmethod
     def kube_scheduler(cls, assets: Assets) -> Contestant:

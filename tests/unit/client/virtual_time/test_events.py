@@ -482,7 +482,7 @@ async def test_events_let_urgent_writes_pass_until_there_are_none(make_clock):
         await settle(events.PATIENCE_S / 2)
         assert len(stage.server.events) == 0
         urgent.clear()
-        await settle(2 * events.STAND_BY_S)
+        await settle(2 * events.LOOK_S)
         assert len(stage.server.events) == 20
 
 
@@ -497,17 +497,21 @@ async def test_one_writer_cares_for_events_that_have_waited_long_enough(make_clo
 
 
 @virtual
-async def test_all_writers_write_when_the_queue_fills_whatever_else_is_urgent(make_clock):
-    async with running(make_clock(), writer_count=4, is_urgent=lambda: True) as stage:
-        for number in range(events.ALL_HANDS_AT + 10):
+async def test_more_writers_write_the_fuller_the_queue_whatever_else_is_urgent(make_clock):
+    async with running(make_clock(), writer_count=16, is_urgent=lambda: True) as stage:
+        stage.server.delay_s = events.PATIENCE_S
+        for number in range(events.MAX_QUEUED // 4):
             stage.say(pod(f"web-{number}"))
-        await settle(events.PATIENCE_S / 2)
-        assert stage.server.most_under_way == 4
-        written = len(stage.server.events)
-        assert 0 < written < events.ALL_HANDS_AT
+        await settle(1)
+        assert stage.server.most_under_way == 1, "a quarter full: a sixteenth of the writers"
+        for number in range(events.MAX_QUEUED // 4, events.MAX_QUEUED):
+            stage.say(pod(f"web-{number}"))
+        await settle(1)
+        assert stage.server.most_under_way >= 15, "as good as full"
         assert stage.dropped == {}
-        await settle(2 * events.PATIENCE_S)
-        assert len(stage.server.events) == events.ALL_HANDS_AT + 10
+        stage.server.delay_s = 0.0
+        await settle(10 * events.PATIENCE_S)
+        assert len(stage.server.events) > events.MAX_QUEUED // 2
 
 
 # Bounds
@@ -599,7 +603,7 @@ async def test_stopping_takes_no_longer_than_allowed(make_clock):
         await stage.stop()
         assert asyncio.get_running_loop().time() - start <= 5.01
         written = len(stage.server.events)
-        assert written == 16, "8 writers, two rounds"
+        assert written == 2 * events.WRITERS, "two rounds"
         assert stage.dropped == {events.SHUT_DOWN: 100 - written}
 
 
