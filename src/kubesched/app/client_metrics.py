@@ -92,6 +92,12 @@ class MeasuredBucket(TokenBucket):
         super().__init__(qps, burst, clock=clock)
         self._waits = waits
 
+    def take(self) -> bool:
+        is_taken = super().take()
+        if is_taken:
+            self._waits.observe(0.0)
+        return is_taken
+
     async def acquire(self, max_wait_s: float) -> float:
         waited = await super().acquire(max_wait_s)
         self._waits.observe(waited)

@@ -95,7 +95,9 @@ class HttpTransport:
     async def request(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
         deadline_at = loop.time() + request.deadline_s
-        headers = await self._current_headers()
+        headers = await self._credentials.headers()
+        if headers is not self._credential_headers:
+            self._adopt(headers)
         generation = self._credentials.generation
         response = await self._exchange(loop, request, deadline_at)
         # A server that answers 401 did nothing, so any request may be repeated.
@@ -128,12 +130,15 @@ class HttpTransport:
     async def _current_headers(self) -> HeaderValues:
         headers = await self._credentials.headers()
         if headers is not self._credential_headers:
-            try:
-                self._credential_block = encode_headers(headers)
-            except ValueError as error:
-                raise CredentialsError(str(error)) from None
-            self._credential_headers = headers
+            self._adopt(headers)
         return headers
+
+    def _adopt(self, headers: HeaderValues) -> None:
+        try:
+            self._credential_block = encode_headers(headers)
+        except ValueError as error:
+            raise CredentialsError(str(error)) from None
+        self._credential_headers = headers
 
     async def _exchange(
         self, loop: asyncio.AbstractEventLoop, request: Request, deadline_at: float

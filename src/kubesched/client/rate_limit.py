@@ -51,6 +51,10 @@ class TokenBucket:
         self._updated_at = now
         return wait_s
 
+    def take(self) -> bool:
+        """Take a token that is there already; False if one has to be waited for."""
+        return self.reserve(0.0) == 0.0
+
     async def acquire(self, max_wait_s: float) -> float:
         """Wait for a token and return how long that took; `DeadlineExceeded` at once if it would come too late."""
         wait_s = self.reserve(max_wait_s)

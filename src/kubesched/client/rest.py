@@ -15,7 +15,7 @@ import asyncio
 import platform
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
@@ -371,9 +371,9 @@ class RestClient:
         )
         await self._send_once(target, body, self._write_headers)
 
-    async def _send_once(self, target: str, body: bytes, headers: HeaderBlock) -> None:
+    def _send_once(self, target: str, body: bytes, headers: HeaderBlock) -> Awaitable[Response]:
         # The answer is a Status, whatever the published schema says; success is all there is to know.
-        await self._caller.send_once(
+        return self._caller.send_once(
             Request(
                 method="POST",
                 target=target,

@@ -63,7 +63,7 @@ class Caller:
 
     async def send_once(self, request: Request) -> Response:
         """One attempt. Returns a successful response; raises `ApiError` or `TransportError`."""
-        if self._limiter is not None:
+        if self._limiter is not None and not self._limiter.take():
             request.deadline_s -= await self._limiter.acquire(request.deadline_s)
         response = await self.transport.request(request)
         if response.status < 300:

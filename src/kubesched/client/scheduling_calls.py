@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
@@ -19,10 +19,10 @@ class SchedulingCalls:
     def __init__(self, client: RestClient) -> None:
         self._client = client
 
-    async def bind_pod(self, pod: Pod, node_name: str) -> None:
+    def bind_pod(self, pod: Pod, node_name: str) -> Coroutine[Any, Any, None]:
         """Assign; the UID makes sure that it is this pod and not a later one of the same name."""
         metadata = pod.metadata
-        await self._client.bind(metadata.namespace, metadata.name, metadata.uid, node_name)
+        return self._client.bind(metadata.namespace, metadata.name, metadata.uid, node_name)
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         """Strategic merge patch of the status subresource; `patch` is the whole body."""
