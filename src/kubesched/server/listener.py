@@ -4,12 +4,12 @@ What a stranger can use up without proving anything, and what bounds it:
 
 | Resource | Bound |
 |---|---|
-| CPU for handshakes | so many new connections per second; the others wait in the kernel's backlog |
-| connections | a number; when it is reached, the one that has been silent longest makes room |
+| CPU for handshakes | so many per second; who waits for one, and who comes next, is the business of `entrance` |
+| connections before and after the handshake | a number each, less where few descriptors may be open; when it is reached, the address with the most connections loses the one that has been silent longest |
 | time for the handshake, and until the headers are complete | seconds; then the connection is cut |
 | an idle connection | seconds |
 | memory for headers | a line, a field, a number of fields |
-| memory for a body | a few kilobytes |
+| memory for a body, and for whatever comes before an answer | some kilobytes |
 | a client that does not read | seconds per piece of the answer |
 
 Sockets are accepted here and then handed to aiohttp's protocol; its own `TCPSite` has none of these bounds.
@@ -20,10 +20,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from aiohttp import StreamReader, web
@@ -34,8 +37,13 @@ from aiohttp.web_protocol import RequestHandler
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.clock import Clock
 from kubesched.logs import get_logger
+from kubesched.server.entrance import Entrance, Guest
 
 log = get_logger(__name__)
+
+ACCEPT_BURST = 500
+ACCEPT_PAUSE_S = 1.0
+"""After an error that does not pass by itself within a turn of the loop."""
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -45,8 +53,12 @@ class Limits:
     """The bounds; the defaults leave a probe and some scrapers more than they need."""
 
     max_connections: int = 256
-    accepts_per_s: float = 100.0
-    accept_burst: int = 100
+    max_waiting: int = 512
+    """Accepted, but not yet shaken hands with."""
+    accepts_per_s: float = 2000.0
+    handshakes_per_s: float = 100.0
+    handshake_burst: int = 100
+    waiting_s: float = 10.0
     handshake_s: float = 10.0
     headers_s: float = 32.0
     """Until a new client's first request is complete."""
@@ -58,12 +70,22 @@ class Limits:
     max_body_bytes: int = 64 * 1024
     send_s: float = 30.0
 
+    def within(self, descriptors: int) -> Limits:
+        """The same where only so many descriptors may be open: most of them are for talking to the API server."""
+        share = max(descriptors // 8, 1)
+        return replace(
+            self,
+            max_connections=min(self.max_connections, share),
+            max_waiting=min(self.max_waiting, share),
+        )
+
 
 @dataclass(slots=True)
 class _Connection:
     """A client beyond its handshake."""
 
-    protocol: RequestHandler
+    protocol: _Handler
+    address: str
     quiet_since: float
     is_busy: bool = False
     has_spoken: bool = False
@@ -83,6 +105,31 @@ class _ClientFaults(logging.Logger):
         log.info("Bad request", v=5, what=str(msg) % args if args else str(msg), err=exc_info)
 
 
+class _Handler(RequestHandler):
+    """aiohttp's protocol, with a bound on what a client may send before it gets an answer, whatever it is."""
+
+    __slots__ = ("budget", "unanswered_bytes")
+
+    def __init__(self, manager: _Tracked, *, budget: int, **settings: Any) -> None:  # noqa: ANN401 - passed through
+        super().__init__(manager, **settings)
+        self.budget = budget
+        self.unanswered_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        self.unanswered_bytes += len(data)
+        if self.unanswered_bytes > self.budget:
+            if self.transport is not None:
+                self.transport.abort()
+            return
+        super().data_received(data)
+        for message, _payload in self._messages:
+            # The story of an error holds on to what was sent, in a circle that only the collector would open: late.
+            error = getattr(message, "exc", None)
+            while error is not None:
+                error.__traceback__ = None
+                error = error.__context__
+
+
 class _Tracked(web.Server):
     """aiohttp's protocol factory, telling the listener of connections."""
 
@@ -90,8 +137,14 @@ class _Tracked(web.Server):
         super().__init__(handle, **settings)
         self._listener = listener
 
+    def __call__(self) -> RequestHandler:
+        # Not the base class's: that one falls back to no limits at all when it does not know one of them.
+        budget = 2 * self._listener.limits.max_body_bytes
+        return _Handler(self, loop=self._loop, budget=budget, **self._kwargs)
+
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
+        assert isinstance(handler, _Handler)
         self._listener.opened(handler)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
@@ -116,10 +169,15 @@ class Listener:
         self._context = context
         self._handle = handle
         self._clock = clock
-        self.limits = limits or Limits()
-        self._bucket = TokenBucket(self.limits.accepts_per_s, self.limits.accept_burst, clock=clock)
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.limits = (limits or Limits()).within(descriptors)
+        self._accepts = TokenBucket(self.limits.accepts_per_s, ACCEPT_BURST, clock=clock)
+        self._bucket = TokenBucket(
+            self.limits.handshakes_per_s, self.limits.handshake_burst, clock=clock
+        )
+        self._entrance = Entrance(self.limits.max_waiting, clock=clock)
         self._connections: dict[RequestHandler, _Connection] = {}
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], Guest] = {}
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self.evicted_count = 0
@@ -130,6 +188,7 @@ class Listener:
 
     @property
     def connection_count(self) -> int:
+        """Clients beyond the entrance."""
         return len(self._connections) + len(self._handshakes)
 
     async def serve(self) -> None:
@@ -151,47 +210,57 @@ class Listener:
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sweep())
+            group.create_task(self._accept())
             while True:
-                connection = await self._accept()
-                if connection is not None:
-                    task = group.create_task(self._welcome(connection, server))
-                    self._handshakes.add(task)
-                    task.add_done_callback(self._handshakes.discard)
+                await self._bucket.acquire(float("inf"))
+                guest = await self._entrance.next()
+                if self.connection_count >= self.limits.max_connections and not self._evict_one():
+                    guest.sock.close()
+                    continue
+                task = group.create_task(self._welcome(guest, server))
+                self._handshakes[task] = guest
+                task.add_done_callback(self._handshake_over)
 
-    async def _accept(self) -> socket.socket | None:
-        await self._bucket.acquire(float("inf"))
+    async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
-        try:
-            connection, _peer = await loop.sock_accept(self._socket)
-        except OSError as error:
-            # Out of descriptors, or the client was gone already. Either passes; spinning helps nobody.
-            log.warning("A connection could not be accepted", err=error)
-            await asyncio.sleep(1.0)
-            return None
-        if self.connection_count >= self.limits.max_connections and not self._evict_one():
-            connection.close()
-            return None
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
+        while True:
+            await self._accepts.acquire(float("inf"))
+            try:
+                connection, peer = await loop.sock_accept(self._socket)
+            except OSError as error:
+                # Out of descriptors, or the client was gone already. Either passes; spinning helps nobody.
+                log.warning("A connection could not be accepted", err=error)
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            self._entrance.admit(connection, str(peer[0]))
 
-    async def _welcome(self, connection: socket.socket, server: _Tracked) -> None:
+    async def _welcome(self, guest: Guest, server: _Tracked) -> None:
         """TLS, then aiohttp. What goes wrong here is the client's business."""
         try:
+            guest.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
                 server,
-                connection,
+                guest.sock,
                 ssl=self._context(),
                 ssl_handshake_timeout=self.limits.handshake_s,
                 ssl_shutdown_timeout=1.0,
             )
         except OSError as error:
             log.info("TLS handshake failed", v=4, err=error)
-            connection.close()
+            guest.sock.close()
+
+    def _handshake_over(self, task: asyncio.Task[None]) -> None:
+        guest = self._handshakes.pop(task)
+        if task.cancelled():  # maybe before it began
+            guest.sock.close()
 
     # Bookkeeping.
 
-    def opened(self, protocol: RequestHandler) -> None:
-        self._connections[protocol] = _Connection(protocol, self._clock.monotonic())
+    def opened(self, protocol: _Handler) -> None:
+        transport = protocol.transport
+        peer = transport.get_extra_info("peername") if transport is not None else None
+        address = str(peer[0]) if peer else ""
+        self._connections[protocol] = _Connection(protocol, address, self._clock.monotonic())
         self._is_empty.clear()
 
     def closed(self, protocol: RequestHandler) -> None:
@@ -208,6 +277,7 @@ class Listener:
         finally:
             if entry is not None:
                 entry.is_busy = False
+                entry.protocol.unanswered_bytes = 0
                 entry.quiet_since = self._clock.monotonic()
 
     def _make_request(
@@ -225,11 +295,20 @@ class Listener:
         )
 
     def _evict_one(self) -> bool:
-        """Cut the connection that has been quiet longest; False if all are being answered."""
-        quiet = [each for each in self._connections.values() if not each.is_busy]
+        """Make room: of the address with the most connections, the quietest goes. False if all are being answered."""
+        quiet: dict[str, list[tuple[float, Callable[[], object]]]] = {}
+        for task, guest in self._handshakes.items():
+            quiet.setdefault(guest.address, []).append((guest.since, task.cancel))
+        for each in self._connections.values():
+            if not each.is_busy:
+                quiet.setdefault(each.address, []).append(
+                    (each.quiet_since, partial(self._cut, each))
+                )
         if not quiet:
             return False
-        self._cut(min(quiet, key=lambda each: each.quiet_since))
+        crowd = max(quiet.values(), key=lambda members: len(members))
+        _since, cut = min(crowd, key=itemgetter(0))
+        cut()
         self.evicted_count += 1
         return True
 
@@ -238,6 +317,7 @@ class Listener:
         while True:
             await asyncio.sleep(self.limits.sweep_s)
             now = self._clock.monotonic()
+            self._entrance.dismiss_before(now - self.limits.waiting_s)
             for each in list(self._connections.values()):
                 limit = self.limits.idle_s if each.has_spoken else self.limits.headers_s
                 if not each.is_busy and now - each.quiet_since > limit:
@@ -264,6 +344,7 @@ class Listener:
     async def close(self, timeout_s: float) -> None:
         """Stop listening and let answers under way finish, within a bound."""
         self._socket.close()
+        self._entrance.close()
         for each in list(self._connections.values()):
             each.protocol.close()
             if not each.is_busy:

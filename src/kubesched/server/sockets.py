@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-BACKLOG = 128
+BACKLOG = 1024
 
 
 def open_socket(address: str, port: int, *, share_port: bool = False) -> socket.socket:

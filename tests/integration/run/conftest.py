@@ -218,7 +218,8 @@ async def run(tmp_path, cluster):
     """Start schedulers: `await run("--flag", config={...})`; they end with the test."""
     started: list[Scheduler] = []
 
-    async def start(*flags, config=None, kubeconfig=None, port=None, environment=None):
+    async def start(*flags, config=None, kubeconfig=None, port=None, environment=None, wrapper=()):
+        """`wrapper` is a command that runs the command after it."""
         port = free_port() if port is None else port
         document = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -233,6 +234,7 @@ async def run(tmp_path, cluster):
         path = tmp_path / f"scheduler-{len(started)}.yaml"
         path.write_text(yaml.safe_dump(document))
         process = await asyncio.create_subprocess_exec(
+            *wrapper,
             sys.executable,
             "-m",
             "kubesched",

@@ -1,11 +1,13 @@
 """Slow, silent, greedy and numerous clients: each is cut off or waits, and others are served meanwhile."""
 
 import asyncio
+import gc
 
 import pytest
+from aiohttp.http_exceptions import HttpProcessingError
 
 from kubesched.server.answers import Answer, text
-from kubesched.server.listener import Limits
+from kubesched.server.listener import ACCEPT_PAUSE_S, Limits
 
 PATIENCE_S = 20.0
 
@@ -61,10 +63,76 @@ async def test_a_client_that_says_nothing_after_its_handshake_is_cut(serve, cont
 
 
 async def test_a_client_that_never_shakes_hands_is_cut(serve, context):
-    running = await serve(limits=Limits(handshake_s=0.2))
+    running = await serve(limits=Limits(waiting_s=0.2, sweep_s=0.05))
     reader, writer = await asyncio.open_connection("127.0.0.1", running.listener.port)
     assert await ended(reader) == b""
     await close(writer)
+
+
+async def test_a_client_that_stops_in_the_middle_of_its_handshake_is_cut(serve, context):
+    running = await serve(limits=Limits(handshake_s=0.2))
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.listener.port)
+    writer.write(b"\x16\x03\x01\x02\x00")
+    assert await ended(reader) == b""
+    await close(writer)
+
+
+async def test_a_probe_gets_through_while_another_address_floods(serve, context):
+    """All places are taken by clients of one address that stop in the middle; another address is served at once."""
+    limits = Limits(max_connections=10, max_waiting=20, handshakes_per_s=1e6, handshake_s=600.0)
+    running = await serve(limits=limits)
+    port = running.listener.port
+    crowd = []
+    for _ in range(100):
+        _reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, local_addr=("127.0.0.2", 0)
+        )
+        writer.write(b"\x16\x03\x01\x02\x00")
+        crowd.append(writer)
+    async with asyncio.timeout(PATIENCE_S):
+        for _ in range(20):
+            assert (await running.get("/healthz", context=context))[0] == 200
+    assert running.listener.connection_count <= 10
+    for writer in crowd:
+        await close(writer)
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "places"),
+    [
+        pytest.param(1_000_000, (256, 512), id="many descriptors change nothing"),
+        pytest.param(1024, (128, 128), id="few descriptors leave room for the API server"),
+        pytest.param(64, (8, 8), id="very few"),
+        pytest.param(4, (1, 1), id="there is always one place"),
+    ],
+)
+def test_places_are_fewer_where_few_descriptors_may_be_open(descriptors, places):
+    limits = Limits().within(descriptors)
+    assert (limits.max_connections, limits.max_waiting) == places
+
+
+async def test_errors_of_accepting_do_not_spin(serve, context, monkeypatch):
+    loop = asyncio.get_running_loop()
+    accept, failures, pauses = loop.sock_accept, 3, []
+    sleep = asyncio.sleep
+
+    async def failing(sock):
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise OSError(24, "Too many open files")
+        return await accept(sock)
+
+    async def pause(seconds):
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(loop, "sock_accept", failing)
+    monkeypatch.setattr("kubesched.server.listener.asyncio.sleep", pause)
+    running = await serve(limits=Limits(sweep_s=600.0))
+    assert (await running.get("/healthz", context=context))[0] == 200
+    assert failures == 0
+    assert pauses.count(ACCEPT_PAUSE_S) == 3
 
 
 async def test_a_kept_connection_may_rest_for_its_time_and_no_longer(serve, context):
@@ -139,8 +207,8 @@ async def test_those_being_answered_are_not_thrown_out_for_newcomers(serve, cont
     assert (await answer)[1] == b"done"
 
 
-async def test_new_connections_come_at_a_bounded_rate(serve, context):
-    running = await serve(limits=Limits(accepts_per_s=20.0, accept_burst=2))
+async def test_handshakes_come_at_a_bounded_rate(serve, context):
+    running = await serve(limits=Limits(handshakes_per_s=20.0, handshake_burst=2))
     loop = asyncio.get_running_loop()
     began = loop.time()
     statuses = await asyncio.gather(*(running.get("/healthz", context=context) for _ in range(8)))
@@ -174,7 +242,7 @@ async def test_a_client_that_does_not_read_is_cut(serve, context):
 
 
 async def test_a_flood_takes_no_more_places_than_there_are(serve, context):
-    running = await serve(limits=Limits(max_connections=20, accepts_per_s=500.0))
+    running = await serve(limits=Limits(max_connections=20, handshakes_per_s=500.0))
     most = 0
 
     async def client():
@@ -218,3 +286,41 @@ async def test_changed_authorities_make_clients_connect_anew(serve, context):
     running.listener.drop_idle()
     assert await ended(reader) == b""
     await close(writer)
+
+
+async def test_a_client_that_sends_without_end_is_cut(serve, context):
+    running = await serve(limits=Limits(max_body_bytes=4096))
+    reader, writer = await connect(running, context)
+    writer.write(b"GET /healthz HTTP/1.1\r\n" + b"X-Some: header\r\n" * 600)
+    assert await ended(reader) == b""
+    await close(writer)
+    assert (await running.get("/healthz", context=context))[0] == 200
+
+
+async def test_a_client_that_is_answered_may_send_on(serve, context):
+    running = await serve(limits=Limits(max_body_bytes=1024))
+    reader, writer = await connect(running, context)
+    for _ in range(20):
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 500 + b"\r\n\r\n")
+        async with asyncio.timeout(PATIENCE_S):
+            assert b"200 OK" in await reader.readuntil(b"ok")
+    await close(writer)
+
+
+async def test_nothing_of_a_bad_request_stays_behind(serve, context):
+    """What a stranger sent must be gone at once, not when the collector comes around to it."""
+    running = await serve()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            reader, writer = await connect(running, context)
+            writer.write(b"GET / HTTP/1.1\r\nX: " + b"x" * 50_000)
+            await ended(reader)
+            await close(writer)
+        async with asyncio.timeout(PATIENCE_S):
+            await running.listener.wait_until_empty()
+        kept = [each for each in gc.get_objects() if isinstance(each, HttpProcessingError)]
+    finally:
+        gc.enable()
+    assert kept == []
