@@ -1,4 +1,4 @@
-"""One small generated sequence against a real kube-scheduler: control planes start, both decide, nothing is left."""
+"""Two small generated sequences against a real kube-scheduler: control planes start, both decide, nothing is left."""
 
 import os
 
@@ -19,3 +19,5 @@ async def test_both_schedulers_decide_the_same(tmp_path):
     assert report.differences == []
     assert report.sequences_in_agreement == 2
     assert report.decisions.compared > 40
+    for feature in ("extenders", "resize", "pod-level"):
+        assert report.by_feature[feature].compared > 0
