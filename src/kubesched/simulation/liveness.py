@@ -30,11 +30,12 @@ from kubesched.testing.harness import SchedulerHarness
 BOUND_S = 180.0
 """Longer than a watch may wait to be opened again (60 s), a lease to be taken over and a pod to rest, together; shorter
 than the five minutes after which forgotten pods are tried again anyway, which would hide that they were forgotten."""
-BOUND_AFTER_VAIN_S = BOUND_S + MAX_WAIT_S
-"""If making room may have been in vain for a reason of its own. Filters stop at the first that rejects a node, and events
-are held against the rejectors alone, here as in kube-scheduler: a node is full, so the pod is told of room; that on top
-of that a volume was missing, affinity was not met or a plugin broke shows only while victims are looked for, and when
-that changes, nobody is told. The pod is tried again after those five minutes."""
+LATE_BOUND_S = BOUND_S + MAX_WAIT_S
+"""Where kube-scheduler waits for those five minutes, too. Filters stop at the first that rejects a node, and events are
+held against the rejectors alone: a port is taken, so the pod is told when it is free; that on top of that there was no
+room, a volume was missing, affinity was not met or a plugin broke shows only while victims are looked for, and when
+that changes nobody is told. Nor is a pod with affinity to its own kind told that the last one of the kind has gone,
+whereupon it may go anywhere."""
 POLL_S = 3.0
 MAX_SETTLES = 200
 _CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -49,8 +50,8 @@ OTHER_KINDS: Final[tuple[type[Any], ...]] = (
 """What a scheduler has to know besides nodes and pods."""
 
 
-class AfterVain(str):
-    """Something that could be placed if others went, which may have looked otherwise before."""
+class Late(str):
+    """Something that nobody may have been told of, see `LATE_BOUND_S`."""
 
     __slots__ = ()
 
@@ -91,10 +92,8 @@ async def wait_until_settled(
             if placeable is None and cluster.store.revision == revision:
                 break
             pending = placeable
-        if isinstance(pending, AfterVain) or (
-            had_broken_answers and isinstance(pending, WithVictims)
-        ):
-            bound_s = BOUND_AFTER_VAIN_S
+        if isinstance(pending, Late) or (had_broken_answers and isinstance(pending, WithVictims)):
+            bound_s = LATE_BOUND_S
         if loop.time() > healed_at + bound_s:
             detail = f"after {bound_s:g} s: {pending or 'writes go on without end'}"
             if isinstance(pending, Discrepancy):
@@ -166,11 +165,14 @@ async def what_can_be_placed(
             if id(obj) not in before
         ]
         preemptors = {key for key, patch in fresh.client.patches if _nominates(patch)}
-        is_choosy = any(_may_have_more_against(pod) for pod in pods if _key(pod) in preemptors)
+    by_key = {_key(pod): pod for pod in pods}
+    found = made_room + placed + promised
+    if any(_may_have_more_against(by_key[key]) for key in preemptors) or any(
+        _likes_its_own_kind(by_key[key]) for key in fresh.client.bindings
+    ):
+        return Late("; ".join(found)) if found else None
     if made_room:
-        kind = AfterVain if is_choosy else WithVictims
-        return kind("; ".join(made_room + placed + promised))
-    found = placed + promised
+        return WithVictims("; ".join(found))
     return found[0] if found else None
 
 
@@ -179,9 +181,20 @@ def _nominates(patch: Mapping[str, Any]) -> bool:
 
 
 def _may_have_more_against(pod: Pod) -> bool:
-    """Whether filters that come after those for room and ports have something to look at."""
+    """Whether more than one filter has something to look at, of those that victims can help."""
     spec = pod.spec
-    return bool(spec.volumes or spec.affinity or spec.topology_spread_constraints)
+    has_ports = any(container.ports for container in spec.containers or ())
+    return bool(has_ports or spec.volumes or spec.affinity or spec.topology_spread_constraints)
+
+
+def _likes_its_own_kind(pod: Pod) -> bool:
+    affinity = pod.spec.affinity and pod.spec.affinity.pod_affinity
+    terms = (affinity and affinity.required_during_scheduling_ignored_during_execution) or ()
+    labels = (pod.metadata.labels or {}).items()
+    return bool(terms) and all(
+        ((term.label_selector and term.label_selector.match_labels) or {}).items() <= labels
+        for term in terms
+    )
 
 
 def _key(pod: Pod) -> str:
