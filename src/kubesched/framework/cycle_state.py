@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from kubesched.api.core_v1 import Pod
 
@@ -13,13 +13,6 @@ if TYPE_CHECKING:
 
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 """Key of the `PodsToActivate` every attempt starts with."""
-
-
-@runtime_checkable
-class StateData(Protocol):
-    """A value that knows how to copy itself for a what-if evaluation."""
-
-    def clone(self) -> StateData: ...
 
 
 class PodsToActivate:
@@ -108,10 +101,10 @@ class CycleState:
         return existing
 
     def clone(self) -> CycleState:
-        """A copy for a what-if: cloneable values are cloned, flag sets are shared."""
+        """A copy for a what-if: values with a `clone` of their own are cloned, the rest and flag sets are shared."""
         copy = CycleState.__new__(CycleState)
         copy._data = {
-            key: value.clone() if isinstance(value, StateData) else value
+            key: value.clone() if hasattr(value, "clone") else value
             for key, value in self._data.items()
         }
         copy.points_reached = self.points_reached

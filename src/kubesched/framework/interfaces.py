@@ -204,6 +204,17 @@ class FilterPlugin(Plugin):
     """Rules out nodes."""
 
     filter_scope: ClassVar[Scope] = Scope.CLUSTER
+    attempt_scope: ClassVar[Scope | None] = None
+    """What the verdicts depend on within one attempt, where that is less than `filter_scope` says of any two attempts.
+
+    Claims and volumes do not change while a pod is tried: a filter that reads them, and nodes, has CLUSTER scope and
+    NODE scope within an attempt. What-ifs about many nodes are then answered together, and it is not asked again when
+    only pods come and go in thought.
+    """
+
+    @property
+    def what_if_scope(self) -> Scope:
+        return self.attempt_scope or self.filter_scope
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns

@@ -19,6 +19,7 @@ from kubesched.framework.interfaces import (
     FilterPlugin,
     PreFilterPlugin,
     Premise,
+    Scope,
     SignPlugin,
     unconditional,
 )
@@ -60,6 +61,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     """
 
     name = "NodeVolumeLimits"
+    attempt_scope = Scope.ROW
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

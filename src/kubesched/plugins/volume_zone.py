@@ -18,6 +18,7 @@ from kubesched.framework.interfaces import (
     FilterPlugin,
     PreFilterPlugin,
     Premise,
+    Scope,
     SignPlugin,
     unconditional,
 )
@@ -65,6 +66,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     """
 
     name = "VolumeZone"
+    attempt_scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

@@ -18,7 +18,11 @@ import numpy as np
 
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin, Scope
 from kubesched.framework.node_statuses import NodeStatusColumns
-from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, lifts
+from kubesched.framework.runtime.filter import (
+    FilterOutcome,
+    is_row_local_within_attempt,
+    lifts,
+)
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.preemption.budgets import Budgets
@@ -156,7 +160,9 @@ class _Run:
         self._quota = Quota(wanted)
         self._parts: list[Part] = []
         self._below: Below | CountedBelow = self._sum_up()
-        self._is_local = together and rules.are_usual and is_row_local(framework, state)
+        self._is_local = (
+            together and rules.are_usual and is_row_local_within_attempt(framework, state)
+        )
         self._caring = _CaringPlugins(preemptor) if together and rules.are_usual else None
         self._screens = together
 
@@ -206,7 +212,7 @@ class _Run:
         for plugin in framework.filter:
             if plugin.name in self._preemptor.state.skip_filter_plugins:
                 continue
-            if plugin.filter_scope is Scope.CLUSTER or lifts(plugin) or _has_extensions(plugin):
+            if plugin.what_if_scope is Scope.CLUSTER or lifts(plugin) or _has_extensions(plugin):
                 break
             found.append(plugin)
         return found
@@ -313,7 +319,7 @@ class _CaringPlugins:
         self.can_tell = all(_can_ignore(plugin) for plugin in self._plugins) and not any(
             lifts(plugin)
             or (
-                plugin.filter_scope is Scope.CLUSTER
+                plugin.what_if_scope is Scope.CLUSTER
                 and not (_has_extensions(plugin) and _can_ignore(plugin))
             )
             for plugin in framework.filter

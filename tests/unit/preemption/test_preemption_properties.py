@@ -271,6 +271,28 @@ def test_what_is_done_together_is_what_is_done_node_by_node(world_type, seed: in
         assert found[1] == expected[1]
 
 
+def test_a_pod_with_a_bound_claim_does_not_make_nodes_be_tried_one_by_one(
+    world_type, monkeypatch
+) -> None:
+    world = world_type()
+    store_volumes(world)
+    for number in range(3):
+        world.node(f"n{number}", cpu="1")
+        limit_volumes(world, f"n{number}", 1)
+        world.add(make_pod(f"v{number}").on(f"n{number}").cpu("1").priority(0).claim(f"c{number}"))
+    monkeypatch.setattr("kubesched.preemption.dry_run.select_victims", None)
+    preemptor = world.preemptor(make_pod("p").cpu("1").priority(10).claim(OWN).build())
+    done = dry_run(
+        preemptor, rows_of(world), 3, Budgets(()), RowPodsCache(world.table), USUAL_RULES
+    )
+    victims = {each.node_name: each.victims.pods for each in candidates_of(done.shortlist)}
+    assert {name: pods[0].metadata.name for name, pods in victims.items()} == {
+        "n0": "v0",
+        "n1": "v1",
+        "n2": "v2",
+    }
+
+
 def test_candidates_are_kept_in_the_order_of_the_visit(world_type) -> None:
     """Whether a node was tried together with others or alone plays no part in which candidates are enough."""
     world = world_type()

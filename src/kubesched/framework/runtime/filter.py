@@ -6,6 +6,8 @@ out only when somebody asks (`FilterOutcome.status_at`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -103,15 +105,26 @@ def lifts(plugin: FilterPlugin) -> bool:
     return type(plugin).filter_nodes is FilterPlugin.filter_nodes
 
 
-def is_row_local(framework: Framework, state: CycleState) -> bool:
-    """Does every node's verdict on this pod depend on that node and its pods alone, and is it asked for in columns?
+def is_row_local_within_attempt(framework: Framework, state: CycleState) -> bool:
+    """Does, in this attempt, every node's verdict depend on that node and its pods alone, and is it asked for in columns?
 
     Then what-ifs about many nodes can be answered together.
     """
+    return _is_row_local(framework, state, attrgetter("what_if_scope"))
+
+
+def is_row_local(framework: Framework, state: CycleState) -> bool:
+    """Does every node's verdict on this pod depend on that node and its pods alone, now and in later attempts?"""
+    return _is_row_local(framework, state, attrgetter("filter_scope"))
+
+
+def _is_row_local(
+    framework: Framework, state: CycleState, scope: Callable[[FilterPlugin], Scope]
+) -> bool:
     skipped = state.skip_filter_plugins
     return all(
         [
-            plugin.filter_scope is not Scope.CLUSTER and not lifts(plugin)
+            scope(plugin) is not Scope.CLUSTER and not lifts(plugin)
             for plugin in framework.filter
             if plugin.name not in skipped
         ]

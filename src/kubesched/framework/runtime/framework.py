@@ -102,7 +102,7 @@ class Framework:
         self.cached_filter_names = frozenset(
             p.name for p in self.filter if p.filter_scope is not Scope.CLUSTER
         )
-        self.pod_dependent_filters = [p for p in self.filter if p.filter_scope is not Scope.NODE]
+        self.pod_dependent_filters = [p for p in self.filter if p.what_if_scope is not Scope.NODE]
         self.versioned_filters = [
             p
             for p in self.filter

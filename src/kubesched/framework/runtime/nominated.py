@@ -17,7 +17,11 @@ import numpy as np
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Nominator
 from kubesched.framework.interfaces import FilterPlugin
-from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, run_filters
+from kubesched.framework.runtime.filter import (
+    FilterOutcome,
+    is_row_local_within_attempt,
+    run_filters,
+)
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.pre_filter import run_add_pod
 from kubesched.framework.status import Status
@@ -239,7 +243,7 @@ def filter_contested(
     if not len(indices):
         return None
     rows = rows[indices]
-    if is_row_local(framework, state):
+    if is_row_local_within_attempt(framework, state):
         return indices, run_filters(framework, state, pod.pod, rivals.columns(rows))
     codes = np.zeros(len(indices), dtype=np.int32)
     statuses: list[Status] = []

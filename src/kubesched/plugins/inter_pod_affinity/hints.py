@@ -14,20 +14,21 @@ from kubesched.framework.events import Hint
 
 
 def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-    """A pod came, went, or changed its labels."""
-    if old is not None and new is not None and new.metadata.uid == pod.metadata.uid:
+    """A pod came, went, or changed its labels. Asked for every pod that waits, so it has to be quick."""
+    if old is None:
+        assert new is not None, "a pod event carries at least one version"
+        came = _is_placed(new) and _all_match(parse_affinity_terms(pod).required_affinity, new)
+        return Hint.QUEUE if came else Hint.SKIP
+    if new is not None and new.metadata.uid == pod.metadata.uid:
         return Hint.QUEUE
-    if not all(_is_placed(each) for each in (old, new) if each is not None):
+    if not _is_placed(old) or (new is not None and not _is_placed(new)):
         return Hint.SKIP
     terms = parse_affinity_terms(pod)
     affinity, anti = terms.required_affinity, terms.required_anti_affinity
-    if old is not None and new is not None:
+    if new is not None:
         begins = not _all_match(affinity, old) and _all_match(affinity, new)
         stops = _all_match(anti, old) and not _all_match(anti, new)
         return Hint.QUEUE if begins or stops else Hint.SKIP
-    if new is not None:
-        return Hint.QUEUE if _all_match(affinity, new) else Hint.SKIP
-    assert old is not None, "a pod event carries at least one version"
     repelled = _all_match(anti, old) or _all_match(
         parse_affinity_terms(old).required_anti_affinity, pod
     )
@@ -41,7 +42,11 @@ def _is_placed(pod: Pod) -> bool:
 def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
     """All terms mean the pod; no terms mean nobody."""
     meta = pod.metadata
-    return bool(terms) and all(term.matches(meta.namespace, meta.labels, None) for term in terms)
+    namespace, labels = meta.namespace, meta.labels
+    for term in terms:  # a generator costs as much as the term itself
+        if not term.matches(namespace, labels, None):
+            return False
+    return bool(terms)
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:

@@ -22,6 +22,7 @@ from kubesched.framework.interfaces import (
     Premise,
     PreScorePlugin,
     ReservePlugin,
+    Scope,
     ScorePlugin,
     SignPlugin,
     unconditional,
@@ -103,6 +104,7 @@ class VolumeBinding(
     """
 
     name = "VolumeBinding"
+    attempt_scope = Scope.NODE
     args_type = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
