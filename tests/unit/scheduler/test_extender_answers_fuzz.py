@@ -23,8 +23,8 @@ from kubesched.framework.extenders import Victims
 from kubesched.scheduler import extended_algorithm
 from kubesched.scheduler.http_extender import HttpExtender
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.testing import harness
 from kubesched.testing.builders import make_node, make_pod
+from kubesched.testing.harness import SchedulerHarness
 
 EXAMPLES = int(os.environ.get("KUBESCHED_FUZZ_EXAMPLES", "25"))
 FUZZ = settings(
@@ -176,7 +176,7 @@ async def test_the_scheduler_outlives_every_answer(
 ) -> None:
     talker = Talker(answer)
     text = CONFIG.format(verb=verb, ignorable=json.dumps(ignorable), names=json.dumps(names))
-    async with Scheduler(text, talker) as world:
+    async with SchedulerHarness(text, extender_transport=talker) as world:
         for name in ("n1", "n2"):
             world.add_node(make_node(name).capacity(cpu="1", memory="4Gi").build())
         for name in ("a", "b"):
@@ -191,25 +191,6 @@ async def test_the_scheduler_outlives_every_answer(
             assert placed >= 2, "an answer that does not matter kept pods from being placed"
         for _type, reason, _key, note in world.recorder.events:
             assert reason != "FailedScheduling" or note
-
-
-class Scheduler(harness.SchedulerHarness):
-    """A harness whose extenders are reached through one transport."""
-
-    def __init__(self, config: str, talker: Talker) -> None:
-        super().__init__(config)
-        self._talker = talker
-
-    async def __aenter__(self) -> Scheduler:
-        original = harness.make_extenders
-        harness.make_extenders = lambda configured, whole, table: original(
-            configured, whole, table, self._talker
-        )
-        try:
-            await super().__aenter__()
-        finally:
-            harness.make_extenders = original
-        return self
 
 
 @pytest.mark.parametrize(
