@@ -51,7 +51,7 @@ th, td { padding: .25rem 0 .25rem .9rem; text-align: right; white-space: nowrap;
 th { white-space: normal; vertical-align: bottom; font-weight: 600; color: var(--dim); font-size: 11.5px; }
 th:first-child, td:first-child, th.text, td.text { text-align: left; }
 th:first-child, td:first-child { padding-left: 0; }
-svg { width: 100%; height: auto; } svg text { fill: var(--text); font-size: 13px; }
+svg { width: 100%; min-width: 42rem; height: auto; } svg text { fill: var(--text); font-size: 13px; }
 svg .dim { fill: var(--dim); font-size: 12px; } svg line { stroke: var(--line); }
 svg .range { stroke: var(--text); stroke-width: 1.2; }
 .key { margin: .2rem 0 .4rem; } .key span { margin-right: 1.4em; }
@@ -253,8 +253,8 @@ def _label(x: float, y: float, text: str, anchor: str = "middle") -> str:
 def _svg(height: int, lines: Sequence[str], title: str) -> str:
     inner = "\n".join(lines)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">'
-        f"<title>{escape(title)}</title>\n{inner}\n</svg>"
+        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(title)}"><title>{escape(title)}</title>\n{inner}\n</svg></div>'
     )
 
 

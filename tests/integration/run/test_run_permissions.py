@@ -7,6 +7,7 @@ what was asked for. Against a real one, RBAC itself does it, with a service acco
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import ssl
 from dataclasses import dataclass, field
@@ -416,6 +417,38 @@ async def test_a_real_api_server_accepts_every_manifest_strictly(cluster):
         if path.name in ("kustomization.yaml", "servicemonitor.yaml"):
             continue
         for obj in documents(path.name):
+            created = await apply(cluster, obj, dry_run=True)
+            assert created["metadata"]["name"] == obj["metadata"]["name"]
+
+
+def rendered_chart(**values):
+    """The chart as tests/unit/deploy renders it."""
+    path = Path(__file__).parents[2] / "unit" / "deploy" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("chart_rendering", path)
+    rendering = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rendering)
+    return rendering.rendered_here("release", "kube-system", values, None)
+
+
+@REAL
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param({}, id="as it comes"),
+        pytest.param(
+            {
+                "imagePullSecrets": [{"name": "pull"}],
+                "nodeSelector": {"role": "control"},
+                "extraArgs": ["--dry-run"],
+                "podDisruptionBudget": {"maxUnavailable": "50%"},
+            },
+            id="with more set",
+        ),
+    ],
+)
+async def test_a_real_api_server_accepts_the_chart_strictly(cluster, values):
+    for objects in rendered_chart(**values).values():
+        for obj in objects:
             created = await apply(cluster, obj, dry_run=True)
             assert created["metadata"]["name"] == obj["metadata"]["name"]
 
