@@ -4,8 +4,9 @@ A process that is killed cannot stop what it has started. The kernel can: it is 
 its parent is gone; then the command takes this process's place and keeps its number. Stands alone and imports little,
 for it is run as a file before every program of a control plane.
 
-Invariant: the command runs only if the parent is still there once the kernel has been asked. Elsewhere than on Linux
-there is nobody to ask, and the command just runs.
+Invariant: the command runs only if the parent is still there once the kernel has been asked. The kernel means the thread
+that started it: start programs from one that lives as long as they shall. Elsewhere than on Linux there is nobody to
+ask, and the command just runs.
 """
 
 import ctypes
