@@ -50,8 +50,8 @@ MAX_QUEUED = 25_000
 causes; these are in the cache anyway."""
 WRITERS = 32
 """Events under way at a time when nothing more urgent is: many at once cost API server and etcd less than one by one."""
-PATIENCE_S = 3.0
-"""How long an event may wait for urgent writes before at least one writer takes care of it."""
+PATIENCE_S = 5.0
+"""For each time that the oldest event has waited this long, one more writer writes whatever else is urgent."""
 LOOK_S = 0.05
 """How often it is looked whether more writers are wanted."""
 MAX_CACHED = 50_000
@@ -280,14 +280,13 @@ class EventBroadcaster:
             self._writing -= 1
 
     def _writers_wanted(self) -> int:
-        """How many writers may be at work now."""
+        """How many writers may be at work now. Only to be asked while there is something in the queue."""
         if not self._is_urgent():
             return self._writer_count
         # Few as long as there is plenty of room, all of them before any event would have to be dropped.
-        wanted = self._writer_count * len(self._queue) ** 2 // MAX_QUEUED**2
-        if wanted == 0 and self._clock.now() - self._queue[0].last_observed > PATIENCE_S:
-            return 1
-        return wanted
+        by_room = self._writer_count * len(self._queue) ** 2 // MAX_QUEUED**2
+        by_age = int((self._clock.now() - self._queue[0].last_observed) / PATIENCE_S)
+        return min(max(by_room, by_age), self._writer_count)
 
     async def _write_due(self, entry: EventEntry) -> None:
         while entry.is_due():

@@ -497,6 +497,18 @@ async def test_one_writer_cares_for_events_that_have_waited_long_enough(make_clo
 
 
 @virtual
+async def test_the_longer_events_have_waited_the_more_writers_care_for_them(make_clock):
+    async with running(make_clock(), is_urgent=lambda: True) as stage:
+        stage.server.delay_s = 10 * events.PATIENCE_S
+        for number in range(20):
+            stage.say(pod(f"web-{number}"))
+        await settle(2.5 * events.PATIENCE_S)
+        assert stage.server.most_under_way == 2
+        await settle(events.PATIENCE_S)
+        assert stage.server.most_under_way == 3
+
+
+@virtual
 async def test_more_writers_write_the_fuller_the_queue_whatever_else_is_urgent(make_clock):
     async with running(make_clock(), writer_count=16, is_urgent=lambda: True) as stage:
         stage.server.delay_s = events.PATIENCE_S
