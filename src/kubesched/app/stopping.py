@@ -14,6 +14,11 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_AT_ONCE = 1
 
 
+def release_signals() -> None:
+    """Let signals through that were held back until somebody listens."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
 class StopRequest:
     """Set by SIGINT or SIGTERM; a second signal ends the process where it stands."""
 
@@ -25,6 +30,7 @@ class StopRequest:
         loop = asyncio.get_running_loop()
         for signum in STOP_SIGNALS:
             loop.add_signal_handler(signum, self._signalled, signum)
+        release_signals()
 
     def uninstall(self) -> None:
         loop = asyncio.get_running_loop()

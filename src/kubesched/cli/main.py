@@ -24,6 +24,7 @@ EXIT_USAGE = 2
 EXIT_BUG = 70  # EX_SOFTWARE
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+EXIT_TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,31 @@ Options:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns the exit code; no exception escapes."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _run(list(argv))
+    terminated = _terminate_as_interrupt()
+    code = _run(sys.argv[1:])
+    return EXIT_TERMINATED if code == EXIT_INTERRUPTED and terminated else code
+
+
+def _terminate_as_interrupt() -> list[int]:
+    """Let SIGTERM end a command like Ctrl-C, with everything tidied up; the list says whether it came.
+
+    Commands that run for long (`run`, `up`) handle both signals themselves.
+    """
+    import signal
+
+    received: list[int] = []
+
+    def terminated(signum: int, _frame: object) -> None:
+        received.append(signum)
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, terminated)
+    return received
+
+
+def _run(words: list[str]) -> int:
     debug = "--debug" in words[: _command_position(words)]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -84,8 +109,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse: help was printed, or the usage was wrong
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except Exception as error:
+        if _is_interrupt(error):
+            return _interrupted()
         alone = without_groups(error)
         if isinstance(alone, BrokenPipeError):
             return _reader_left()
@@ -189,6 +216,18 @@ def _report(error: Exception, *, debug: bool) -> int:
     hint = "" if debug else "; 'kubesched --debug ...' shows where"
     sys.stderr.write(f"error: internal error: {type(error).__name__}: {error}{hint}\n")
     return EXIT_BUG
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether it was Ctrl-C that Python dressed up as something else, as it does while classes are being made."""
+    return error is not None and (
+        isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__cause__)
+    )
+
+
+def _interrupted() -> int:
+    sys.stderr.write("interrupted\n")
+    return EXIT_INTERRUPTED
 
 
 def _reader_left() -> int:

@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from kubesched.cli.holding import signals_held
 from kubesched.cli.parsing import HelpFormatter, Subparsers
 
 _DESCRIPTION = """\
@@ -49,9 +50,10 @@ def run_words(words: Sequence[str]) -> int:
         return 0
     if line.options.version != "false":
         return _print_version()
-    from kubesched.app.run import run
+    with signals_held():
+        from kubesched.app.run import run
 
-    return run(line)
+        return run(line)
 
 
 def _help_text() -> str:

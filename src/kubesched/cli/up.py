@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubesched.cli.holding import signals_held
 from kubesched.cli.parsing import Subparsers, add_feature_gates
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ def _port(text: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.app.event_loop import run
-
     began = time.monotonic()
-    return run(_up(_settings(args), args, began))
+    with signals_held():
+        from kubesched.app.event_loop import run
+
+        return run(_up(_settings(args), args, began))
 
 
 def _settings(args: argparse.Namespace) -> PlaygroundSettings:
@@ -124,10 +126,12 @@ def _kubeconfig_path(data_dir: Path | None) -> Path:
 
 async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: float) -> int:
     from kubesched.app.playground import playground
+    from kubesched.app.stopping import release_signals
 
     stop = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    release_signals()
     async with playground(settings) as running:
         _announce(running, settings, time.monotonic() - began)
         code = await _demonstrate(running) if args.demo else 0

@@ -260,7 +260,13 @@ class Executor:
             await write_status(self._client, victim, patch, self._handle.random)
             await self._client.delete_pod(victim)
         except NotFound:
-            log.info("Victim pod is already deleted", v=2, preemptor=preemptor, victim=victim)
+            log.info(
+                "Victim Pod is already deleted",
+                v=2,
+                preemptor=preemptor,
+                victim=victim,
+                node=victim.spec.node_name,
+            )
             return False
         return True
 

@@ -128,10 +128,22 @@ def test_debug_shows_where_an_error_arose(command, capsys):
     assert "in action" in err
 
 
-def test_an_interrupt_exits_130_quietly(command, capsys):
+def test_an_interrupt_exits_130_with_one_word(command, capsys):
     command(raising(KeyboardInterrupt()))
     assert cli.main(["probe"]) == 130
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_an_interrupt_that_python_dressed_up_is_an_interrupt(command, capsys):
+    def action(_args):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise RuntimeError("Error calling __set_name__") from error
+
+    command(action)
+    assert cli.main(["probe"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 # -- as a process ---------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ SAME_VALUES = {
 VARYING = {"ts", "caller", "logger", "schedulingCycle"}
 
 
-async def story(cluster, prefix):
+async def story(cluster, scheduler, prefix):
     """A node, a pod that fits, one that never does, a gated one, a preemption, another node; then they all go."""
 
     async def delete(kind, name):
@@ -88,11 +88,16 @@ async def story(cluster, prefix):
     await cluster.add_pod(f"{prefix}-gated", schedulingGates=[{"name": "example.com/g"}])
     await cluster.add_pod(f"{prefix}-high", cpu="1500m", priorityClassName="high")
     await cluster.eventually(nominated)
+    await scheduler.says("Async Preemption finished completely")
     await delete("namespaces/default/pods", f"{prefix}-fits")
     await cluster.bound(f"{prefix}-high")
     await cluster.add_node(f"{prefix}-n2", cpu="4", labels={zone: "b"})
     await cluster.add_pod(f"{prefix}-two", cpu="3")
     await cluster.bound(f"{prefix}-two")
+    # The deletion has brought the large one back; nothing is to be under way when the pods go.
+    await scheduler.says(
+        f'(?s)("Unable to schedule pod; no fit; waiting"[^\n]*"{prefix}-big".*){{2}}'
+    )
     for name in ("big", "gated", "high", "two"):
         await delete("namespaces/default/pods", f"{prefix}-{name}")
     for name in ("n1", "n2"):
@@ -136,7 +141,7 @@ async def test_lines_people_search_for_are_kube_schedulers(cluster, contestant):
     for kind in ("theirs", "ours"):
         scheduler = await contestant(kind, "--logging-format=json", "-v=5", kind=kind)
         await cluster.eventually(scheduler.is_ready)
-        await story(cluster, kind)
+        await story(cluster, scheduler, kind)
         for name in ("n1", "n2"):
             await scheduler.says(f'Removed node from NodeTree.*"{kind}-{name}"')
         assert await scheduler.kill(signal.SIGTERM) == 0
