@@ -208,6 +208,20 @@ def test_a_pod_that_we_place_otherwise_is_a_difference(other):
     assert first_difference(scenario, outcome(scenario, {at: waiting}), ours) is not None
 
 
+def test_what_an_api_server_refuses_is_compared_but_not_the_order_of_its_words():
+    scenario = sequence(1, 5)
+    theirs, ours = outcome(scenario), outcome(scenario)
+    theirs.refused, ours.refused = (
+        {3: "invalid: [cpu: 1, memory: 2]"},
+        {3: "invalid: [memory: 2, cpu: 1]"},
+    )
+    assert first_difference(scenario, theirs, ours) is None
+    ours.refused = {}
+    assert first_difference(scenario, theirs, ours).at == 3
+    ours.refused = {3: "not found"}
+    assert first_difference(scenario, theirs, ours).at == 3
+
+
 def test_where_pods_are_in_the_end_is_compared_too():
     scenario = sequence(1, 5)
     theirs, ours = outcome(scenario), outcome(scenario)

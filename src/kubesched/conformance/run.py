@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from kubesched.conformance.play import Outcome, play, wipe
 from kubesched.conformance.sequences import Decision, Json, Sequence, Step
 from kubesched.errors import KubeschedError
 from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
+
+_WORD = re.compile(r"\w+")
 
 ATTEMPTS = 3
 """How often a sequence is played when the control plane or a scheduler gives up under it."""
@@ -239,8 +242,9 @@ def first_difference(scenario: Sequence, theirs: Outcome, ours: Outcome) -> Diff
     """Where two outcomes part; what follows has other causes."""
     seed = str(scenario.seed)
     for at, step in enumerate(scenario.steps):
-        refusals = theirs.refused.get(at), ours.refused.get(at)
-        if refusals[0] != refusals[1]:
+        refusals = theirs.refused.get(at, ""), ours.refused.get(at, "")
+        # An API server complains about several fields in whichever order.
+        if sorted(_WORD.findall(refusals[0])) != sorted(_WORD.findall(refusals[1])):
             return Difference(seed, at, step.key, (Finding(Aspect.ERROR, *refusals),))
         if at in theirs.decisions:
             found = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
