@@ -44,7 +44,13 @@ def make_auditor(complain: Complain, verdicts: Mapping[str, tuple[str, ...]]) ->
 
         def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             del state
-            why = objection(to_json(pod), node_name, known_state(self.handle, without=pod))
+            # While an extender is waited for, claims and volumes go on changing; `checkers` look at them at the binding.
+            why = objection(
+                to_json(pod),
+                node_name,
+                known_state(self.handle, without=pod),
+                asks_for_volumes=not self.handle.extenders,
+            )
             if why is not None:
                 complain("rules hold at every decision", f"{_key(pod)} goes to {node_name}: {why}")
             allowed = verdicts.get(pod.metadata.uid)

@@ -72,7 +72,9 @@ def _amount(text: str) -> int:
     return int(text) * 1000
 
 
-def objection(pod: JsonObject, node_name: str, state: State) -> str | None:
+def objection(
+    pod: JsonObject, node_name: str, state: State, *, asks_for_volumes: bool = True
+) -> str | None:
     """Why the pod must not be placed there now; None if it may."""
     node = state.nodes.get(node_name)
     if node is None:
@@ -83,7 +85,7 @@ def objection(pod: JsonObject, node_name: str, state: State) -> str | None:
         or _port_objection(pod, node_name, state)
         or _affinity_objection(pod, node, state)
         or _spread_objection(pod, node, state)
-        or _volume_objection(pod, node, state)
+        or (_volume_objection(pod, node, state) if asks_for_volumes else None)
     )
 
 
