@@ -6,11 +6,19 @@ Whether something can be placed is asked of a fresh scheduler that is given the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.core_v1 import (
+    Affinity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodAntiAffinity,
+)
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
 from kubesched.simulation import extenders
@@ -35,7 +43,8 @@ LATE_BOUND_S = BOUND_S + MAX_WAIT_S
 held against the rejectors alone: a port is taken, so the pod is told when it is free; that on top of that there was no
 room, a volume was missing, affinity was not met or a plugin broke shows only while victims are looked for, and when
 that changes nobody is told. Nor is a pod with affinity to its own kind told that the last one of the kind has gone,
-whereupon it may go anywhere."""
+whereupon it may go anywhere; nor a pod with terms of its own that a node has left the topology of others' terms. And a
+nomination that the watch brings after it was withdrawn holds its place until its pod is tried again."""
 POLL_S = 3.0
 MAX_SETTLES = 200
 _CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -164,12 +173,22 @@ async def what_can_be_placed(
             for obj in fresh.listers.of(kind).list()
             if id(obj) not in before
         ]
-        preemptors = {key for key, patch in fresh.client.patches if _nominates(patch)}
+        patches = fresh.client.patches
+        preemptors = {key for key, patch in patches if _nominates(patch)}
+        withdraws = any(
+            patch["status"].get("nominatedNodeName", "") is None for _, patch in patches
+        )
     by_key = {_key(pod): pod for pod in pods}
     found = made_room + placed + promised
-    if any(_may_have_more_against(by_key[key]) for key in preemptors) or any(
-        _likes_its_own_kind(by_key[key]) for key in fresh.client.bindings
-    ):
+    is_late = (
+        withdraws
+        or any(_may_have_more_against(by_key[key]) for key in preemptors)
+        or any(
+            _likes_its_own_kind(pod) or _has_terms_beside(pod, pods)
+            for pod in map(by_key.__getitem__, fresh.client.bindings)
+        )
+    )
+    if is_late:
         return Late("; ".join(found)) if found else None
     if made_room:
         return WithVictims("; ".join(found))
@@ -188,13 +207,30 @@ def _may_have_more_against(pod: Pod) -> bool:
 
 
 def _likes_its_own_kind(pod: Pod) -> bool:
-    affinity = pod.spec.affinity and pod.spec.affinity.pod_affinity
-    terms = (affinity and affinity.required_during_scheduling_ignored_during_execution) or ()
-    labels = (pod.metadata.labels or {}).items()
-    return bool(terms) and all(
-        ((term.label_selector and term.label_selector.match_labels) or {}).items() <= labels
-        for term in terms
+    terms = _required_terms((pod.spec.affinity or Affinity()).pod_affinity)
+    return bool(terms) and all(_means(term, pod) for term in terms)
+
+
+def _has_terms_beside(pod: Pod, others: Iterable[Pod]) -> bool:
+    """Whether the pod has terms of its own, so that it is not told of those that keep it away from others."""
+    affinity = pod.spec.affinity or Affinity()
+    own = (affinity.pod_affinity, affinity.pod_anti_affinity)
+    return any(map(_required_terms, own)) and any(
+        _means(term, pod)
+        for other in others
+        if other.spec.node_name
+        for term in _required_terms((other.spec.affinity or Affinity()).pod_anti_affinity)
     )
+
+
+def _required_terms(side: PodAffinity | PodAntiAffinity | None) -> Sequence[PodAffinityTerm]:
+    return (side and side.required_during_scheduling_ignored_during_execution) or ()
+
+
+def _means(term: PodAffinityTerm, pod: Pod) -> bool:
+    """Simulated terms select by labels alone."""
+    wanted = (term.label_selector and term.label_selector.match_labels) or {}
+    return wanted.items() <= (pod.metadata.labels or {}).items()
 
 
 def _key(pod: Pod) -> str:
