@@ -31,7 +31,8 @@ class ProtobufError(KubeschedError):
 # single characters then, and a message is made by filling in a template. What is not so short is left to JSON.
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number that is not negative."""
     if value < 0x80:
         return bytes((value,))
     encoded = bytearray()
@@ -42,9 +43,9 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _field(number: int, content: bytes) -> bytes:
+def bytes_field(number: int, content: bytes) -> bytes:
     """A field of bytes, text or a message, of any length."""
-    return b"%c%b%b" % (number << 3 | _BYTES, _varint(len(content)), content)
+    return b"%c%b%b" % (number << 3 | _BYTES, varint(len(content)), content)
 
 
 def _template(*numbers: int) -> str:
@@ -54,7 +55,7 @@ def _template(*numbers: int) -> str:
 
 def _envelope(api_version: str, kind: str) -> bytes:
     type_meta = _template(1, 2) % (len(api_version), api_version, len(kind), kind)
-    return _MAGIC + _field(1, type_meta.encode("ascii"))
+    return _MAGIC + bytes_field(1, type_meta.encode("ascii"))
 
 
 _BINDING = _envelope("v1", "Binding")
@@ -72,7 +73,7 @@ def encode_binding(namespace: str, name: str, uid: str, node_name: str) -> bytes
     metadata = _BINDING_METADATA % (len(name), name, len(namespace), namespace, len(uid), uid)
     target = _BINDING_TARGET % (4, "Node", len(node_name), node_name)
     parts = _BINDING_PARTS % (len(metadata), metadata, len(target), target)
-    return _BINDING + _field(2, parts.encode("ascii")) if parts.isascii() else None
+    return _BINDING + bytes_field(2, parts.encode("ascii")) if parts.isascii() else None
 
 
 def encode_event(event: Event) -> bytes | None:
@@ -117,13 +118,15 @@ def encode_event(event: Event) -> bytes | None:
     if not texts.isascii():
         return None
     time, note = _micro_time(event.event_time), event.note.encode()
-    return _EVENT + _field(2, texts.encode("ascii") + _field(2, time) + _field(10, note))
+    return _EVENT + bytes_field(
+        2, texts.encode("ascii") + bytes_field(2, time) + bytes_field(10, note)
+    )
 
 
 def _micro_time(text: str) -> bytes:
     moment = datetime.fromisoformat(text)
     seconds, nanos = int(moment.timestamp()), moment.microsecond * 1000
-    return b"\x08%b\x10%b" % (_varint(seconds), _varint(nanos))
+    return b"\x08%b\x10%b" % (varint(seconds), varint(nanos))
 
 
 # Reading.

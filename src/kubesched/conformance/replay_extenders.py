@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from kubesched.api.core_v1 import Pod
-from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response
+from kubesched.client.exchange import BufferedResponse
+from kubesched.client.transport import Request, Response
 from kubesched.conformance.extenders import Cluster, question_in_words, reply, subject
 from kubesched.conformance.sequences import ExtenderPolicy, Json
 from kubesched.errors import ApiError
 from kubesched.testing.harness import SchedulerHarness
 
-
-class _Answer:
-    """A body with a status."""
-
-    def __init__(self, status: int, body: bytes) -> None:
-        self.status = status
-        self.headers: Mapping[str, str] = {"content-type": "application/json"}
-        self._body = body
-
-    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
-        del max_bytes
-        return self._body
-
-    async def iter_chunks(self) -> AsyncIterator[bytes]:
-        yield self._body
-
-    def close(self) -> None:
-        """Nothing is open."""
+_JSON = [(b"content-type", b"application/json")]
 
 
 class ReplayedExtenders:
@@ -53,7 +37,7 @@ class ReplayedExtenders:
         self._asked.setdefault(subject(verb, question), set()).add(words)
         answer = reply(policy, verb, question, cluster)
         body = await self._bind(question) if answer.binds else answer.body
-        return _Answer(answer.status, msgspec.json.encode(body))
+        return BufferedResponse(answer.status, _JSON, msgspec.json.encode(body))
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Final
 
 from kubesched import logs
+from kubesched.api.protobuf import bytes_field, varint
 from kubesched.clock import Clock
 from kubesched.server.answers import NO_SNIFF, NOT_FOUND, Answer, error_text, text
 from kubesched.server.requests import PageRequest
@@ -173,49 +174,36 @@ def pprof(samples: Mapping[Stack, int], began: float, seconds: float) -> bytes:
         return _number(1, string(kind)) + _number(2, string(unit))
 
     parts += [
-        _message(1, value_type("samples", "count")),
-        _message(1, value_type("cpu", "nanoseconds")),
+        bytes_field(1, value_type("samples", "count")),
+        bytes_field(1, value_type("cpu", "nanoseconds")),
     ]
     period = 10**9 // SAMPLES_PER_S
     for stack, count in samples.items():
         ids = [locations.setdefault(entry, len(locations) + 1) for entry in stack]
         sample = _packed(1, ids) + _packed(2, [count, count * period])
-        parts.append(_message(2, sample))
+        parts.append(bytes_field(2, sample))
     for (name, file, line), number in locations.items():
         function = functions.setdefault((name, file), len(functions) + 1)
         where = _number(1, function) + _number(2, line)
-        parts.append(_message(4, _number(1, number) + _message(4, where)))
+        parts.append(bytes_field(4, _number(1, number) + bytes_field(4, where)))
     for (name, file), number in functions.items():
         shown = string(name)
         fields = _number(1, number) + _number(2, shown) + _number(3, shown)
-        parts.append(_message(5, fields + _number(4, string(file))))
+        parts.append(bytes_field(5, fields + _number(4, string(file))))
     period_type = value_type("cpu", "nanoseconds")
-    parts += [_message(6, value.encode()) for value in strings]
+    parts += [bytes_field(6, value.encode()) for value in strings]
     parts += [
         _number(9, int(began * 1e9)),
         _number(10, int(seconds * 1e9)),
-        _message(11, period_type),
+        bytes_field(11, period_type),
         _number(12, period),
     ]
     return gzip.compress(b"".join(parts))
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _number(tag: int, value: int) -> bytes:
-    return _varint(tag << 3) + _varint(value)
-
-
-def _message(tag: int, body: bytes) -> bytes:
-    return _varint(tag << 3 | 2) + _varint(len(body)) + body
+    return varint(tag << 3) + varint(value)
 
 
 def _packed(tag: int, values: list[int]) -> bytes:
-    return _message(tag, b"".join(map(_varint, values)))
+    return bytes_field(tag, b"".join(map(varint, values)))

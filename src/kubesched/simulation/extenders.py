@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Final
 
-from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response
+from kubesched.client.exchange import BufferedResponse
+from kubesched.client.transport import Request, Response
 from kubesched.embedded.objects import JsonObject
 from kubesched.errors import ApiError, ConnectFailed, DeadlineExceeded, StreamEnded
 from kubesched.simulation.cluster import SimulatedCluster
@@ -65,23 +66,8 @@ def config(traits: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-class _Answer:
-    """A body with a status."""
-
-    def __init__(self, status: int, body: bytes) -> None:
-        self.status = status
-        self.headers: Mapping[str, str] = {"content-type": "application/json"}
-        self._body = body
-
-    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
-        del max_bytes
-        return self._body
-
-    async def iter_chunks(self) -> AsyncIterator[bytes]:
-        yield self._body
-
-    def close(self) -> None:
-        """Nothing is open."""
+def _answer(status: int, body: bytes) -> Response:
+    return BufferedResponse(status, [(b"content-type", b"application/json")], body)
 
 
 class Opinion:
@@ -148,8 +134,8 @@ class CalmExtender:
         verb, question = request.target.rpartition("/")[2], json.loads(request.body)
         if verb == "bind":
             await self._bind(question["PodNamespace"], question["PodName"], question["Node"])
-            return _Answer(200, b"{}")
-        return _Answer(200, json.dumps(self._opinion.on(verb, question)).encode())
+            return _answer(200, b"{}")
+        return _answer(200, json.dumps(self._opinion.on(verb, question)).encode())
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -182,11 +168,11 @@ class SimulatedExtender:
             raise ConnectFailed("connection refused")
         await asyncio.sleep(self._random.uniform(0.0005, 0.02))
         if how == "nonsense" and verb != "bind":
-            return _Answer(200, self._random.choice(NONSENSE))
+            return _answer(200, self._random.choice(NONSENSE))
         if how == "refuses":
-            return _Answer(self._random.choice((204, 301, 400, 404, 429, 500, 503)), b"no")
+            return _answer(self._random.choice((204, 301, 400, 404, 429, 500, 503)), b"no")
         if how == "errs":
-            return _Answer(200, b'{"Error": "simulated error", "error": "simulated error"}')
+            return _answer(200, b'{"Error": "simulated error", "error": "simulated error"}')
         answer = json.dumps(self._answer(verb, json.loads(request.body), how)).encode()
         if how == "silent":
             await asyncio.sleep(request.deadline_s)
@@ -197,7 +183,7 @@ class SimulatedExtender:
             await asyncio.sleep(self._random.uniform(0.1, request.deadline_s))
         if verb == "filter":
             self.verdicts[_pod_uid(request)] = _kept(json.loads(answer))
-        return _Answer(200, answer)
+        return _answer(200, answer)
 
     async def aclose(self) -> None:
         """Nothing is open."""

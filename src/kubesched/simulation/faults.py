@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response, Transport
 from kubesched.embedded.objects import encode
 from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded
@@ -48,7 +49,7 @@ class CallFault:
 FINE = CallFault("fine", commits=True)
 
 
-def failure_answer(code: int) -> tuple[int, bytes, dict[str, str]]:
+def failure_answer(code: int) -> BufferedResponse:
     """A refusal as the API server words it."""
     status = {
         "kind": "Status",
@@ -59,27 +60,10 @@ def failure_answer(code: int) -> tuple[int, bytes, dict[str, str]]:
         "reason": _REASONS[code],
         "code": code,
     }
-    headers = {"content-type": "application/json"}
+    headers = [(b"content-type", b"application/json")]
     if code == 429:
-        headers["retry-after"] = "1"
-    return code, encode(status), headers
-
-
-class CannedResponse:
-    """An answer that no server gave."""
-
-    def __init__(self, code: int) -> None:
-        self.status, self._body, self.headers = failure_answer(code)
-
-    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
-        del max_bytes
-        return self._body
-
-    async def iter_chunks(self) -> AsyncIterator[bytes]:
-        yield self._body
-
-    def close(self) -> None:
-        """Nothing is open."""
+        headers.append((b"retry-after", b"1"))
+    return BufferedResponse(code, headers, encode(status))
 
 
 class Network:
@@ -195,7 +179,7 @@ class FaultyTransport:
         await asyncio.sleep(self._network.latency_s())
         if fault.how == "refused":
             _give_up(response)
-            return CannedResponse(fault.code)
+            return failure_answer(fault.code)
         if fault.how == "broken" or self.is_cut or self.is_dead or response is None:
             _give_up(response)
             raise StreamEnded("connection reset by peer")
@@ -249,7 +233,7 @@ class FaultyStream:
             if network.chance(rates.expire_watch):
                 network.trace.add("watch", f"{process} expired")
                 network.tally("watches", "expired")
-                yield b'{"type":"ERROR","object":' + failure_answer(410)[1] + b"}\n"
+                yield b'{"type":"ERROR","object":' + failure_answer(410).body + b"}\n"
                 return
             if network.chance(rates.stall_watch):
                 stall_s = network.uniform(1.0, MAX_STALL_S)

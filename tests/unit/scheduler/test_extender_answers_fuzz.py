@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Node, Pod
-from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
+from kubesched.client.exchange import BufferedResponse
+from kubesched.client.transport import Request
 from kubesched.config import types
 from kubesched.errors import ConnectFailed, DeadlineExceeded, KubeschedError, NotFound, StreamEnded
 from kubesched.framework.extenders import Victims
@@ -44,29 +45,18 @@ extenders:
 """
 
 
-class Answer:
-    def __init__(self, status: int, body: bytes) -> None:
-        self.status, self.headers, self._body = status, {}, body
-
-    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
-        del max_bytes
-        return self._body
-
-    async def iter_chunks(self) -> AsyncIterator[bytes]:
-        yield self._body
-
-    def close(self) -> None:
-        """Nothing is open."""
+def answered(status: int, body: bytes) -> BufferedResponse:
+    return BufferedResponse(status, [], body)
 
 
 class Talker:
     """A transport to an extender that always says the same."""
 
-    def __init__(self, answer: Answer | Exception) -> None:
+    def __init__(self, answer: BufferedResponse | Exception) -> None:
         self.answer = answer
         self.asked: list[Request] = []
 
-    async def request(self, request: Request) -> Answer:
+    async def request(self, request: Request) -> BufferedResponse:
         self.asked.append(request)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -132,7 +122,7 @@ BODIES = (
     | (TREES | SHAPED).map(lambda tree: json.dumps(tree).encode())
     | st.just(b"[" * 50_000)
 )
-ANSWERS = st.builds(Answer, st.just(200) | st.integers(100, 599), BODIES) | st.sampled_from(
+ANSWERS = st.builds(answered, st.just(200) | st.integers(100, 599), BODIES) | st.sampled_from(
     [ConnectFailed("refused"), DeadlineExceeded("late"), StreamEnded("cut")]
 )
 
@@ -148,7 +138,7 @@ def extender(talker: Talker, node_name: str = "", **settings: Any) -> HttpExtend
 @FUZZ
 @given(ANSWERS, st.booleans())
 async def test_every_verb_answers_or_fails_with_a_reason(
-    answer: Answer | Exception, names: bool
+    answer: BufferedResponse | Exception, names: bool
 ) -> None:
     asked = extender(Talker(answer), node_cache_capable=names)
     pod, nodes = make_pod("p").build(), [make_node(name).build() for name in ("n1", "n2")]
@@ -172,7 +162,7 @@ async def test_every_verb_answers_or_fails_with_a_reason(
 @FUZZ
 @given(answer=ANSWERS, ignorable=st.booleans(), names=st.booleans())
 async def test_the_scheduler_outlives_every_answer(
-    verb: str, answer: Answer | Exception, ignorable: bool, names: bool
+    verb: str, answer: BufferedResponse | Exception, ignorable: bool, names: bool
 ) -> None:
     talker = Talker(answer)
     text = CONFIG.format(verb=verb, ignorable=json.dumps(ignorable), names=json.dumps(names))
@@ -195,10 +185,12 @@ async def test_the_scheduler_outlives_every_answer(
 
 @pytest.mark.parametrize(
     "unclear",
-    [DeadlineExceeded("late"), StreamEnded("cut"), Answer(502, b""), Answer(200, b"<html>")],
+    [DeadlineExceeded("late"), StreamEnded("cut"), answered(502, b""), answered(200, b"<html>")],
     ids=["no answer", "half an answer", "a bad gateway", "something else"],
 )
-async def test_an_unclear_binding_is_settled_by_looking(unclear: Answer | Exception) -> None:
+async def test_an_unclear_binding_is_settled_by_looking(
+    unclear: BufferedResponse | Exception,
+) -> None:
     pod = make_pod("p").build()
     await extender(Talker(unclear), node_name="n1").bind(pod, "n1")
     for elsewhere in ("", "n2", "gone"):
@@ -207,7 +199,7 @@ async def test_an_unclear_binding_is_settled_by_looking(unclear: Answer | Except
 
 
 async def test_a_clear_refusal_is_believed() -> None:
-    refusal = Answer(200, b'{"Error": "the rack is on fire"}')
+    refusal = answered(200, b'{"Error": "the rack is on fire"}')
     with pytest.raises(KubeschedError, match="the rack is on fire"):
         await extender(Talker(refusal), node_name="n1").bind(make_pod("p").build(), "n1")
 
