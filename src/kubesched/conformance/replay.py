@@ -26,8 +26,6 @@ from kubesched.conformance.sequences import (
     Json,
     Sequence,
     Step,
-    merged,
-    merged_strategically,
     running,
 )
 from kubesched.conformance.volume_controller import (
@@ -37,6 +35,9 @@ from kubesched.conformance.volume_controller import (
     meant_by,
     wants_volume,
 )
+from kubesched.embedded.patching.merge_patch import apply_merge_patch
+from kubesched.embedded.patching.strategic import apply_strategic_patch
+from kubesched.embedded.schema.table import type_of_kind
 from kubesched.errors import ConfigError
 from kubesched.testing.harness import SchedulerHarness
 
@@ -107,7 +108,7 @@ class _Player:
         """As the player did for whom the sequence was recorded."""
         if self._marks.is_due() and (name := self._marks.node()):
             key = ("Node", "", name)
-            self._replace(key, merged(self._documents[key], self._marks.next()))
+            self._replace(key, apply_merge_patch(self._documents[key], self._marks.next()))
 
     def perform(self, step: Step) -> None:
         key = (step.kind, step.namespace, step.name)
@@ -118,8 +119,7 @@ class _Player:
         elif key not in self._documents:
             return  # gone here though not there: the difference is told where it began
         elif step.action == "patch":
-            merge = merged_strategically if step.is_strategic else merged
-            self._replace(key, merge(self._documents[key], step.patch))
+            self._replace(key, _patched(self._documents[key], step))
         else:
             self._delete(key)
 
@@ -225,7 +225,7 @@ class _Player:
         change = running(self._started)
         if node:
             change["metadata"] = {"labels": self._topology(node)}
-        self._replace(key, merged(self._documents[key], change))
+        self._replace(key, apply_merge_patch(self._documents[key], change))
 
     def _topology(self, node: str) -> Json:
         """The labels that an API server copies from the node to a pod when it is bound."""
@@ -257,7 +257,7 @@ class _Player:
             if claim is not None and not is_bound(claim):
                 self._bound.append(f"{name}={volume.metadata.name}")
                 change = bound_to(volume.metadata.name)
-                document = merged(msgspec.to_builtins(claim), change)
+                document = apply_merge_patch(msgspec.to_builtins(claim), change)
                 self._world.put(msgspec.convert(document, PersistentVolumeClaim))
 
     async def _victims_gone(self, step: Step) -> None:
@@ -267,6 +267,15 @@ class _Player:
                 return
             self._answer_about_volumes()
             await self._world.advance(1.0)
+
+
+def _patched(document: Json, step: Step) -> Json:
+    if not step.is_strategic:
+        merged: Json = apply_merge_patch(document, step.patch)
+        return merged
+    kind = type_of_kind("", step.kind)
+    assert kind is not None, "only built-in kinds are patched so"
+    return apply_strategic_patch(kind, document, step.patch)
 
 
 def _record(document: Json) -> Any:  # noqa: ANN401  # of whichever kind

@@ -174,41 +174,6 @@ class SimpleSequence(msgspec.Struct, frozen=True):
         return Sequence(steps, objects, self.seed)
 
 
-def merged(document: Any, change: Any) -> Any:  # noqa: ANN401  # any JSON value
-    """RFC 7386: maps are merged, everything else is replaced, null removes."""
-    if not isinstance(change, dict):
-        return change
-    result = dict(document) if isinstance(document, dict) else {}
-    for name, value in change.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
-
-
-_MERGE_KEYS = {"containers": "name", "initContainers": "name", "conditions": "type"}
-
-
-def merged_strategically(document: Any, change: Any) -> Any:  # noqa: ANN401  # any JSON value
-    """As `merged`, but entries of lists that have a merge key are merged one by one, new ones appended."""
-    if not isinstance(change, dict):
-        return change
-    result = dict(document) if isinstance(document, dict) else {}
-    for name, value in change.items():
-        if value is None:
-            result.pop(name, None)
-        elif name in _MERGE_KEYS and isinstance(value, list):
-            key = _MERGE_KEYS[name]
-            entries = {each[key]: each for each in result.get(name) or ()}
-            for each in value:
-                entries[each[key]] = merged_strategically(entries.get(each[key]), each)
-            result[name] = list(entries.values())
-        else:
-            result[name] = merged_strategically(result.get(name), value)
-    return result
-
-
 def start_time(number: int) -> str:
     """When the `number`-th placed pod started."""
     return EPOCH.format(minute=number // 60 % 60, second=number % 60)
