@@ -492,6 +492,18 @@ async def test_a_volume_that_moved_away_fails_the_binding():
     )
 
 
+async def test_a_claim_that_got_another_volume_out_of_reach_fails_the_binding():
+    """Another pod with the same claim was placed elsewhere meanwhile."""
+    world = static(volume("elsewhere", reach=in_zone("b")))
+    task = await waiting(world)
+    found = world.claim("c")
+    annotations = {**found.metadata.annotations, BIND_COMPLETED: "yes"}
+    world.change(found, annotations=annotations, volume_name="elsewhere")
+    assert await outcome(task) == (
+        'pv "elsewhere" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms'
+    )
+
+
 async def test_a_node_that_lost_its_label_fails_the_binding():
     world = World(
         claim("c"),

@@ -236,7 +236,8 @@ class VolumeBinder:
         self._check_reach(volume, node, "failed to translate pv to csi: ")
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
             raise BindingError(f'ClaimRef got reset for pv "{name}"')
-        return is_fully_bound(claim)
+        # Pods that share a claim may have chosen different volumes for it. (Upstream takes any for ours.)
+        return self._has_volume_in_reach(claim, node)
 
     def _is_provisioned(self, written: PersistentVolumeClaim, node: Node) -> bool:
         key, name = key_of(written), written.metadata.name
@@ -251,6 +252,9 @@ class VolumeBinder:
         if claim.metadata.annotations.get(SELECTED_NODE, "") != node.metadata.name:
             # A provisioner that cannot do it says so by taking the node's name off.
             raise BindingError(f'provisioning failed for PVC "{name}"')
+        return self._has_volume_in_reach(claim, node)
+
+    def _has_volume_in_reach(self, claim: PersistentVolumeClaim, node: Node) -> bool:
         if claim.spec.volume_name:
             volume = self._storage.volumes.listed(claim.spec.volume_name)
             if volume is None:
