@@ -124,13 +124,19 @@ class Executor:
                 node=candidate.node_name,
                 result="error" if failed else "success",
             )
-            missed = uid in self._kept_back and self._is_gone(victims[-1])
+            has_room = not self._holds_place(victims[-1], candidate.node_name)
+            missed = uid in self._kept_back and has_room
             if (failed or missed) and self._handle.activator is not None:
                 self._handle.activator.activate({key_of(preemptor.metadata): preemptor})
             self._forget_the_gone()
 
+    def _holds_place(self, victim: Pod, node_name: str) -> bool:
+        """Whether it counts on the node, so that an event will tell when it no longer does."""
+        table = self._handle.table
+        row = table.row_of.get(node_name)
+        return row is not None and victim.metadata.uid in table.pods[row]
+
     def _is_gone(self, pod: Pod) -> bool:
-        """Whether its deletion has been seen, so that no event will tell of it any more."""
         listers = self._handle.listers
         if listers is None:
             return False

@@ -8,7 +8,7 @@ from kubesched.framework.events import Hint
 from kubesched.framework.handle import Handle
 from kubesched.plugins.default_preemption import STILL_RUNNING, DefaultPreemption
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.testing.builders import make_pod
+from kubesched.testing.builders import make_node, make_pod
 from kubesched.testing.harness import DictListers
 
 PREEMPTOR, OTHER, VICTIM = (make_pod(name).build() for name in ("preemptor", "other", "victim"))
@@ -47,3 +47,22 @@ def test_pods_that_are_gone_are_not_remembered(plugin: DefaultPreemption) -> Non
     assert executor.keeps_back(gone)
     executor._forget_the_gone()
     assert not executor.was_kept_back(gone)
+
+
+async def test_a_victim_that_gave_up_its_place_before_its_deletion_is_seen_wakes_the_preemptor(
+    world,
+) -> None:
+    """It was on its way to the node and never got there: no event will tell of its place any more."""
+    world.add_node(make_node("n").capacity(cpu="1"))
+    victim = world.on("n", "victim")
+
+    async def delete(pod) -> None:
+        world.cache.remove_pod(pod)
+        preemptor = world.listers.of(type(pod)).get("default", "preemptor")
+        assert world.plugin.pre_enqueue(preemptor) is STILL_RUNNING
+
+    world.client.delete_pod = delete
+    world.preempt(world.pending("preemptor"))
+    await world.run_spawned()
+    assert world.listers.of(type(victim)).get("default", "victim") is not None
+    assert world.activations.activated == ["default/preemptor"]
