@@ -60,6 +60,7 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "preemption was in vain for want of a claim, which comes later": (41110, {}),
     "preemption was in vain for want of a volume, which comes later": (1072, {}),
     "a victim gives up its place before its deletion is seen": (94686, {}),
+    "a claim is replaced while its pod waits for the old one's volume": (84611, {}),
     "pods that share a claim choose different volumes for it": (81389, {}),
     "a nomination comes back after it was withdrawn": (61469, {}),
     "a node leaves the topology of others' terms, beside a pod with its own": (61477, {}),

@@ -504,6 +504,17 @@ async def test_a_claim_that_got_another_volume_out_of_reach_fails_the_binding():
     )
 
 
+async def test_a_claim_that_was_replaced_fails_the_binding_at_once():
+    world = static()
+    task = await waiting(world)
+    found = world.claim("c")
+    replaced = msgspec.structs.replace(found.metadata, uid="another", resource_version="500")
+    world.listers.put(msgspec.structs.replace(found, metadata=replaced))
+    assert await outcome(task) == (
+        'failed to check binding: persistentvolumeclaim "default/c" was replaced by another'
+    )
+
+
 async def test_a_node_that_lost_its_label_fails_the_binding():
     world = World(
         claim("c"),

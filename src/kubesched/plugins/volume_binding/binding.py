@@ -222,15 +222,12 @@ class VolumeBinder:
         )
 
     def _is_bound(self, binding: StaticBinding, node: Node) -> bool:
-        name, key = binding.volume.metadata.name, key_of(binding.claim)
+        name = binding.volume.metadata.name
         volume = self._storage.volumes.listed(name)
         if volume is None:
             missing = not_found("persistentvolumes", name)
             raise BindingError(f"failed to check binding: {missing}")
-        claim = self._storage.claims.listed(key)
-        if claim is None:
-            missing = not_found("persistentvolumeclaims", key)
-            raise BindingError(f"failed to check binding: {missing}")
+        claim = self._listed(binding.claim, "failed to check binding")
         if is_newer(binding.volume, volume):
             return False  # our own write has not come back yet
         self._check_reach(volume, node, "failed to translate pv to csi: ")
@@ -240,11 +237,8 @@ class VolumeBinder:
         return self._has_volume_in_reach(claim, node)
 
     def _is_provisioned(self, written: PersistentVolumeClaim, node: Node) -> bool:
-        key, name = key_of(written), written.metadata.name
-        claim = self._storage.claims.listed(key)
-        if claim is None:
-            missing = not_found("persistentvolumeclaims", key)
-            raise BindingError(f"failed to check provisioning pvc: {missing}")
+        name = written.metadata.name
+        claim = self._listed(written, "failed to check provisioning pvc")
         if is_newer(written, claim):
             return False
         if claim.metadata.annotations is None:
@@ -253,6 +247,17 @@ class VolumeBinder:
             # A provisioner that cannot do it says so by taking the node's name off.
             raise BindingError(f'provisioning failed for PVC "{name}"')
         return self._has_volume_in_reach(claim, node)
+
+    def _listed(self, reserved: PersistentVolumeClaim, purpose: str) -> PersistentVolumeClaim:
+        key = key_of(reserved)
+        claim = self._storage.claims.listed(key)
+        if claim is None:
+            missing = not_found("persistentvolumeclaims", key)
+            raise BindingError(f"{purpose}: {missing}")
+        if claim.metadata.uid != reserved.metadata.uid:
+            # Upstream waits for ten minutes, in vain: what was reserved is for the old claim.
+            raise BindingError(f'{purpose}: persistentvolumeclaim "{key}" was replaced by another')
+        return claim
 
     def _has_volume_in_reach(self, claim: PersistentVolumeClaim, node: Node) -> bool:
         if claim.spec.volume_name:
