@@ -14,6 +14,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_places import places
 
 from kubesched.api import codec
 from kubesched.api.codec import MalformedObject
@@ -57,19 +58,6 @@ TREES = st.recursive(
     ),
     max_leaves=8,
 )
-
-
-def places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a tree but its root."""
-    found = [path] if path else []
-    items: Any = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    for key, inner in items:
-        found += places(inner, (*path, key))
-    return found
 
 
 def with_change(tree: Any, path: tuple[Any, ...], value: object) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from json_places import places
 
 from kubesched.api import codec
 from kubesched.api.codec import MalformedObject
@@ -145,18 +146,6 @@ NONSENSE = (
 )
 
 
-def _places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
-    items: Any = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    for key, inner in items:
-        found += _places(inner, (*path, key))
-    return found
-
-
 def spoilt(tree: dict[str, Any], changes: list[tuple[tuple[Any, ...], object]]) -> Any:
     """The tree with values replaced; places that an earlier change took away are passed over."""
     changed = deepcopy(tree)
@@ -172,8 +161,8 @@ def spoilt(tree: dict[str, Any], changes: list[tuple[tuple[Any, ...], object]]) 
 
 
 def changes_of(tree: dict[str, Any]) -> st.SearchStrategy[list[tuple[tuple[Any, ...], object]]]:
-    places = [path for path in _places(tree) if path not in KEPT]
-    return st.lists(st.tuples(st.sampled_from(places), NONSENSE), min_size=1, max_size=3)
+    spoilable = [path for path in places(tree) if path not in KEPT]
+    return st.lists(st.tuples(st.sampled_from(spoilable), NONSENSE), min_size=1, max_size=3)
 
 
 KEPT = {("metadata",), ("metadata", "name"), ("metadata", "namespace"), ("metadata", "uid")}

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from json_places import places
 
 from kubesched.client.client_config import load_config
 from kubesched.errors import CredentialsError
@@ -88,18 +89,6 @@ NONSENSE = st.recursive(
 )
 
 
-def _places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
-    items: Any = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    for key, inner in items:
-        found += _places(inner, (*path, key))
-    return found
-
-
 def refusal(path: Path) -> str | None:
     """None for a usable file; anything but a CredentialsError is a failure."""
     try:
@@ -141,7 +130,7 @@ def test_arbitrary_trees(path: Path, tree: object) -> None:
 
 @FUZZ
 @given(
-    changes=st.lists(st.tuples(st.sampled_from(_places(GOOD)), NONSENSE), min_size=1, max_size=3),
+    changes=st.lists(st.tuples(st.sampled_from(places(GOOD)), NONSENSE), min_size=1, max_size=3),
     context=st.sampled_from(["here", "plugin", "nowhere"]),
 )
 def test_a_spoilt_file(
