@@ -22,7 +22,7 @@ from kubesched.api.meta import Record
 from kubesched.benchmarking.templates import Manifest
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.embedded.defaults import others, pods, workloads
+from kubesched.embedded.resources.defaults import cluster, pods, workloads
 from kubesched.errors import Conflict, KubeschedError, NotFound
 from kubesched.framework.events import Action
 from kubesched.metrics.registry import Registry as MetricsRegistry
@@ -39,12 +39,12 @@ _CREATED = "2026-01-01T00:00:00Z"
 
 _DEFAULTS: dict[str, Callable[[Manifest], None]] = {
     "Pod": pods.default_pod,
-    "Node": others.default_node,
-    "Namespace": others.default_namespace,
-    "Service": others.default_service,
-    "PersistentVolume": others.default_persistent_volume,
-    "PersistentVolumeClaim": others.default_persistent_volume_claim,
-    "StorageClass": others.default_storage_class,
+    "Node": cluster.default_node,
+    "Namespace": cluster.default_namespace,
+    "Service": cluster.default_service,
+    "PersistentVolume": cluster.default_persistent_volume,
+    "PersistentVolumeClaim": cluster.default_persistent_volume_claim,
+    "StorageClass": cluster.default_storage_class,
     "ReplicaSet": workloads.default_replica_set,
 }
 

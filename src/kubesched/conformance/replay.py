@@ -35,9 +35,9 @@ from kubesched.conformance.volume_controller import (
     meant_by,
     wants_volume,
 )
-from kubesched.embedded.patching.merge_patch import apply_merge_patch
-from kubesched.embedded.patching.strategic import apply_strategic_patch
-from kubesched.embedded.schema.table import type_of_kind
+from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
+from kubesched.embedded.registry.patching.strategic import apply_strategic_patch
+from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.errors import ConfigError
 from kubesched.testing.harness import SchedulerHarness
 

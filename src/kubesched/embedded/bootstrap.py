@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry import Registry, WriteOptions
+from kubesched.embedded.registry.registry import Registry, WriteOptions
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 

@@ -23,13 +23,13 @@ from kubesched.clock import Clock, SystemClock
 from kubesched.embedded import bootstrap, pki
 from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.controllers import ControllerOptions, ControllerSet, start_all
-from kubesched.embedded.journal import SqliteJournal
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.memory_transport import MemoryTransport
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.server import ApiServer
-from kubesched.embedded.store import DEFAULT_HISTORY_LIMIT, Store
+from kubesched.embedded.storage.journal import SqliteJournal
+from kubesched.embedded.storage.store import DEFAULT_HISTORY_LIMIT, Store
 from kubesched.embedded.web import WebServer
 
 LOOPBACK = "127.0.0.1"

@@ -6,17 +6,17 @@ import random
 
 from kubesched.clock import Clock
 from kubesched.embedded.bootstrap import bootstrap
-from kubesched.embedded.custom_resources import CustomResources
-from kubesched.embedded.kinds import KINDS
-from kubesched.embedded.namespaces import DefaultServiceAccounts
-from kubesched.embedded.registry import Registry
-from kubesched.embedded.resources import ResourceCatalog
-from kubesched.embedded.store import Store
+from kubesched.embedded.registry.default_service_accounts import DefaultServiceAccounts
+from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.resources.catalog import ResourceCatalog
+from kubesched.embedded.resources.custom_resources import CustomResources
+from kubesched.embedded.resources.strategies import STRATEGIES
+from kubesched.embedded.storage.store import Store
 
 
 def build_registry(store: Store, *, clock: Clock, rng: random.Random) -> Registry:
     """A registry over a new or a restored store, ready for use."""
-    registry = Registry(store, ResourceCatalog(), clock=clock, rng=rng, kinds=KINDS)
+    registry = Registry(store, ResourceCatalog(), clock=clock, rng=rng, kinds=STRATEGIES)
     custom_resources = CustomResources(registry)
     DefaultServiceAccounts(registry)
     custom_resources.resume()

@@ -173,7 +173,7 @@ def decode_raw_json(body: bytes) -> Json:
 def decode_yaml(body: bytes) -> Json:
     import yaml
 
-    from kubesched.embedded.yaml_bodies import load
+    from kubesched.embedded.handlers.yaml_bodies import load
 
     try:
         return strip_nulls(load(body))
@@ -182,7 +182,7 @@ def decode_yaml(body: bytes) -> Json:
 
 
 def _decode_protobuf(body: bytes) -> JsonObject:
-    from kubesched.embedded.schema.protobuf import ProtobufError, decode_protobuf
+    from kubesched.embedded.resources.schema.protobuf import ProtobufError, decode_protobuf
 
     try:
         return decode_protobuf(body)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kubesched.api.field_errors import FieldError, aggregate
 from kubesched.embedded.objects import Json, JsonObject
-from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.errors import (
     AlreadyExists,
     ApiError,

@@ -14,19 +14,19 @@ from collections.abc import AsyncIterator, Callable
 from typing import Literal, TypeAlias
 
 from kubesched.clock import Clock
-from kubesched.embedded import binding, eviction
-from kubesched.embedded.bodies import check_types, to_stored
 from kubesched.embedded.control_plane import build_registry
-from kubesched.embedded.deletion import DeleteOptions
 from kubesched.embedded.exchange import decode_json
+from kubesched.embedded.handlers.bodies import check_types, to_stored
 from kubesched.embedded.objects import JsonObject, encode
-from kubesched.embedded.patching import PatchKind, patch_object
-from kubesched.embedded.registry import Registry, WriteOptions
-from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.registry import binding, eviction
+from kubesched.embedded.registry.deletion import DeleteOptions
+from kubesched.embedded.registry.patching import PatchKind, patch_object
+from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.strategy import Propagation
+from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.selectors import combine, compile_field_selector, compile_label_selector
-from kubesched.embedded.store import Change, ChangeType, Store
-from kubesched.embedded.strategy import Propagation
-from kubesched.embedded.watch import Watch
+from kubesched.embedded.storage.store import Change, ChangeType, Store
+from kubesched.embedded.storage.watch import Watch
 
 Resource: TypeAlias = ResourceInfo | str
 Subresource: TypeAlias = Literal["", "status", "scale"]

@@ -1,18 +1,18 @@
-"""Label and field selectors of list and watch requests, as predicates over JSON objects.
+"""Selectors over JSON objects: label and field selectors of requests, and the `LabelSelector` of specs.
 
 Field selectors know only the fields Kubernetes offers for a kind; any other field is refused as there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from kubesched.api import field_selectors
 from kubesched.api import selectors as label_selectors
 from kubesched.api.selectors import SelectorError
-from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.errors import BadRequest
 
 Predicate: TypeAlias = Callable[[JsonObject], bool]
@@ -57,6 +57,30 @@ def combine(*predicates: Predicate | None) -> Predicate | None:
     if len(present) == 1:
         return present[0]
     return lambda obj: all(each(obj) for each in present)
+
+
+def selector_matches(selector: Json, labels: Mapping[str, str]) -> bool:
+    """Whether the labels satisfy the selector: none selects nothing, an empty one everything."""
+    if not isinstance(selector, dict):
+        return False
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    return all(_expression_matches(each, labels) for each in selector.get("matchExpressions") or ())
+
+
+def _expression_matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, operator = expression.get("key", ""), expression.get("operator")
+    values = expression.get("values") or ()
+    if operator == "In":
+        return key in labels and labels[key] in values
+    if operator == "NotIn":
+        return key not in labels or labels[key] not in values
+    if operator == "Exists":
+        return key in labels
+    if operator == "DoesNotExist":
+        return key not in labels
+    return False
 
 
 def _field_reader(resource: ResourceInfo, field: str) -> FieldReader:

@@ -14,16 +14,16 @@ import random
 from typing import Protocol
 
 from kubesched.clock import Clock
-from kubesched.embedded import reading, subresources, writing
-from kubesched.embedded.discovery import Discovery
 from kubesched.embedded.exchange import ApiRequest, ApiResponse, Query, negotiate
 from kubesched.embedded.failures import status_of
+from kubesched.embedded.handlers import reading, subresources, writing
+from kubesched.embedded.handlers.discovery import Discovery
+from kubesched.embedded.handlers.openapi import OpenApi
+from kubesched.embedded.handlers.reviews import review
+from kubesched.embedded.handlers.routes import Target, parse_target, unknown_path
+from kubesched.embedded.handlers.watching import WatchStream, parse_watch_request
 from kubesched.embedded.objects import encode
-from kubesched.embedded.openapi import OpenApi
-from kubesched.embedded.registry import Registry
-from kubesched.embedded.reviews import review
-from kubesched.embedded.routes import Target, parse_target, unknown_path
-from kubesched.embedded.watching import WatchStream, parse_watch_request
+from kubesched.embedded.registry.registry import Registry
 from kubesched.errors import ApiError, MethodNotAllowed, ServerError
 
 logger = logging.getLogger(__name__)

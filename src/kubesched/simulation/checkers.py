@@ -10,7 +10,7 @@ from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim,
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.times import parse_time
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.store import Change
+from kubesched.embedded.storage.store import Change
 from kubesched.queue.scheduling_queue import LEFTOVER_PERIOD_S
 from kubesched.simulation import storage
 from kubesched.simulation.census import Census

@@ -16,7 +16,7 @@ from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.server import ApiServer
-from kubesched.embedded.store import Change, Store
+from kubesched.embedded.storage.store import Change, Store
 from kubesched.errors import NotFound
 from kubesched.simulation import storage, workloads
 from kubesched.simulation.storage import SimulatedStorage

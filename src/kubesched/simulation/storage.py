@@ -16,10 +16,10 @@ from kubesched.embedded.controllers.manager import (
 )
 from kubesched.embedded.controllers.volumes import StorageDriver, VolumeBinder, VolumeProtection
 from kubesched.embedded.controllers.volumes.csi import CsiPublisher
+from kubesched.embedded.controllers.volumes.provisioner import Provisioner
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.provisioner import Provisioner
-from kubesched.embedded.store import Change, Store
+from kubesched.embedded.storage.store import Change, Store
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
 from kubesched.simulation.workloads import HOSTNAME, ZONE, claim_names
 

@@ -21,7 +21,7 @@ import yaml
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.meta import DeleteOptions
 from kubesched.client.patch import strategic_merge_patch
-from kubesched.embedded.routes import parse_target
+from kubesched.embedded.handlers.routes import parse_target
 from kubesched.embedded.server import failure
 from kubesched.errors import BadRequest, Forbidden, Invalid, NotFound
 

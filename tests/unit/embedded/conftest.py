@@ -1,15 +1,19 @@
-"""What the tests of the embedded server share: a fresh cluster in memory, and requests to it without a socket."""
+"""Shared by the embedded cluster's tests: an API in memory, requests without a socket, and a world with controllers."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from typing import Any
 
 import pytest
+from controller_world import LostWrite, World
 
 from kubesched.clock import ManualClock
+from kubesched.embedded.controllers import ControllerOptions
 from kubesched.embedded.exchange import ApiRequest, ApiResponse
+from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.server import ApiServer
 
@@ -79,3 +83,29 @@ def make_pod():
         }
 
     return make
+
+
+@pytest.fixture
+def make_world():
+    def make(nodes: int = 3, *, seed: int = 1, **options: Any) -> World:
+        options.setdefault("kubelet", KubeletOptions(nodes=nodes))
+        return World(ControllerOptions(**options), seed)
+
+    return make
+
+
+@pytest.fixture
+def world(make_world) -> World:
+    return make_world()
+
+
+@pytest.fixture
+def lose_write(monkeypatch: pytest.MonkeyPatch):
+    """A context in which the n-th write is lost."""
+
+    @contextlib.contextmanager
+    def lose(number: int):
+        with monkeypatch.context() as patched:
+            yield LostWrite(patched, number)
+
+    return lose

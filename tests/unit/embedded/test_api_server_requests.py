@@ -363,7 +363,7 @@ async def test_the_server_says_it_is_well(http, path):
 
 
 async def test_a_fault_of_ours_is_an_internal_error_and_logged(http, monkeypatch, caplog):
-    monkeypatch.setattr("kubesched.embedded.reading.get", lambda *arguments: 1 / 0)
+    monkeypatch.setattr("kubesched.embedded.handlers.reading.get", lambda *arguments: 1 / 0)
     status, answer = await http.call("GET", f"{PODS}/p")
     assert (status, answer["reason"]) == (500, "InternalError")
     assert "ZeroDivisionError" in caplog.text

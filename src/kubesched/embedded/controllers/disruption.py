@@ -25,8 +25,8 @@ from kubesched.embedded.controllers.metadata import (
 from kubesched.embedded.controllers.ownership import BY_NAMESPACE, index_by_namespace
 from kubesched.embedded.controllers.pods import is_ready
 from kubesched.embedded.controllers.status_writes import write_status
-from kubesched.embedded.label_selectors import selector_matches
 from kubesched.embedded.objects import JsonObject, parse_timestamp
+from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import ApiError, NotFound
 
 RESOURCE = "poddisruptionbudgets.policy"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.resources.catalog import ResourceInfo
 
 Follower = Callable[[ResourceInfo, str, JsonObject, JsonObject | None], None]
 """Called with the resource, the kind of change, the object and its state before."""

@@ -26,7 +26,7 @@ from kubesched.embedded.controllers.metadata import (
     uid_of,
 )
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.errors import NotFound
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from kubesched.embedded.controllers.metadata import key_of
 from kubesched.embedded.local import Listener, LocalApi
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.store import ChangeType
+from kubesched.embedded.storage.store import ChangeType
 
 IndexFunction = Callable[[JsonObject], Iterable[str]]
 """The values under which an object is found in an index."""

@@ -39,11 +39,11 @@ from kubesched.embedded.controllers.volumes import (
     VolumeBinder,
     VolumeProtection,
 )
+from kubesched.embedded.controllers.volumes.provisioner import Provisioner
 from kubesched.embedded.kubelet.heartbeats import NodeKeeper
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.pods import PodPlayer
 from kubesched.embedded.local import LocalApi
-from kubesched.embedded.provisioner import Provisioner
 
 CONTROLLER_NAMES = (
     DeploymentController.name,

@@ -8,7 +8,7 @@ from kubesched.embedded.controllers.controller import Controller, ControllerCont
 from kubesched.embedded.controllers.every_resource import EveryResource
 from kubesched.embedded.controllers.metadata import is_deleting, name_of, namespace_of, uid_of
 from kubesched.embedded.objects import JsonObject, copy_json
-from kubesched.embedded.resources import ResourceInfo
+from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.errors import NotFound
 
 FINALIZER = "kubernetes"

@@ -22,9 +22,9 @@ from kubesched.embedded.controllers.metadata import (
     spec_of,
     uid_of,
 )
-from kubesched.embedded.label_selectors import selector_matches
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import NotFound
 
 BY_CONTROLLER = "by-controller"

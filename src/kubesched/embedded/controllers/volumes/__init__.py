@@ -6,7 +6,7 @@
     protection  nothing in use disappears
     csi         what a storage driver publishes about nodes and capacity
 
-Volumes are made by `kubesched.embedded.provisioner`.
+Volumes are made by `kubesched.embedded.controllers.volumes.provisioner`.
 """
 
 from kubesched.embedded.controllers.volumes.binder import VolumeBinder as VolumeBinder

@@ -22,8 +22,8 @@ from kubesched.embedded.controllers.metadata import (
 )
 from kubesched.embedded.controllers.template_hash import compute_hash
 from kubesched.embedded.controllers.volumes.selection import DEFAULT_CLASS, capacity_bytes
-from kubesched.embedded.label_selectors import selector_matches
 from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import AlreadyExists, NotFound
 
 CSI_NODES = "csinodes.storage.k8s.io"

@@ -15,8 +15,8 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
 )
-from kubesched.embedded.label_selectors import selector_matches
 from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.selectors import selector_matches
 
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

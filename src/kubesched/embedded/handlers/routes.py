@@ -1,0 +1,53 @@
+"""The path grammar: `/api/v1/...` and `/apis/<group>/<version>/...`, split once into what is meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
+from kubesched.errors import NotFound
+
+
+@dataclass(slots=True)
+class Target:
+    """The resource, and how much of it, that a path names."""
+
+    resource: ResourceInfo
+    namespace: str | None
+    """None: all namespaces, or a cluster-scoped resource."""
+    name: str = ""
+    subresource: str = ""
+    is_watch_path: bool = False
+
+
+def unknown_path() -> NotFound:
+    return NotFound("the server could not find the requested resource")
+
+
+def parse_target(path: str, catalog: ResourceCatalog) -> Target:
+    """What a resource path names; `NotFound` when nothing is served there."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        raise unknown_path()
+    is_watch_path = rest[0] == "watch" and len(rest) > 1
+    if is_watch_path:
+        rest = rest[1:]
+    namespace: str | None = None
+    if rest[0] == "namespaces" and len(rest) > 2:
+        resource = catalog.find(group, version, rest[2])
+        if resource is not None and resource.namespaced:
+            namespace, rest = rest[1], rest[2:]
+    resource = catalog.find(group, version, rest[0])
+    if resource is None or len(rest) > 3 or "" in rest:
+        raise unknown_path()
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and subresource not in resource.subresources:
+        raise unknown_path()
+    if name and resource.namespaced and namespace is None:
+        raise unknown_path()
+    return Target(resource, namespace, name, subresource, is_watch_path)

@@ -1,0 +1,144 @@
+"""The pod row: what `kubectl get pods` says about a pod, computed as the real server does."""
+
+from __future__ import annotations
+
+from kubesched.embedded.handlers.tables.table import AGE, NAME, Column, human_duration
+from kubesched.embedded.objects import JsonObject, parse_timestamp
+
+_NONE = "<none>"
+
+
+def status_text(pod: JsonObject) -> str:
+    """The one word that says what a pod is up to: Pending, ContainerCreating, Init:0/1, Completed or Terminating."""
+    status = pod.get("status") or {}
+    reason: str = status.get("reason") or status.get("phase", "")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+            reason = "SchedulingGated"
+    initializing = _init_reason(pod, status)
+    reason = initializing if initializing is not None else _container_reason(status, reason)
+    if pod["metadata"].get("deletionTimestamp") is not None:
+        if status.get("reason") == "NodeLost":
+            return "Unknown"
+        if status.get("phase") not in ("Succeeded", "Failed"):
+            return "Terminating"
+    return reason
+
+
+def _is_sidecar(spec: JsonObject, index: int) -> bool:
+    containers = spec.get("initContainers") or ()
+    return index < len(containers) and containers[index].get("restartPolicy") == "Always"
+
+
+def _init_reason(pod: JsonObject, status: JsonObject) -> str | None:
+    spec = pod.get("spec") or {}
+    count = len(spec.get("initContainers") or ())
+    for index, container in enumerate(status.get("initContainerStatuses") or ()):
+        state = container.get("state") or {}
+        ended, waiting = state.get("terminated"), state.get("waiting")
+        if ended is not None and ended.get("exitCode", 0) == 0:
+            continue
+        if _is_sidecar(spec, index) and container.get("started"):
+            continue
+        if ended is not None:
+            return f"Init:{ended.get('reason') or _exit_text(ended)}"
+        if waiting and waiting.get("reason") and waiting["reason"] != "PodInitializing":
+            return f"Init:{waiting['reason']}"
+        return f"Init:{index}/{count}"
+    return None
+
+
+def _exit_text(ended: JsonObject) -> str:
+    if ended.get("signal"):
+        return f"Signal:{ended['signal']}"
+    return f"ExitCode:{ended.get('exitCode', 0)}"
+
+
+def _container_reason(status: JsonObject, reason: str) -> str:
+    has_running = False
+    for container in reversed(status.get("containerStatuses") or ()):
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting"), state.get("terminated")
+        if waiting and waiting.get("reason"):
+            reason = waiting["reason"]
+        elif ended is not None:
+            reason = ended.get("reason") or _exit_text(ended)
+        elif container.get("ready") and state.get("running") is not None:
+            has_running = True
+    if reason == "Completed" and has_running:
+        is_ready = any(
+            each.get("type") == "Ready" and each.get("status") == "True"
+            for each in status.get("conditions") or ()
+        )
+        return "Running" if is_ready else "NotReady"
+    return reason
+
+
+def _sidecar_statuses(pod: JsonObject) -> list[JsonObject]:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    return [
+        each
+        for index, each in enumerate(status.get("initContainerStatuses") or ())
+        if _is_sidecar(spec, index)
+    ]
+
+
+def ready_text(pod: JsonObject) -> str:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    total = len(spec.get("containers") or ())
+    total += sum(
+        1 for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"
+    )
+    statuses = [*_sidecar_statuses(pod), *(status.get("containerStatuses") or ())]
+    ready = sum(1 for each in statuses if each.get("ready"))
+    return f"{ready}/{total}"
+
+
+def restarts_text(pod: JsonObject, now: float) -> str:
+    status = pod.get("status") or {}
+    statuses = [*_sidecar_statuses(pod), *(status.get("containerStatuses") or ())]
+    count = sum(each.get("restartCount", 0) for each in statuses)
+    last = [
+        ended["finishedAt"]
+        for each in statuses
+        if (ended := (each.get("lastState") or {}).get("terminated")) and ended.get("finishedAt")
+    ]
+    if not count or not last:
+        return str(count)
+    return f"{count} ({human_duration(now - max(map(parse_timestamp, last)))} ago)"
+
+
+def _address(pod: JsonObject) -> str:
+    status = pod.get("status") or {}
+    addresses = status.get("podIPs") or ()
+    ip: str = addresses[0].get("ip", "") if addresses else status.get("podIP", "")
+    return ip or _NONE
+
+
+def _readiness_gates(pod: JsonObject) -> str:
+    gates = (pod.get("spec") or {}).get("readinessGates") or ()
+    if not gates:
+        return _NONE
+    true = {
+        each.get("type")
+        for each in (pod.get("status") or {}).get("conditions") or ()
+        if each.get("status") == "True"
+    }
+    return f"{sum(1 for each in gates if each.get('conditionType') in true)}/{len(gates)}"
+
+
+POD_COLUMNS = (
+    NAME,
+    Column("Ready", lambda pod, _: ready_text(pod)),
+    Column("Status", lambda pod, _: status_text(pod)),
+    Column("Restarts", restarts_text),
+    AGE,
+    Column("IP", lambda pod, _: _address(pod), priority=1),
+    Column("Node", lambda pod, _: (pod.get("spec") or {}).get("nodeName") or _NONE, priority=1),
+    Column(
+        "Nominated Node",
+        lambda pod, _: (pod.get("status") or {}).get("nominatedNodeName") or _NONE,
+        priority=1,
+    ),
+    Column("Readiness Gates", lambda pod, _: _readiness_gates(pod), priority=1),
+)

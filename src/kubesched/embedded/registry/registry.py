@@ -1,0 +1,474 @@
+"""The verbs on stored objects: metadata, admission, defaults, validation and optimistic concurrency in one place.
+
+Every write of every client passes here, whether it came over HTTP (`server`) or from a controller (`local`). Each verb
+is one synchronous step: it either finds something to refuse and changes nothing, or it makes exactly one change.
+
+Objects given to a verb become the registry's property; entries that come back are shared and frozen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kubesched.api import field_errors
+from kubesched.api.field_errors import FieldError, required
+from kubesched.api.quantity import QuantityError
+from kubesched.clock import Clock
+from kubesched.embedded.failures import (
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+    stale,
+)
+from kubesched.embedded.handlers.bodies import unreadable
+from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.registry.deletion import (
+    NO_DELETE_OPTIONS,
+    DeleteOptions,
+    after_delete,
+    check_preconditions,
+    is_ready_to_go,
+)
+from kubesched.embedded.registry.managed_fields.managers import (
+    Manager,
+    after_update,
+    creator,
+    parse_managers,
+)
+from kubesched.embedded.registry.managed_fields.paths import Layout, kind_layout
+from kubesched.embedded.registry.metadata import validate_metadata, validate_metadata_update
+from kubesched.embedded.registry.strategy import GENERIC, GENERIC_CUSTOM, Defaulter, Strategy
+from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
+from kubesched.embedded.resources.schema.table import type_of_kind
+from kubesched.embedded.storage.store import Collection, Entry, Store
+
+T = TypeVar("T")
+
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a random suffix never spells a word
+_GENERATE_ATTEMPTS = 8
+_MAX_GENERATED_BASE = 58
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a client may say about a write besides the object itself."""
+
+    manager: str = ""
+    """Who writes, for the ownership of fields; empty: nobody keeps account of this write."""
+    dry_run: bool = False
+
+
+NO_OPTIONS = WriteOptions()
+
+
+class Registry:
+    """All verbs over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: ResourceCatalog,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        kinds: dict[str, Strategy],
+    ) -> None:
+        self.store = store
+        self.catalog = catalog
+        self.clock = clock
+        self.rng = rng
+        self._kinds = kinds
+        self._derived: dict[str, tuple[int, Any]] = {}
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def strategy(self, resource: ResourceInfo) -> Strategy:
+        found = self._kinds.get(resource.storage_key)
+        if found is not None:
+            return found
+        return GENERIC_CUSTOM if resource.custom else GENERIC
+
+    def derived(self, name: str, resource: str, compute: Callable[[Collection], T]) -> T:
+        """Something computed from a whole collection, remembered until the collection changes."""
+        collection = self.store.collection(resource)
+        known = self._derived.get(name)
+        if known is None or known[0] != collection.changed_at:
+            known = self._derived[name] = (collection.changed_at, compute(collection))
+        result: T = known[1]
+        return result
+
+    def get(self, resource: ResourceInfo, namespace: str, name: str) -> Entry:
+        entry = self.store.get(resource.storage_key, namespace, name)
+        if entry is None:
+            raise not_found(resource, name)
+        return entry
+
+    # -- creating -----------------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+        *,
+        managers: tuple[Manager, ...] | None = None,
+    ) -> Entry:
+        """Create an object; `managers` is given by an apply, else the writer owns what it wrote."""
+        metadata = self._own_metadata(resource, namespace, obj)
+        if metadata.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        if metadata.get("name"):
+            return self._create_named(resource, obj, options, managers)
+        prefix = metadata.get("generateName")
+        if not prefix:
+            name_required = required("metadata.name", "name or generateName is required")
+            raise invalid(resource, "", [name_required])
+        for _attempt in range(_GENERATE_ATTEMPTS):
+            metadata["name"] = prefix[:_MAX_GENERATED_BASE] + self._suffix()
+            if not self._exists(resource, metadata):
+                break
+        return self._create_named(resource, obj, options, managers)
+
+    def _create_named(
+        self,
+        resource: ResourceInfo,
+        obj: JsonObject,
+        options: WriteOptions,
+        managers: tuple[Manager, ...] | None,
+    ) -> Entry:
+        strategy = self.strategy(resource)
+        metadata = obj["metadata"]
+        for field in (
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "managedFields",
+        ):
+            metadata.pop(field, None)
+        metadata["uid"] = self.new_uid()
+        metadata["creationTimestamp"] = timestamp(self.clock.now())
+        if strategy.tracks_generation:
+            metadata["generation"] = 1
+        if "status" in resource.subresources and not strategy.keeps_status_on_create:
+            obj.pop("status", None)
+        self._default(resource, strategy.default, obj)
+        self._require_live_namespace(resource, metadata)
+        if managers is None:
+            managers = self._creator(resource, obj, options)
+        if strategy.admit is not None:
+            strategy.admit(self, obj)
+        self._validate(resource, obj, strategy)
+        if self._exists(resource, metadata):
+            raise already_exists(resource, metadata["name"])
+        return self._put(resource, obj, managers, options)
+
+    def _exists(self, resource: ResourceInfo, metadata: JsonObject) -> bool:
+        found = self.store.get(
+            resource.storage_key, metadata.get("namespace", ""), metadata["name"]
+        )
+        return found is not None
+
+    def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
+        """The object's metadata with the request's namespace in it."""
+        metadata: JsonObject | None = obj.get("metadata")
+        if metadata is None:
+            metadata = obj["metadata"] = {}
+        if not resource.namespaced:
+            metadata.pop("namespace", None)
+            return metadata
+        stated = metadata.get("namespace")
+        if not stated:
+            metadata["namespace"] = namespace
+        elif stated != namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        return metadata
+
+    def _require_live_namespace(self, resource: ResourceInfo, metadata: JsonObject) -> None:
+        if not resource.namespaced:
+            return
+        namespace = metadata["namespace"]
+        entry = self.store.get("namespaces", "", namespace)
+        if entry is None:
+            raise not_found(self.catalog.get("namespaces"), namespace)
+        if entry.obj["metadata"].get("deletionTimestamp") is not None:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise forbidden(resource, metadata["name"], why, cause)
+
+    # -- replacing ----------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        name: str,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+        *,
+        subresource: str = "",
+    ) -> Entry:
+        """Replace an object, or only its status; a stated resourceVersion must be the current one."""
+        metadata = self._own_metadata(resource, namespace, obj)
+        stated = metadata.get("name")
+        if not stated:
+            metadata["name"] = name
+        elif stated != name:
+            raise bad_request(
+                f"the name of the object ({stated}) does not match the name on the URL ({name})"
+            )
+        old = self.get(resource, namespace, name)
+        version = metadata.get("resourceVersion")
+        if version and version != str(old.revision):
+            if not version.isdigit():
+                problem = field_errors.invalid(
+                    "metadata.resourceVersion", version, "must be a decimal number"
+                )
+                raise invalid(resource, name, [problem])
+            raise stale(resource, name)
+        uid = metadata.get("uid")
+        if uid and uid != old.obj["metadata"]["uid"]:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.obj['metadata']['uid']}"
+            raise conflict(resource, name, why)
+        return self.replace(resource, old, obj, options, subresource=subresource)
+
+    def replace(
+        self,
+        resource: ResourceInfo,
+        old: Entry,
+        obj: JsonObject,
+        options: WriteOptions = NO_OPTIONS,
+        *,
+        subresource: str = "",
+        managers: tuple[Manager, ...] | None = None,
+    ) -> Entry:
+        """Make `obj` the next version of `old` after defaults, rules and bookkeeping; unchanged means unwritten."""
+        strategy = self.strategy(resource)
+        sent = obj["metadata"].pop("managedFields", None)
+        self._carry_over_metadata(old.obj["metadata"], obj["metadata"])
+        if subresource == "status":
+            self._default(resource, strategy.default_status, obj)
+            obj = self._status_replacement(strategy, old.obj, obj)
+            causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
+            causes += validate_metadata(resource, obj, strategy.name_rule)
+        else:
+            if strategy.spec_subresource not in ("", subresource):
+                obj["spec"] = old.obj.get("spec", {})
+            causes = self._prepare_replacement(resource, strategy, old.obj, obj)
+        causes += validate_metadata_update(obj, old.obj)
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
+        if managers is None:
+            known = old.managers if sent is None else parse_managers(sent)
+            managers = self._after_update(resource, known, old.obj, obj, options, subresource)
+        return self._finish(resource, old, obj, options, managers)
+
+    def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
+        """What no client may change by leaving it out or inventing it."""
+        new.pop("selfLink", None)
+        for field in (
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "resourceVersion",
+            "generateName",
+        ):
+            if field in old:
+                new[field] = old[field]
+            else:
+                new.pop(field, None)
+
+    def _status_replacement(
+        self, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> JsonObject:
+        metadata = dict(old["metadata"])
+        if strategy.status_writes_metadata:
+            for field in ("labels", "annotations", "finalizers"):
+                if field in obj["metadata"]:
+                    metadata[field] = obj["metadata"][field]
+                else:
+                    metadata.pop(field, None)
+        replacement = {**old, "metadata": metadata}
+        if "status" in obj:
+            replacement["status"] = obj["status"]
+        else:
+            replacement.pop("status", None)
+        return replacement
+
+    def _prepare_replacement(
+        self, resource: ResourceInfo, strategy: Strategy, old: JsonObject, obj: JsonObject
+    ) -> list[FieldError]:
+        if "status" in resource.subresources:
+            if "status" in old:
+                obj["status"] = old["status"]
+            else:
+                obj.pop("status", None)
+        self._default(resource, strategy.default, obj)
+        if strategy.prepare_update is not None:
+            strategy.prepare_update(self, obj, old)
+        if strategy.tracks_generation and _desired_state(obj) != _desired_state(old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        causes = validate_metadata(resource, obj, strategy.name_rule)
+        if strategy.validate is not None:
+            causes += strategy.validate(obj)
+        if strategy.validate_update is not None:
+            causes += strategy.validate_update(obj, old)
+        return causes
+
+    def _finish(
+        self,
+        resource: ResourceInfo,
+        old: Entry,
+        obj: JsonObject,
+        options: WriteOptions,
+        managers: tuple[Manager, ...],
+    ) -> Entry:
+        """Write the new version, or remove the object when its last finalizer has gone."""
+        if obj == old.obj and managers == old.managers:
+            return old
+        if is_ready_to_go(obj):
+            if options.dry_run:
+                return old
+            return self.store.remove(
+                resource.storage_key, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+            )
+        return self._put(resource, obj, managers, options)
+
+    def modify(
+        self, resource: ResourceInfo, old: Entry, change: Callable[[JsonObject], JsonObject]
+    ) -> Entry:
+        """A server-side change that needs no rules: `change` returns a new object sharing what stays the same."""
+        obj = change(old.obj)
+        if obj is old.obj:
+            return old
+        if obj["metadata"] is old.obj["metadata"]:
+            obj["metadata"] = dict(obj["metadata"])
+        return self._put(resource, obj, old.managers, NO_OPTIONS)
+
+    # -- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete(
+        self,
+        resource: ResourceInfo,
+        namespace: str,
+        name: str,
+        options: DeleteOptions = NO_DELETE_OPTIONS,
+    ) -> tuple[Entry, bool]:
+        """Delete, or mark for deletion; says whether the object is gone."""
+        old = self.get(resource, namespace, name)
+        check_preconditions(resource, old, options)
+        obj, is_gone = after_delete(
+            resource,
+            old.obj,
+            options,
+            self.strategy(resource).default_propagation,
+            self.clock.now(),
+        )
+        if is_gone:
+            if options.dry_run:
+                return old, True
+            return self.store.remove(resource.storage_key, namespace, name, obj), True
+        if obj == old.obj:
+            return old, False
+        return self._put(resource, obj, old.managers, WriteOptions(dry_run=options.dry_run)), False
+
+    # -- ownership of fields ------------------------------------------------------------------------------------------
+
+    def layout(self, resource: ResourceInfo) -> Layout:
+        """How objects of this resource merge, in their stored form."""
+        stored = self.catalog.get(resource.storage_key)
+        return kind_layout(type_of_kind(stored.group, stored.kind) if not stored.custom else None)
+
+    def _creator(
+        self, resource: ResourceInfo, obj: JsonObject, options: WriteOptions
+    ) -> tuple[Manager, ...]:
+        if not options.manager:
+            return ()
+        return creator(
+            self.layout(resource),
+            obj,
+            manager=options.manager,
+            api_version=resource.api_version,
+            now=self.clock.now(),
+        )
+
+    def _after_update(
+        self,
+        resource: ResourceInfo,
+        managers: tuple[Manager, ...],
+        old: JsonObject,
+        new: JsonObject,
+        options: WriteOptions,
+        subresource: str,
+    ) -> tuple[Manager, ...]:
+        if not options.manager:
+            return managers
+        return after_update(
+            managers,
+            self.layout(resource),
+            old,
+            new,
+            manager=options.manager,
+            api_version=resource.api_version,
+            now=self.clock.now(),
+            subresource=subresource,
+        )
+
+    # -- bookkeeping --------------------------------------------------------------------------------------------------
+
+    def new_uid(self) -> str:
+        """A random version 4 UUID, from our own source of randomness."""
+        digits = f"{self.rng.getrandbits(128):032x}"
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return (
+            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        )
+
+    def _suffix(self) -> str:
+        return "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
+
+    @staticmethod
+    def _default(resource: ResourceInfo, defaulter: Defaulter | None, obj: JsonObject) -> None:
+        """Fill in defaults; a quantity that cannot be read refuses the object, as decoding it would."""
+        if defaulter is None:
+            return
+        try:
+            defaulter(obj)
+        except QuantityError as error:
+            raise bad_request(unreadable(resource, str(error))) from None
+
+    def _validate(self, resource: ResourceInfo, obj: JsonObject, strategy: Strategy) -> None:
+        causes = validate_metadata(resource, obj, strategy.name_rule)
+        if strategy.validate is not None:
+            causes += strategy.validate(obj)
+        if causes:
+            raise invalid(resource, obj["metadata"].get("name", ""), causes)
+
+    def _put(
+        self,
+        resource: ResourceInfo,
+        obj: JsonObject,
+        managers: tuple[Manager, ...],
+        options: WriteOptions,
+    ) -> Entry:
+        if options.dry_run:
+            return Entry(obj, self.store.revision, managers)
+        return self.store.put(resource.storage_key, obj, managers)
+
+
+def _desired_state(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}

@@ -1,0 +1,56 @@
+"""What is particular to a kind when it is written: its defaults, its admission, its rules.
+
+A `Strategy` is a bundle of hooks that `registry` calls in a fixed order:
+
+    create:  default -> admit -> validate                      update:  default -> prepare_update -> validate(new, old)
+
+Hooks get objects they may change in place (they are not in the store yet). `resources.strategies` maps resources to
+strategies; a resource without one gets `GENERIC`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from kubesched.api.field_errors import FieldError
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.registry.metadata import NameRule, subdomain_problems
+
+if TYPE_CHECKING:
+    from kubesched.embedded.registry.registry import Registry
+
+Defaulter: TypeAlias = Callable[[JsonObject], None]
+Admission: TypeAlias = "Callable[[Registry, JsonObject], None]"
+UpdateAdmission: TypeAlias = "Callable[[Registry, JsonObject, JsonObject], None]"
+Validator: TypeAlias = Callable[[JsonObject], list[FieldError]]
+UpdateValidator: TypeAlias = Callable[[JsonObject, JsonObject], list[FieldError]]
+Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """The hooks of one kind; every one of them may be absent."""
+
+    tracks_generation: bool = False
+    keeps_status_on_create: bool = False
+    spec_subresource: str = ""
+    """The only subresource that may change the spec; empty: any write may."""
+    status_writes_metadata: bool = False
+    """Whether a write to `/status` may also change labels, annotations and finalizers."""
+    returns_deleted_object: bool = False
+    default_propagation: Propagation = "Background"
+    default: Defaulter | None = None
+    default_status: Defaulter | None = None
+    """Applied to what a write to `/status` brings; must leave the rest of the object alone."""
+    admit: Admission | None = None
+    prepare_update: UpdateAdmission | None = None
+    validate: Validator | None = None
+    validate_update: UpdateValidator | None = None
+    validate_status: Validator | None = None
+    name_rule: NameRule = subdomain_problems
+
+
+GENERIC = Strategy()
+GENERIC_CUSTOM = Strategy(tracks_generation=True)

@@ -1,0 +1,1 @@
+"""What the server knows about each resource: catalogue, strategies, admission, defaults, validation, schema."""

@@ -1,0 +1,182 @@
+"""Admission of pods: priority, service account, default tolerations, topology labels, selectors by own labels, status."""
+
+from __future__ import annotations
+
+from kubesched.embedded.failures import forbidden
+from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.resources.validation.scheduling import DEFAULT_TOLERATIONS
+from kubesched.embedded.storage.store import Collection
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+
+TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+"""What a pod is told about its node by labels of its own."""
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def admit_pod(registry: Registry, pod: JsonObject) -> None:
+    spec = pod["spec"]
+    _service_account(spec)
+    _priority(registry, pod, spec)
+    _default_tolerations(spec)
+    if spec.get("nodeName"):
+        add_topology_labels(registry, pod["metadata"], spec["nodeName"])
+    _selectors_from_own_labels(pod, spec)
+    pod["status"] = initial_status(spec, timestamp(registry.clock.now()))
+
+
+def admit_pod_update(registry: Registry, pod: JsonObject, old: JsonObject) -> None:
+    """An update that drops the default tolerations or the priority gets them back before anybody complains."""
+    _default_tolerations(pod["spec"])
+    for field in ("priority", "preemptionPolicy"):
+        if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
+            pod["spec"][field] = old["spec"][field]
+
+
+def add_topology_labels(registry: Registry, metadata: JsonObject, node_name: str) -> None:
+    """A pod gets the zone and region of its node, in place of what it says itself. A node may be missing."""
+    node = registry.store.get("nodes", "", node_name)
+    labels = node.obj["metadata"].get("labels") if node is not None else None
+    found = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}
+    if found:
+        metadata["labels"] = {**(metadata.get("labels") or {}), **found}
+
+
+def _service_account(spec: JsonObject) -> None:
+    if not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+
+
+def _priority(registry: Registry, pod: JsonObject, spec: JsonObject) -> None:
+    """Resolve the class into a number; whoever states a number must state the right one."""
+    class_name = spec.get("priorityClassName")
+    if class_name:
+        entry = registry.store.get(PRIORITY_CLASSES, "", class_name)
+        if entry is None:
+            why = f"no PriorityClass with name {class_name} was found"
+            raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
+        chosen = entry.obj
+    else:
+        found = registry.derived("default priority class", PRIORITY_CLASSES, _global_default)
+        chosen = found if found is not None else {}
+        if found is not None:
+            spec["priorityClassName"] = found["metadata"]["name"]
+    value = chosen.get("value", 0)
+    stated = spec.get("priority")
+    if stated is not None and stated != value:
+        why = (
+            "the integer value of priority"
+            f" ({stated}) must not be provided in pod spec; priority admission controller computed {value}"
+            " from the given PriorityClass name"
+        )
+        raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
+    spec["priority"] = value
+    policy = chosen.get("preemptionPolicy", "PreemptLowerPriority")
+    if spec.get("preemptionPolicy", policy) != policy:
+        why = (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec;"
+            f" priority admission controller computed {policy} from the given PriorityClass name"
+        )
+        raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
+    spec["preemptionPolicy"] = policy
+
+
+def _global_default(priority_classes: Collection) -> JsonObject | None:
+    """The default class; of several (they may only appear through races upstream) the one of least value."""
+    found: JsonObject | None = None
+    for entry in priority_classes.entries():
+        if entry.obj.get("globalDefault") and (
+            found is None or entry.obj["value"] < found["value"]
+        ):
+            found = entry.obj
+    return found
+
+
+def _default_tolerations(spec: JsonObject) -> None:
+    """Five minutes' patience with a node that is not ready or not reachable, unless the pod says otherwise."""
+    present: list[JsonObject] = spec.get("tolerations") or []
+    tolerated = set()
+    for each in present:
+        if each.get("effect") in (None, "", "NoExecute"):
+            tolerated.add(each.get("key") or "")
+    if "" in tolerated:
+        return
+    missing = [each for each in DEFAULT_TOLERATIONS if each["key"] not in tolerated]
+    if missing:
+        spec["tolerations"] = present + missing
+
+
+def _selectors_from_own_labels(pod: JsonObject, spec: JsonObject) -> None:
+    """Turn `matchLabelKeys` and `mismatchLabelKeys` into requirements on the pod's own label values."""
+    labels = pod["metadata"].get("labels") or {}
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        _extend_selector(constraint, labels)
+    affinity = spec.get("affinity")
+    if not affinity:
+        return
+    for name in ("podAffinity", "podAntiAffinity"):
+        group = affinity.get(name) or {}
+        for term in group.get(_REQUIRED) or ():
+            _extend_selector(term, labels)
+        for weighted in group.get(_PREFERRED) or ():
+            _extend_selector(weighted.get("podAffinityTerm") or {}, labels)
+
+
+def _extend_selector(term: JsonObject, labels: dict[str, str]) -> None:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(field) or ():
+            if key in labels:
+                requirement = {"key": key, "operator": operator, "values": [labels[key]]}
+                selector["matchExpressions"] = [
+                    *(selector.get("matchExpressions") or ()),
+                    requirement,
+                ]
+
+
+def initial_status(spec: JsonObject, now: str) -> JsonObject:
+    status: JsonObject = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": now,
+                "reason": "SchedulingGated",
+                "message": GATED_MESSAGE,
+            }
+        ]
+    return status
+
+
+def qos_class(spec: JsonObject) -> str:
+    """Guaranteed, Burstable or BestEffort, from the cpu and memory of all containers (or of the pod as a whole)."""
+    pod_level = spec.get("resources") or {}
+    if pod_level.get("requests") or pod_level.get("limits"):
+        bodies = [pod_level]
+    else:
+        containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        bodies = [each.get("resources") or {} for each in containers]
+    is_best_effort, is_guaranteed = True, True
+    for resources in bodies:
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in ("cpu", "memory"):
+            asked, limit = requests.get(name), limits.get(name)
+            if _is_positive(asked) or _is_positive(limit):
+                is_best_effort = False
+            if not _is_positive(limit) or (asked is not None and asked != limit):
+                is_guaranteed = False
+    if is_best_effort:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed else "Burstable"
+
+
+def _is_positive(amount: object) -> bool:
+    return amount is not None and amount not in ("0", 0)

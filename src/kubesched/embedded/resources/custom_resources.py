@@ -1,0 +1,200 @@
+"""Custom resource definitions: served as soon as they are stored, without conversion between versions.
+
+The catalogue gets one row per served version; objects are kept as they are sent. A definition goes only after all its
+objects have gone.
+"""
+
+from __future__ import annotations
+
+from kubesched.api.field_errors import FieldError, invalid, required
+from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.resources.validation.common import one_of, unchanged
+from kubesched.embedded.storage.store import Change
+from kubesched.errors import Conflict, NotFound
+
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def default_definition(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind", "")
+    names.setdefault("singular", kind.lower())
+    names.setdefault("listKind", f"{kind}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def admit_definition(registry: Registry, obj: JsonObject) -> None:
+    metadata = obj["metadata"]
+    finalizers = metadata.setdefault("finalizers", [])
+    if CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+    obj["status"] = _status(obj, timestamp(registry.clock.now()))
+
+
+def _status(obj: JsonObject, now: str) -> JsonObject:
+    spec = obj["spec"]
+    reasons = {
+        "NamesAccepted": ("NoConflicts", "no conflicts found"),
+        "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
+    }
+    return {
+        "acceptedNames": dict(spec.get("names") or {}),
+        "conditions": [
+            {
+                "type": kind,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": now,
+            }
+            for kind, (reason, message) in reasons.items()
+        ],
+        "storedVersions": [
+            each.get("name", "") for each in spec.get("versions") or () if each.get("storage")
+        ],
+    }
+
+
+def validate_definition(obj: JsonObject) -> list[FieldError]:
+    spec = obj["spec"]
+    group, names, versions = spec.get("group", ""), spec["names"], spec.get("versions") or []
+    problems: list[FieldError] = []
+    wanted = f"{names.get('plural', '')}.{group}"
+    if obj["metadata"].get("name") != wanted:
+        detail = 'must be spec.names.plural+"."+spec.group'
+        problems.append(invalid("metadata.name", obj["metadata"].get("name", ""), detail))
+    if "." not in group:
+        problems.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    problems += one_of(spec.get("scope", ""), ("Cluster", "Namespaced"), "spec.scope")
+    problems += [
+        required(f"spec.names.{field}") for field in ("plural", "kind") if not names.get(field)
+    ]
+    if not versions:
+        problems.append(required("spec.versions"))
+    elif sum(1 for each in versions if each.get("storage")) != 1:
+        detail = "must have exactly one version marked as storage version"
+        problems.append(invalid("spec.versions", [each.get("name") for each in versions], detail))
+    for index, version in enumerate(versions):
+        if not version.get("name"):
+            problems.append(required(f"spec.versions[{index}].name"))
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            path = f"spec.versions[{index}].schema.openAPIV3Schema"
+            problems.append(required(path, "schemas are required"))
+    if (spec.get("conversion") or {}).get("strategy") != "None":
+        problems += one_of(
+            spec["conversion"].get("strategy", ""), ("None",), "spec.conversion.strategy"
+        )
+    return problems
+
+
+def validate_definition_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    problems: list[FieldError] = []
+    for field in ("group", "scope"):
+        problems += unchanged(new["spec"].get(field), old["spec"].get(field), f"spec.{field}")
+    before, after = old["spec"]["names"], new["spec"]["names"]
+    for field in ("plural", "kind"):
+        problems += unchanged(after.get(field), before.get(field), f"spec.names.{field}")
+    return problems
+
+
+class CustomResources:
+    """Keeps the catalogue in step with the stored definitions."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        registry.store.subscribe(DEFINITIONS, self._on_definition)
+
+    def resume(self) -> None:
+        """Serve what a previous process had defined."""
+        for entry in list(self._registry.store.collection(DEFINITIONS).entries()):
+            self._serve(entry.obj)
+            self._clean_up(entry.obj)
+
+    def _on_definition(self, change: Change) -> None:
+        definition = change.entry.obj
+        if change.type == "DELETED":
+            spec = definition["spec"]
+            self._registry.catalog.remove_custom(spec["group"], spec["names"]["plural"])
+            return
+        if change.old is None or change.old.obj.get("spec") != definition.get("spec"):
+            self._serve(definition)
+        self._clean_up(definition)
+
+    def _serve(self, definition: JsonObject) -> None:
+        spec = definition["spec"]
+        catalog = self._registry.catalog
+        catalog.remove_custom(spec["group"], spec["names"]["plural"])
+        catalog.add_custom(resources_of(definition))
+
+    def _clean_up(self, definition: JsonObject) -> None:
+        """Delete the objects of a definition that is going, then let it go."""
+        metadata = definition["metadata"]
+        if metadata.get("deletionTimestamp") is None or CLEANUP not in (
+            metadata.get("finalizers") or ()
+        ):
+            return
+        registry = self._registry
+        resource = resources_of(definition)[0]
+        collection = registry.store.collection(resource.storage_key)
+        for entry in list(collection.entries()):
+            found = entry.obj["metadata"]
+            try:
+                registry.delete(resource, found.get("namespace", ""), found["name"])
+            except (NotFound, Conflict):
+                continue  # a listener of an earlier deletion was faster
+        if collection.count:
+            self._finish_later(definition["metadata"]["name"], resource)
+        else:
+            self._release(metadata["name"])
+
+    def _finish_later(self, name: str, resource: ResourceInfo) -> None:
+        store = self._registry.store
+
+        def on_change(change: Change) -> None:
+            if store.collection(resource.storage_key).count == 0:
+                unsubscribe()
+                self._release(name)
+
+        unsubscribe = store.subscribe(resource.storage_key, on_change)
+
+    def _release(self, name: str) -> None:
+        registry = self._registry
+        entry = registry.store.get(DEFINITIONS, "", name)
+        if entry is None:
+            return
+        metadata = dict(entry.obj["metadata"])
+        metadata["finalizers"] = [
+            each for each in metadata.get("finalizers") or () if each != CLEANUP
+        ]
+        registry.replace(
+            registry.catalog.get(DEFINITIONS), entry, {**entry.obj, "metadata": metadata}
+        )
+
+
+def resources_of(definition: JsonObject) -> list[ResourceInfo]:
+    """One row per served version, the storage version first."""
+    spec = definition["spec"]
+    names = spec["names"]
+    versions = sorted(spec.get("versions") or (), key=lambda each: not each.get("storage"))
+    return [
+        ResourceInfo(
+            group=spec["group"],
+            version=version["name"],
+            kind=names["kind"],
+            plural=names["plural"],
+            singular=names.get("singular") or names["kind"].lower(),
+            short_names=tuple(names.get("shortNames") or ()),
+            namespaced=spec.get("scope") == "Namespaced",
+            subresources=tuple(
+                each for each in ("scale", "status") if each in (version.get("subresources") or {})
+            ),
+            categories=tuple(names.get("categories") or ()),
+            custom=True,
+        )
+        for version in versions
+        if version.get("served", True)
+    ]

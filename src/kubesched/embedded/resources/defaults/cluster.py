@@ -1,0 +1,94 @@
+"""Defaults of everything that is neither a pod nor makes pods."""
+
+from __future__ import annotations
+
+import base64
+
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.resources.defaults.quantities import round_list
+
+
+def default_namespace(obj: JsonObject) -> None:
+    name = obj["metadata"].get("name")
+    if name:
+        labels = obj["metadata"].setdefault("labels", {})
+        labels["kubernetes.io/metadata.name"] = name
+
+
+def default_node(obj: JsonObject) -> None:
+    if "spec" not in obj:
+        obj["spec"] = {}
+    status = obj.get("status")
+    if status:
+        round_list(status.get("capacity"))
+        round_list(status.get("allocatable"))
+        # Upstream: a node that states only its capacity offers all of it.
+        if "allocatable" not in status and "capacity" in status:
+            status["allocatable"] = dict(status["capacity"])
+
+
+def default_service(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    kind = spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    if kind in ("NodePort", "LoadBalancer"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port", 0))
+
+
+def default_persistent_volume(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    round_list(spec.get("capacity"))
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+    host_path = spec.get("hostPath")
+    if host_path is not None:
+        host_path.setdefault("type", "")
+
+
+def default_persistent_volume_claim(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("volumeMode", "Filesystem")
+    resources = spec.get("resources") or {}
+    round_list(resources.get("requests"))
+    round_list(resources.get("limits"))
+
+
+def default_storage_class(obj: JsonObject) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def default_csi_driver(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("attachRequired", True)
+    spec.setdefault("podInfoOnMount", False)
+    spec.setdefault("storageCapacity", False)
+    spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
+    spec.setdefault("requiresRepublish", False)
+    spec.setdefault("seLinuxMount", False)
+    spec.setdefault("volumeLifecycleModes", ["Persistent"])
+
+
+def default_priority_class(obj: JsonObject) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    obj.setdefault("value", 0)
+
+
+def default_secret(obj: JsonObject) -> None:
+    obj.setdefault("type", "Opaque")
+    plain = obj.pop("stringData", None)
+    if plain:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
+        obj["data"] = {**(obj.get("data") or {}), **encoded}
+
+
+def default_event(obj: JsonObject) -> None:
+    obj.setdefault("source", {})
+    obj.setdefault("reportingComponent", "")
+    obj.setdefault("reportingInstance", "")

@@ -1,0 +1,160 @@
+"""Which strategy each built-in kind is written with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubesched.embedded.registry.metadata import label_problems, path_segment_problems
+from kubesched.embedded.registry.strategy import Strategy
+from kubesched.embedded.resources import custom_resources
+from kubesched.embedded.resources.admission import cluster as admission
+from kubesched.embedded.resources.admission.pods import admit_pod, admit_pod_update
+from kubesched.embedded.resources.defaults import cluster as defaults
+from kubesched.embedded.resources.defaults import workloads as workload_defaults
+from kubesched.embedded.resources.defaults.pods import default_pod
+from kubesched.embedded.resources.validation import cluster, pods, storage, workloads
+
+_WORKLOAD = Strategy(
+    tracks_generation=True,
+    admit=admission.admit_workload,
+    validate_update=workloads.validate_selector_update,
+)
+_RETURNED = Strategy(returns_deleted_object=True)
+
+STRATEGIES: dict[str, Strategy] = {
+    "configmaps": Strategy(
+        validate=cluster.validate_config_data, validate_update=cluster.validate_config_data_update
+    ),
+    "controllerrevisions.apps": Strategy(validate_update=cluster.validate_runtime_immutable),
+    "cronjobs.batch": Strategy(
+        tracks_generation=True,
+        default=workload_defaults.default_cron_job,
+        admit=admission.admit_workload,
+        validate=workloads.validate_cron_job,
+    ),
+    "csidrivers.storage.k8s.io": Strategy(default=defaults.default_csi_driver),
+    "csinodes.storage.k8s.io": Strategy(validate=cluster.validate_csi_node),
+    "customresourcedefinitions.apiextensions.k8s.io": Strategy(
+        tracks_generation=True,
+        default=custom_resources.default_definition,
+        admit=custom_resources.admit_definition,
+        validate=custom_resources.validate_definition,
+        validate_update=custom_resources.validate_definition_update,
+    ),
+    "daemonsets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_daemon_set,
+        validate=workloads.validate_daemon_set,
+    ),
+    "deployments.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_deployment,
+        validate=workloads.validate_deployment,
+    ),
+    "events": Strategy(default=defaults.default_event, validate=cluster.validate_event),
+    "jobs.batch": replace(
+        _WORKLOAD,
+        # Upstream: jobs and replication controllers leave their pods behind unless told otherwise.
+        default_propagation="Orphan",
+        default=workload_defaults.default_job,
+        admit=admission.admit_job,
+        validate=workloads.validate_job,
+        validate_update=workloads.validate_job_update,
+    ),
+    "leases.coordination.k8s.io": Strategy(validate=cluster.validate_lease),
+    "namespaces": Strategy(
+        spec_subresource="finalize",
+        returns_deleted_object=True,
+        default=defaults.default_namespace,
+        admit=admission.admit_namespace,
+        name_rule=label_problems,
+    ),
+    "nodes": Strategy(
+        keeps_status_on_create=True,
+        status_writes_metadata=True,
+        default=defaults.default_node,
+        default_status=defaults.default_node,
+        validate=cluster.validate_node,
+        validate_status=cluster.validate_node,
+    ),
+    "persistentvolumeclaims": Strategy(
+        returns_deleted_object=True,
+        default=defaults.default_persistent_volume_claim,
+        admit=admission.admit_persistent_volume_claim,
+        validate=storage.validate_persistent_volume_claim,
+        validate_update=storage.validate_persistent_volume_claim_update,
+    ),
+    "persistentvolumes": Strategy(
+        returns_deleted_object=True,
+        default=defaults.default_persistent_volume,
+        admit=admission.admit_persistent_volume,
+        validate=storage.validate_persistent_volume,
+        validate_update=storage.validate_persistent_volume_update,
+    ),
+    "poddisruptionbudgets.policy": Strategy(
+        tracks_generation=True,
+        admit=admission.admit_pod_disruption_budget,
+        validate=workloads.validate_pod_disruption_budget,
+    ),
+    "pods": Strategy(
+        tracks_generation=True,
+        status_writes_metadata=True,
+        returns_deleted_object=True,
+        default=default_pod,
+        admit=admit_pod,
+        prepare_update=admit_pod_update,
+        validate=pods.validate_pod,
+        validate_update=pods.validate_pod_update,
+    ),
+    "podtemplates": _RETURNED,
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        tracks_generation=True,
+        default=defaults.default_priority_class,
+        admit=admission.admit_priority_class,
+        prepare_update=admission.admit_priority_class_update,
+        validate=cluster.validate_priority_class,
+        validate_update=cluster.validate_priority_class_update,
+    ),
+    "replicasets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_replica_set,
+        validate=workloads.validate_replica_set,
+    ),
+    "replicationcontrollers": Strategy(
+        tracks_generation=True,
+        default_propagation="Orphan",
+        admit=admission.admit_workload,
+        default=workload_defaults.default_replication_controller,
+        validate=workloads.validate_replication_controller,
+    ),
+    "resourcequotas": _RETURNED,
+    "roles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "rolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "clusterroles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "clusterrolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
+    "secrets": Strategy(
+        default=defaults.default_secret,
+        validate=cluster.validate_config_data,
+        validate_update=cluster.validate_config_data_update,
+    ),
+    "serviceaccounts": _RETURNED,
+    "services": Strategy(
+        returns_deleted_object=True,
+        default=defaults.default_service,
+        admit=admission.admit_service,
+        prepare_update=admission.keep_service_addresses,
+        validate=cluster.validate_service,
+        name_rule=label_problems,
+    ),
+    "statefulsets.apps": replace(
+        _WORKLOAD,
+        default=workload_defaults.default_stateful_set,
+        validate=workloads.validate_stateful_set,
+        validate_update=workloads.validate_stateful_set_update,
+    ),
+    "storageclasses.storage.k8s.io": Strategy(
+        default=defaults.default_storage_class,
+        validate=storage.validate_storage_class,
+        validate_update=storage.validate_storage_class_update,
+    ),
+}

@@ -1,0 +1,245 @@
+"""Rules for pods: what a new one must look like and what may still change later."""
+
+from __future__ import annotations
+
+from kubesched.api.field_errors import FieldError, forbidden, invalid, required
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.registry.metadata import label_problems, subdomain_problems
+from kubesched.embedded.resources.validation import scheduling
+from kubesched.embedded.resources.validation.common import one_of
+from kubesched.embedded.resources.validation.containers import containers, volumes
+from kubesched.embedded.resources.validation.resources import container_resources
+
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_MAX_INT32 = 2**31 - 1
+
+_ONLY_THESE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def validate_pod(pod: JsonObject) -> list[FieldError]:
+    spec = pod.get("spec") or {}
+    problems = pod_spec(spec, "spec")
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        detail = "cannot be set until all schedulingGates have been cleared"
+        problems.append(forbidden("spec.nodeName", detail))
+    return problems
+
+
+def pod_spec(spec: JsonObject, path: str) -> list[FieldError]:
+    """Problems of a pod's spec, or of a template's."""
+    problems, volume_names = volumes(spec.get("volumes") or (), f"{path}.volumes")
+    main = spec.get("containers") or ()
+    if not main:
+        problems.append(required(f"{path}.containers"))
+    names: set[str] = set()
+    problems += containers(main, f"{path}.containers", volume_names, names)
+    init = spec.get("initContainers")
+    if init:
+        problems += containers(init, f"{path}.initContainers", volume_names, names)
+    problems += _host_ports(spec, path)
+    if spec["restartPolicy"] not in _RESTART_POLICIES:
+        problems += one_of(spec["restartPolicy"], _RESTART_POLICIES, f"{path}.restartPolicy")
+    if spec["dnsPolicy"] not in _DNS_POLICIES:
+        problems += one_of(spec["dnsPolicy"], _DNS_POLICIES, f"{path}.dnsPolicy")
+    if spec.get("resources"):
+        problems += container_resources(spec["resources"], f"{path}.resources")
+    problems += _numbers(spec, path)
+    problems += _names(spec, path)
+    problems += _scheduling(spec, path)
+    return problems
+
+
+def _host_ports(spec: JsonObject, path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    taken: set[tuple[str, str, int]] = set()
+    uses_host_network = spec.get("hostNetwork", False)
+    for index, container in enumerate(spec.get("containers") or ()):
+        for position, port in enumerate(container.get("ports") or ()):
+            host_port = port.get("hostPort")
+            if not host_port:
+                continue
+            here = f"{path}.containers[{index}].ports[{position}]"
+            claim = (port.get("protocol", "TCP"), port.get("hostIP", ""), host_port)
+            if claim in taken:
+                text = "/".join(str(each) for each in claim)
+                problems.append(invalid(f"{here}.hostPort", text, "is claimed twice by this pod"))
+            taken.add(claim)
+            if uses_host_network and host_port != port.get("containerPort"):
+                problems.append(
+                    invalid(
+                        f"{here}.containerPort",
+                        port.get("containerPort"),
+                        "must match `hostPort` when `hostNetwork` is true",
+                    )
+                )
+    return problems
+
+
+def _numbers(spec: JsonObject, path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
+        detail = f"must be between 1 and {_MAX_INT32}, inclusive"
+        problems.append(invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
+    return problems
+
+
+def _names(spec: JsonObject, path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    for field, rule in (
+        ("nodeName", subdomain_problems),
+        ("serviceAccountName", subdomain_problems),
+        ("priorityClassName", subdomain_problems),
+        ("hostname", label_problems),
+        ("subdomain", label_problems),
+    ):
+        value = spec.get(field)
+        if value:
+            problems += [invalid(f"{path}.{field}", value, text) for text in rule(value)]
+    policy = spec.get("preemptionPolicy")
+    if policy is not None:
+        problems += one_of(policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy")
+    return problems
+
+
+def _scheduling(spec: JsonObject, path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    if spec.get("nodeSelector"):
+        problems += scheduling.node_selector_map(spec["nodeSelector"], f"{path}.nodeSelector")
+    if spec.get("tolerations"):
+        problems += scheduling.tolerations(spec["tolerations"], f"{path}.tolerations")
+    if spec.get("affinity"):
+        problems += scheduling.affinity(spec["affinity"], f"{path}.affinity")
+    if spec.get("topologySpreadConstraints"):
+        here = f"{path}.topologySpreadConstraints"
+        problems += scheduling.topology_spread(spec["topologySpreadConstraints"], here)
+    if spec.get("schedulingGates"):
+        problems += scheduling.scheduling_gates(spec["schedulingGates"], f"{path}.schedulingGates")
+    return problems
+
+
+def validate_pod_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    """A pod's spec is fixed but for images, deadlines, added tolerations and removed gates."""
+    before, after = old["spec"], new["spec"]
+    if before == after:
+        return []
+    problems = _deadline_update(before, after)
+    problems += _toleration_update(before, after)
+    problems += _gate_update(before, after)
+    is_gated = bool(before.get("schedulingGates"))
+    if is_gated:
+        problems += _gated_update(before, after)
+    if not problems and _fixed_part(before, is_gated=is_gated) != _fixed_part(
+        after, is_gated=is_gated
+    ):
+        problems.append(forbidden("spec", _ONLY_THESE))
+    return problems
+
+
+def _deadline_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    path = "spec.activeDeadlineSeconds"
+    old, new = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
+    if old is None or old == new:
+        return []
+    if new is None:
+        return [invalid(path, new, "must not update from a positive integer to nil value")]
+    if new > old:
+        return [invalid(path, new, f"must be less than or equal to previous value {old}")]
+    return []
+
+
+def _toleration_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    """Tolerations may be added, and the seconds of existing ones changed."""
+
+    def identity(toleration: JsonObject) -> JsonObject:
+        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+    kept = [identity(each) for each in after.get("tolerations") or ()]
+    if all(identity(each) in kept for each in before.get("tolerations") or ()):
+        return []
+    detail = "existing toleration can not be modified except its tolerationSeconds"
+    return [forbidden("spec.tolerations", detail)]
+
+
+def _gate_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    known = {each.get("name") for each in before.get("schedulingGates") or ()}
+    return [
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+        )
+        for index, gate in enumerate(after.get("schedulingGates") or ())
+        if gate.get("name") not in known
+    ]
+
+
+def _gated_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    """While a pod is gated its node selection may become stricter, not looser."""
+    problems: list[FieldError] = []
+    selector = after.get("nodeSelector") or {}
+    if any(selector.get(key) != value for key, value in (before.get("nodeSelector") or {}).items()):
+        problems.append(
+            invalid(
+                "spec.nodeSelector",
+                selector,
+                "only additions are allowed (no mutations or deletions)",
+            )
+        )
+    old_terms, new_terms = _required_terms(before), _required_terms(after)
+    if old_terms is None or old_terms == new_terms:
+        return problems
+    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    if new_terms is None or len(new_terms) != len(old_terms):
+        problems.append(
+            invalid(
+                path,
+                new_terms,
+                "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
+            )
+        )
+        return problems
+    for index, (old, new) in enumerate(zip(old_terms, new_terms, strict=True)):
+        for field in ("matchExpressions", "matchFields"):
+            kept = new.get(field) or []
+            if any(each not in kept for each in old.get(field) or ()):
+                detail = "only additions are allowed (no mutations or deletions)"
+                problems.append(invalid(f"{path}[{index}]", new, detail))
+                break
+    return problems
+
+
+def _required_terms(spec: JsonObject) -> list[JsonObject] | None:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required_part = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required_part is None:
+        return None
+    terms: list[JsonObject] = required_part.get("nodeSelectorTerms") or []
+    return terms
+
+
+def _fixed_part(spec: JsonObject, *, is_gated: bool) -> JsonObject:
+    """The spec without what an update may touch."""
+    free = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
+    if is_gated:
+        free.append("nodeSelector")
+    fixed = {key: value for key, value in spec.items() if key not in free}
+    if is_gated:
+        rest = {
+            key: value
+            for key, value in (spec.get("affinity") or {}).items()
+            if key != "nodeAffinity"
+        }
+        fixed["affinity"] = rest
+    for name in ("containers", "initContainers"):
+        if name in fixed:
+            fixed[name] = [
+                {key: value for key, value in each.items() if key != "image"}
+                for each in fixed[name]
+            ]
+    return fixed

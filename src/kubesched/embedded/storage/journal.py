@@ -1,0 +1,223 @@
+"""Writes on disk: a SQLite database in WAL mode that follows the store.
+
+Every change is handed over in revision order and committed by a thread of its own, many at a time when they come fast
+(`synchronous=FULL`, one fsync per commit). The server answers a request only when everything the answer may reflect
+has been committed (`settled`), so whatever a client was told survives `kill -9`.
+
+A disk that fails ends it: from then on nothing is acknowledged any more, because memory is ahead of the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubesched.embedded.objects import JsonObject, decode
+from kubesched.embedded.registry.managed_fields.managers import Manager, parse_managers
+from kubesched.embedded.storage.store import Change
+from kubesched.errors import KubeschedError, ServerError
+
+logger = logging.getLogger(__name__)
+
+DATABASE = "cluster.db"
+LOCK = "lock"
+FORMAT = "1"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (resource, namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+_PUT = "INSERT OR REPLACE INTO objects (resource, namespace, name, revision, body) VALUES (?, ?, ?, ?, ?)"
+_REMOVE = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
+_FACT = "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)"
+
+
+class SqliteJournal:
+    """Keeps a data directory up to date with a store. One process at a time may have it open."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock_file = _lock(folder)
+        try:
+            self._database = _open(folder / DATABASE)
+        except BaseException:
+            os.close(self._lock_file)
+            raise
+        self._pending: list[tuple[str, Change]] = []
+        self._recorded = 0
+        self._committed = 0
+        self._failure: BaseException | None = None
+        self._is_closing = False
+        self._wake_up = threading.Condition()
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(
+            target=self._write_loop, name="embedded-journal", daemon=True
+        )
+
+    # -- reading back -------------------------------------------------------------------------------------------------
+
+    def load(self) -> tuple[int, Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]]]:
+        """The last revision and all objects; to be called once, before anything is recorded."""
+        row = self._database.execute("SELECT value FROM facts WHERE name = 'revision'").fetchone()
+        return int(row[0]) if row is not None else 1, self._rows()
+
+    def _rows(self) -> Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]]:
+        for resource, revision, body in self._database.execute(
+            "SELECT resource, revision, body FROM objects"
+        ):
+            try:
+                obj = decode(body)
+            except msgspec.DecodeError as error:
+                raise KubeschedError(
+                    f"{self._folder / DATABASE}: an object of {resource} cannot be read: {error}"
+                ) from error
+            managers = parse_managers(obj["metadata"].pop("managedFields", None))
+            yield resource, obj, revision, managers
+
+    # -- following the store ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to write; must be called on the event loop that will wait for `settled`."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def record(self, resource: str, change: Change) -> None:
+        with self._wake_up:
+            self._pending.append((resource, change))
+            self._recorded = change.revision
+            self._wake_up.notify()
+
+    @property
+    def is_settled(self) -> bool:
+        return self._committed >= self._recorded and self._failure is None
+
+    async def settled(self) -> None:
+        """Return once everything recorded so far is on disk; `ServerError` if that cannot be any more."""
+        if self._failure is not None:
+            raise ServerError(f"storage has failed: {self._failure}")
+        if self._committed >= self._recorded:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((self._recorded, waiter))
+        await waiter
+
+    async def close(self) -> None:
+        """Write what is left and let go of the directory."""
+        with self._wake_up:
+            self._is_closing = True
+            self._wake_up.notify()
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join)
+        self._database.close()
+        os.close(self._lock_file)
+
+    # -- the writer's thread ------------------------------------------------------------------------------------------
+
+    def _write_loop(self) -> None:
+        while True:
+            with self._wake_up:
+                while not self._pending and not self._is_closing:
+                    self._wake_up.wait()
+                batch, self._pending = self._pending, []
+            if not batch:
+                return
+            try:
+                self._commit(batch)
+            except BaseException as error:
+                logger.exception("cannot write to %s", self._folder / DATABASE)
+                self._tell(self._fail, error)
+                return
+            self._tell(self._advance, batch[-1][1].revision)
+
+    def _commit(self, batch: list[tuple[str, Change]]) -> None:
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            for resource, change in batch:
+                metadata = change.entry.obj["metadata"]
+                key = (resource, metadata.get("namespace", ""), metadata["name"])
+                if change.type == "DELETED":
+                    database.execute(_REMOVE, key)
+                else:
+                    database.execute(_PUT, (*key, change.revision, change.entry.body))
+            database.execute(_FACT, ("revision", str(batch[-1][1].revision)))
+            database.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+            raise
+
+    def _tell(self, method: Callable[[Any], None], argument: object) -> None:
+        """Call a method on the event loop, unless that has gone."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(method, argument)
+
+    # -- back on the event loop ---------------------------------------------------------------------------------------
+
+    def _advance(self, revision: int) -> None:
+        self._committed = revision
+        waiting = []
+        for wanted, waiter in self._waiters:
+            if wanted > revision:
+                waiting.append((wanted, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+        self._waiters = waiting
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        for _wanted, waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(ServerError(f"storage has failed: {error}"))
+        self._waiters = []
+
+
+def _lock(folder: Path) -> int:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise KubeschedError(f"data directory {folder} is in use by another process") from error
+    return descriptor
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    with contextlib.ExitStack() as unless_it_serves:
+        try:
+            # One thread at a time uses the connection: the loader before `start`, the writer after it.
+            database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            unless_it_serves.callback(database.close)
+            path.chmod(0o600)
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=FULL")
+            database.executescript(_SCHEMA)
+            row = database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
+            if row is None:
+                database.execute(_FACT, ("format", FORMAT))
+        except sqlite3.Error as error:
+            raise KubeschedError(f"{path} cannot be used as a database: {error}") from error
+        if row is not None and row[0] != FORMAT:
+            raise KubeschedError(f"{path} has format {row[0]}, this version reads format {FORMAT}")
+        unless_it_serves.pop_all()
+    return database
