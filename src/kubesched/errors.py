@@ -10,6 +10,7 @@ Verdicts about pods are values (`framework.status.Status`), never exceptions. Wh
     │  ├─ AlreadyExists · Conflict · Gone · RequestEntityTooLarge · UnsupportedMediaType · Invalid
     │  └─ TooManyRequests · ServerError
     ├─ TransportError       no answer: ConnectFailed · DeadlineExceeded · StreamEnded
+    ├─ CelError             an expression does not compile or cannot be evaluated
     └─ PluginError          which plugin, which extension point, which pod; cause chained
 
 Messages begin in lower case, name the object as `namespace/name`, say what was expected and what was found.

@@ -1,0 +1,71 @@
+"""What an expression may use: variables, functions, macros, and how much it may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from kubesched.cel import types
+from kubesched.cel.types import Type
+from kubesched.cel.values import Value
+
+CallCost = Callable[[tuple[Value, ...], Value], int]
+"""Cost of a call from its arguments (receiver first) and its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One signature of a function and its implementation.
+
+    `call` takes the arguments (receiver first) as Python values, see `values`, and returns one;
+    it raises EvaluationError. It is only called with arguments that fit `arguments`.
+    """
+
+    id: str
+    arguments: tuple[Type, ...]
+    result: Type
+    call: Callable[..., Value]
+    member: bool = False
+    """Called as `receiver.name(...)`; the first argument is the receiver."""
+    cost: CallCost | None = None
+    """None: a call costs 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Functions, macros and type names that belong together."""
+
+    name: str
+    functions: Mapping[str, tuple[Overload, ...]]
+    macros: tuple[Any, ...] = ()
+    type_names: Mapping[str, Type] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything outside an expression that its meaning depends on."""
+
+    variables: Mapping[str, Type]
+    libraries: tuple[Library, ...]
+    cost_limit: int | None = None
+    """Evaluation is cancelled once it has cost more than this; None: never."""
+
+    @cached_property
+    def functions(self) -> Mapping[str, tuple[Overload, ...]]:
+        """Every overload by function name, in the order the libraries declare them."""
+        merged: dict[str, tuple[Overload, ...]] = {}
+        for library in self.libraries:
+            for name, overloads in library.functions.items():
+                merged[name] = merged.get(name, ()) + overloads
+        return merged
+
+    @cached_property
+    def identifiers(self) -> Mapping[str, Type]:
+        """Variables, and names of types, which have the type `type(...)`."""
+        names: dict[str, Type] = {}
+        for library in self.libraries:
+            for name, type in library.type_names.items():
+                names[name] = types.type_of_type(type)
+        return names | dict(self.variables)
