@@ -13,14 +13,14 @@ import time
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-from kubesched.metrics import Registry, SchedulerMetrics
+from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.server.metrics_pages import MetricsPage
 from kubesched.server.requests import PageRequest
 
 
-def busy_registry(profiles: int) -> Registry:
+def busy_registry(profiles: int) -> MetricsRegistry:
     """Every series that so many profiles with their plugins and events could bring."""
-    registry = Registry()
+    registry = MetricsRegistry()
     metrics = SchedulerMetrics(registry)
     for profile in range(profiles):
         for plugin in range(20):
@@ -57,7 +57,7 @@ class Turns:
             yield awaited
 
 
-async def scrape(registry: Registry, *, compress: bool) -> None:
+async def scrape(registry: MetricsRegistry, *, compress: bool) -> None:
     answer = await MetricsPage(registry)(PageRequest(path="/metrics", accepts_gzip=compress))
     assert answer.stream is not None
     async for _piece in answer.stream:

@@ -32,7 +32,7 @@ from kubesched.framework.classes import ClassCache
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.runtime.post_filter import run_post_filter
-from kubesched.metrics.registry import Registry as MetricsRegistry
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.queue.nominator import Nominator

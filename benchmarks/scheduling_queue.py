@@ -27,7 +27,7 @@ from kubesched.framework.events import (
     Hint,
     Resource,
 )
-from kubesched.metrics import Registry, SchedulerMetrics
+from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.plugins.priority_sort import PrioritySort
 from kubesched.plugins.scheduling_gates import SchedulingGates
 from kubesched.queue import (
@@ -75,7 +75,7 @@ def make_queue(queue_sort: object = None, **settings: float) -> SchedulingQueue:
         hints=build_hint_map({PROFILE: registered}),
         pre_enqueue={PROFILE: {gates.name: gates.pre_enqueue}},
         pods=NoPods(),
-        metrics=SchedulerMetrics(Registry()),
+        metrics=SchedulerMetrics(MetricsRegistry()),
         random=Random(1),
         settings=QueueSettings(**settings),
     )

@@ -14,10 +14,10 @@ import yaml
 from kubesched.cli.main import main
 from kubesched.conformance.comparison import Aspect
 from kubesched.conformance.generate_sequence import FEATURES, sequence
-from kubesched.conformance.play import Outcome
+from kubesched.conformance.play import PlayResult
 from kubesched.conformance.recordings import read_recordings
 from kubesched.conformance.replay import replay
-from kubesched.conformance.run import Played, RunSettings, first_difference, recorded, run
+from kubesched.conformance.run import ConformanceSettings, Played, first_difference, recorded, run
 from kubesched.conformance.sequences import Decision, Sequence, Step
 from kubesched.conformance.shrink import shrink, shrink_difference, write_case
 from kubesched.testing.control_plane import ASSETS_VARIABLE, ControlPlaneError
@@ -29,7 +29,7 @@ SINCE_VERSION_3 = ("pod-level", "resize", "extenders")
 def outcome(scenario, change=None):
     """What we decide, with one decision changed."""
     decisions = {at: Decision(node="n000") for at, _ in scenario.decisions()}
-    return Outcome(decisions | (change or {}))
+    return PlayResult(decisions | (change or {}))
 
 
 def test_the_same_seed_gives_the_same_sequence():
@@ -244,12 +244,12 @@ class Stages:
 
 
 def settings(tmp_path, sequences=3):
-    return RunSettings(assets=None, folder=tmp_path, sequences=sequences, pods=10, seed=5)
+    return ConformanceSettings(assets=None, folder=tmp_path, sequences=sequences, pods=10, seed=5)
 
 
 async def test_a_long_run_can_be_done_in_parts(tmp_path):
     whole = settings(tmp_path, sequences=3)
-    part = RunSettings(None, tmp_path, sequences=2, pods=10, seed=5, first=1)
+    part = ConformanceSettings(None, tmp_path, sequences=2, pods=10, seed=5, first=1)
     assert list(part.scenarios()) == list(whole.scenarios())[1:]
 
 
@@ -280,7 +280,7 @@ async def test_a_difference_that_goes_away_is_reported_as_unsteady(tmp_path):
 
 def test_a_run_can_be_recorded_and_replayed(tmp_path):
     scenario = sequence("record", 25, ("resources", "priorities", "taints"))
-    theirs = Outcome(replay(scenario), {}, {0: scenario.steps[0].object})
+    theirs = PlayResult(replay(scenario), {}, {0: scenario.steps[0].object})
     written = recorded(Played(scenario, theirs, theirs, None))
     path = tmp_path / "run.jsonl"
 
@@ -341,8 +341,8 @@ def test_a_case_is_written_as_manifests_with_a_script(tmp_path):
     }
     change = {"metadata": {"labels": {"x": "it's"}}}
     scenario = Sequence([Step("create", node), Step("patch", node, change), Step("create", pod)])
-    theirs = Outcome({2: Decision(node="n1")})
-    ours = Outcome({2: Decision(unschedulable="no\nnode")})
+    theirs = PlayResult({2: Decision(node="n1")})
+    ours = PlayResult({2: Decision(unschedulable="no\nnode")})
     write_case(tmp_path, scenario, first_difference(scenario, theirs, ours))
     assert yaml.safe_load((tmp_path / "03-pod-default-a.yaml").read_text()) == pod
     script = (tmp_path / "replay.sh").read_text()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kubesched.conformance.run import RunSettings, run, stages
+from kubesched.conformance.run import ConformanceSettings, run, stages
 from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
 
 
@@ -13,7 +13,7 @@ from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
 async def test_both_schedulers_decide_the_same(tmp_path):
     if not os.environ.get(ASSETS_VARIABLE):
         pytest.skip(f"needs etcd, kube-apiserver and kube-scheduler in ${ASSETS_VARIABLE}")
-    settings = RunSettings(find_assets(), tmp_path, sequences=2, pods=25, seed=3)
+    settings = ConformanceSettings(find_assets(), tmp_path, sequences=2, pods=25, seed=3)
     async with stages(settings.assets, settings.folder) as on_stage:
         report = await run(settings, on_stage)
     assert report.differences == []

@@ -16,7 +16,7 @@ from kubesched.app.simulated import SimulatedProcess
 from kubesched.simulation import report
 from kubesched.simulation.census import FAULTS
 from kubesched.simulation.options import Rates, draw
-from kubesched.simulation.run import Outcome, simulate
+from kubesched.simulation.run import SimulationResult, simulate
 from kubesched.simulation.scenarios import SCENARIOS
 from kubesched.simulation.sweep import WAYS, sweep
 
@@ -81,12 +81,12 @@ WRITES = {
 
 
 @cache
-def _run(seed: int) -> Outcome:
+def _run(seed: int) -> SimulationResult:
     """What two tests need is run once."""
     return simulate(seed, SimulatedProcess, faults=True)
 
 
-def _failure(outcome: Outcome) -> str:
+def _failure(outcome: SimulationResult) -> str:
     if outcome.is_good:
         return ""
     command = f"kubesched simulate --faults --seed {outcome.seed} --trace"

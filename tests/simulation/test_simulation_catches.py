@@ -29,7 +29,7 @@ from kubesched.simulation import run as simulation_run
 from kubesched.simulation import storage, workloads
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.options import Options, draw
-from kubesched.simulation.run import Outcome, simulate
+from kubesched.simulation.run import SimulationResult, simulate
 from kubesched.simulation.world import World
 
 MAX_SEEDS = 40
@@ -249,7 +249,7 @@ class Miscounts(SimulatedProcess):
         table._account = miscount  # type: ignore[method-assign]
 
 
-def _first_failure(process: type[SimulatedProcess], **pinned: Any) -> Outcome:
+def _first_failure(process: type[SimulatedProcess], **pinned: Any) -> SimulationResult:
     for seed in range(1, MAX_SEEDS):
         options: Options = replace(draw(Random(f"{seed}/options"), faults=True), **pinned)
         outcome = simulate(seed, process, options=options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.metrics import MetricGates, Registry, SchedulerMetrics
+from kubesched.metrics import MetricGates, MetricsRegistry, SchedulerMetrics
 from kubesched.metrics.scheduler import attempts_label
 
 # Bucket families: (start, factor, count, last bound rounded).
@@ -146,7 +146,7 @@ ALL_ON = MetricGates(**dict.fromkeys(GATES, True))
 
 
 def registered(gates: MetricGates) -> dict[str, object]:
-    registry = Registry()
+    registry = MetricsRegistry()
     SchedulerMetrics(registry, gates)
     return {family.name: family for family in registry.families()}
 
@@ -195,19 +195,19 @@ def test_default_gates_are_those_of_this_version():
 
 
 def test_instruments_of_a_feature_that_is_off_can_be_used_and_stay_off_the_page():
-    registry = Registry()
+    registry = MetricsRegistry()
     metrics = SchedulerMetrics(registry, MetricGates(generic_workload=False))
     metrics.podgroup_schedule_attempts_total.labels("scheduled", "default-scheduler").inc()
     assert "podgroup" not in registry.text()
 
 
 def test_every_metric_is_an_attribute_named_like_it():
-    metrics = SchedulerMetrics(Registry(), ALL_ON)
+    metrics = SchedulerMetrics(MetricsRegistry(), ALL_ON)
     assert {row[0] for row in CONTRACT} == set(vars(metrics))
 
 
 def test_expected_plugins_start_at_zero():
-    registry = Registry()
+    registry = MetricsRegistry()
     SchedulerMetrics(registry).expect_plugins(
         "default-scheduler", "Filter", ["NodeName", "NodePorts"]
     )

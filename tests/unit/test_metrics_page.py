@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from kubesched.metrics import Registry, SchedulerMetrics, exponential_buckets
+from kubesched.metrics import MetricsRegistry, SchedulerMetrics, exponential_buckets
 from kubesched.metrics.instruments import format_number
 from kubesched.metrics.process import register_process_metrics
 
 
-def parsed(registry: Registry) -> dict[str, dict[tuple, float]]:
+def parsed(registry: MetricsRegistry) -> dict[str, dict[tuple, float]]:
     """Sample name -> {sorted label pairs: value}, as the foreign parser sees it."""
     samples: dict[str, dict[tuple, float]] = {}
     for family in text_string_to_metric_families(registry.text()):
@@ -24,7 +24,7 @@ def parsed(registry: Registry) -> dict[str, dict[tuple, float]]:
 
 
 def test_page_of_a_fresh_scheduler_shows_unlabelled_metrics_at_zero_and_no_labelled_ones():
-    registry = Registry()
+    registry = MetricsRegistry()
     SchedulerMetrics(registry)
     samples = parsed(registry)
     assert samples["scheduler_preemption_attempts_total"] == {(): 0}
@@ -34,7 +34,7 @@ def test_page_of_a_fresh_scheduler_shows_unlabelled_metrics_at_zero_and_no_label
 
 
 def test_a_value_on_the_bound_belongs_to_that_bucket():
-    registry = Registry()
+    registry = MetricsRegistry()
     histogram = registry.histogram("t_seconds", "t", buckets=(1, 2, 4)).labels()
     for value in (0.5, 1, 1.5, 2, 4, 5):
         histogram.observe(value)
@@ -48,7 +48,7 @@ def test_a_value_on_the_bound_belongs_to_that_bucket():
 
 @given(st.lists(st.floats(min_value=0, max_value=100, allow_nan=False), max_size=60))
 def test_buckets_are_cumulative_and_complete(values):
-    registry = Registry()
+    registry = MetricsRegistry()
     bounds = exponential_buckets(0.001, 2, 15)
     histogram = registry.histogram("t_seconds", "t", buckets=bounds, labels=("who",)).labels("me")
     for value in values:
@@ -63,19 +63,19 @@ def test_buckets_are_cumulative_and_complete(values):
 
 @given(st.text(alphabet=st.characters(blacklist_categories=("Cs",)), max_size=30))
 def test_any_label_value_survives_the_page(value):
-    registry = Registry()
+    registry = MetricsRegistry()
     registry.counter("t_total", "t", labels=("v",)).labels(value).inc(3)
     assert parsed(registry)["t_total"] == {(("v", value),): 3}
 
 
 def test_help_text_is_escaped():
-    registry = Registry()
+    registry = MetricsRegistry()
     registry.counter("t_total", "one\ntwo \\ three")
     assert registry.text().splitlines()[0] == "# HELP t_total one\\ntwo \\\\ three"
 
 
 def test_families_come_by_name_and_series_by_label_values():
-    registry = Registry()
+    registry = MetricsRegistry()
     zebra = registry.counter("zebra_total", "z", labels=("x",))
     registry.counter("ant_total", "a")
     for value in ("c", "a", "b"):
@@ -93,13 +93,13 @@ def test_families_come_by_name_and_series_by_label_values():
 
 
 def test_the_same_label_values_give_the_same_series():
-    family = Registry().counter("t_total", "t", labels=("a", "b"))
+    family = MetricsRegistry().counter("t_total", "t", labels=("a", "b"))
     assert family.labels("1", "2") is family.labels("1", "2")
     assert family.labels("1", "2") is not family.labels("2", "1")
 
 
 def test_gauge_can_read_its_subject_when_the_page_is_written():
-    registry = Registry()
+    registry = MetricsRegistry()
     queue: list[int] = []
     registry.gauge("t", "t").labels().read_from(lambda: len(queue))
     queue.extend([1, 2, 3])
@@ -158,11 +158,11 @@ def test_numbers_are_written_as_the_format_wants(value, text):
 )
 def test_misuse_is_refused(misuse):
     with pytest.raises(ValueError, match=r"\w"):
-        misuse(Registry())
+        misuse(MetricsRegistry())
 
 
 def test_process_metrics_are_on_the_page_and_plausible():
-    registry = Registry()
+    registry = MetricsRegistry()
     register_process_metrics(registry)
     samples = parsed(registry)
     assert samples["process_cpu_seconds_total"][()] > 0

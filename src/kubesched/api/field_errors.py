@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 
-class Kind(Enum):
+class ErrorType(Enum):
     """What is wrong: the machine-readable cause, and the words that open the message."""
 
     NOT_FOUND = ("FieldValueNotFound", "Not found")
@@ -37,13 +37,13 @@ class Kind(Enum):
         return self.value[1]
 
 
-_WITHOUT_VALUE = (Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.INTERNAL)
+_WITHOUT_VALUE = (ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL)
 
 
 class FieldError(msgspec.Struct, frozen=True):
     """One problem of one field."""
 
-    kind: Kind
+    kind: ErrorType
     path: str
     value: Any = None
     detail: str = ""
@@ -60,38 +60,38 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 def not_found(path: str, value: object) -> FieldError:
-    return FieldError(Kind.NOT_FOUND, path, value)
+    return FieldError(ErrorType.NOT_FOUND, path, value)
 
 
 def required(path: str, detail: str = "") -> FieldError:
-    return FieldError(Kind.REQUIRED, path, "", detail)
+    return FieldError(ErrorType.REQUIRED, path, "", detail)
 
 
 def duplicate(path: str, value: object) -> FieldError:
-    return FieldError(Kind.DUPLICATE, path, value)
+    return FieldError(ErrorType.DUPLICATE, path, value)
 
 
 def invalid(path: str, value: object, detail: str) -> FieldError:
-    return FieldError(Kind.INVALID, path, value, detail)
+    return FieldError(ErrorType.INVALID, path, value, detail)
 
 
 def not_supported(path: str, value: object, supported: Iterable[str]) -> FieldError:
     listed = ", ".join(_shown(choice) for choice in supported)
-    return FieldError(Kind.NOT_SUPPORTED, path, value, f"supported values: {listed}")
+    return FieldError(ErrorType.NOT_SUPPORTED, path, value, f"supported values: {listed}")
 
 
 def forbidden(path: str, detail: str) -> FieldError:
-    return FieldError(Kind.FORBIDDEN, path, "", detail)
+    return FieldError(ErrorType.FORBIDDEN, path, "", detail)
 
 
 def too_long(path: str, limit: int) -> FieldError:
     unit = "byte" if limit == 1 else "bytes"
-    return FieldError(Kind.TOO_LONG, path, "", f"may not be more than {limit} {unit}")
+    return FieldError(ErrorType.TOO_LONG, path, "", f"may not be more than {limit} {unit}")
 
 
 def too_many(path: str, actual: int, limit: int) -> FieldError:
     unit = "item" if limit == 1 else "items"
-    return FieldError(Kind.TOO_MANY, path, actual, f"must have at most {limit} {unit}")
+    return FieldError(ErrorType.TOO_MANY, path, actual, f"must have at most {limit} {unit}")
 
 
 def child(path: str, *names: str) -> str:

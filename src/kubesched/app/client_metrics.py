@@ -10,7 +10,7 @@ from kubesched.client.transport import Request, Response, Transport
 from kubesched.clock import Clock
 from kubesched.errors import TransportError
 from kubesched.metrics.instruments import Counter, Histogram
-from kubesched.metrics.registry import Registry, Stability
+from kubesched.metrics.registry import MetricsRegistry, Stability
 
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 NO_ANSWER = "<error>"
@@ -19,7 +19,7 @@ NO_ANSWER = "<error>"
 class ClientMetrics:
     """The instruments, shared by all clients."""
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
+    def __init__(self, registry: MetricsRegistry, clock: Clock) -> None:
         self.clock = clock
         self._requests = registry.counter(
             "rest_client_requests_total",

@@ -75,8 +75,8 @@ class _Reader:
             raise FlagError(f"unknown flag: --{given}")
         if equals:
             self._set(flag, value)
-        elif flag.kind.bare is not None:
-            self._set(flag, flag.kind.bare)
+        elif flag.type.bare is not None:
+            self._set(flag, flag.type.bare)
         elif self._words:
             self._set(flag, self._words.pop(0))
         else:
@@ -93,8 +93,8 @@ class _Reader:
             if letters.startswith("="):
                 self._set(flag, letters[1:])
                 return
-            if flag.kind.bare is not None:
-                self._set(flag, flag.kind.bare)
+            if flag.type.bare is not None:
+                self._set(flag, flag.type.bare)
                 continue
             if not letters and not self._words:
                 raise FlagError(f"flag needs an argument: '{letter}' in {word}")
@@ -103,7 +103,7 @@ class _Reader:
 
     def _set(self, flag: Flag, text: str) -> None:
         try:
-            self.values[flag.name] = flag.kind.parse(text, self.values.get(flag.name))
+            self.values[flag.name] = flag.type.parse(text, self.values.get(flag.name))
         except ValueError as error:
             shown = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
             raise FlagError(f'invalid argument "{text}" for "{shown}" flag: {error}') from None

@@ -13,7 +13,7 @@ from kubesched.client import events
 from kubesched.config.features import FeatureGates
 from kubesched.errors import ConfigError, FieldProblem
 from kubesched.metrics.process import register_process_metrics
-from kubesched.metrics.registry import Registry, Stability
+from kubesched.metrics.registry import MetricsRegistry, Stability
 
 _LOSSES = (
     events.QUEUE_FULL,
@@ -24,14 +24,14 @@ _LOSSES = (
 )
 
 
-def make_registry(options: RunOptions) -> Registry:
+def make_registry(options: RunOptions) -> MetricsRegistry:
     """An empty registry that follows the metrics flags.
 
     Raises:
         ConfigError: an allow list cannot be understood.
     """
     allowed = _manifest(options.allow_metric_labels_manifest) | dict(options.allow_metric_labels)
-    return Registry(
+    return MetricsRegistry(
         disabled=options.disabled_metrics,
         allowed_labels={_metric_and_label(key): _values(values) for key, values in allowed.items()},
     )
@@ -68,7 +68,7 @@ def _manifest(path: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in mapping.items()}
 
 
-def register_common(registry: Registry, gates: FeatureGates) -> None:
+def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     """What every Kubernetes component tells about itself."""
     register_process_metrics(registry)
     major, minor, _patch = KUBERNETES_VERSION.split(".")
@@ -110,7 +110,7 @@ def register_common(registry: Registry, gates: FeatureGates) -> None:
 class ElectionMetrics:
     """A `client.leader_election.LeaderMetrics`."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: MetricsRegistry) -> None:
         self._status = registry.gauge(
             "leader_election_master_status",
             "Whether this process holds the named lock: 1 if it does.",
@@ -134,7 +134,9 @@ class ElectionMetrics:
         self._slow.labels(name).inc()
 
 
-def register_event_losses(registry: Registry, dropped: Callable[[], Mapping[str, int]]) -> None:
+def register_event_losses(
+    registry: MetricsRegistry, dropped: Callable[[], Mapping[str, int]]
+) -> None:
     """How many events were lost, and why: they are told in the background and may be dropped, but never silently."""
     family = registry.counter(
         "kubesched_events_dropped_total",

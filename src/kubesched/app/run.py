@@ -54,7 +54,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.framework.handle import EventRecorder, SchedulerClient
-from kubesched.metrics.registry import Registry
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.server.health import PING, Check, waits_for
 
 log = logs.get_logger(__name__)
@@ -188,7 +188,7 @@ class SchedulerProcess:
         )
         exposed = Exposed(
             registry=self._registry,
-            sli_registry=Registry(),
+            sli_registry=MetricsRegistry(),
             healthz=leading or (PING,),
             livez=(PING,),
             readyz=(*leading, stopping, synced),

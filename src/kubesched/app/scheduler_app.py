@@ -19,7 +19,7 @@ from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
 from kubesched.logs import get_logger
-from kubesched.metrics.registry import Registry as MetricsRegistry
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import MetricGates, SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
 from kubesched.client.rest import RestClient
-from kubesched.client.scheduling_calls import SchedulingCalls
+from kubesched.client.scheduler_client import RestSchedulerClient
 from kubesched.clock import Clock
 from kubesched.errors import (
     Conflict,
@@ -56,7 +56,7 @@ class CarefulCalls:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
-        self._calls = SchedulingCalls(client)
+        self._calls = RestSchedulerClient(client)
         self._may_write = may_write
         self._sleep = sleep
 

@@ -35,7 +35,7 @@ from kubesched.clock import Clock
 from kubesched.config.conversion import to_plain
 from kubesched.errors import CredentialsError
 from kubesched.logs import get_logger
-from kubesched.metrics.registry import Registry
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.server import self_signed
 from kubesched.server.authentication import Authenticator, TokenReviewer
 from kubesched.server.authorization import Authorizer
@@ -66,8 +66,8 @@ SHUTDOWN_S = 5.0
 class Exposed:
     """What there is to see."""
 
-    registry: Registry
-    sli_registry: Registry
+    registry: MetricsRegistry
+    sli_registry: MetricsRegistry
     healthz: tuple[Check, ...]
     livez: tuple[Check, ...]
     readyz: tuple[Check, ...]

@@ -25,7 +25,7 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.embedded.resources.defaults import cluster, pods, workloads
 from kubesched.errors import Conflict, KubeschedError, NotFound
 from kubesched.framework.events import Action
-from kubesched.metrics.registry import Registry as MetricsRegistry
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble

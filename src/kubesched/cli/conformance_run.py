@@ -20,7 +20,7 @@ from kubesched.cli.parsing import add_output
 
 if TYPE_CHECKING:
     from kubesched.cli.parsing import Subparsers
-    from kubesched.conformance.run import Difference, Played, RunReport, RunSettings
+    from kubesched.conformance.run import ConformanceSettings, Difference, Played, RunReport
     from kubesched.conformance.sequences import Sequence
 
 _DESCRIPTION = """\
@@ -113,13 +113,13 @@ def _positive(text: str) -> int:
 
 def main(args: argparse.Namespace) -> int:
     from kubesched.app.event_loop import run as run_loop
-    from kubesched.conformance.run import RunSettings
+    from kubesched.conformance.run import ConformanceSettings
     from kubesched.testing.control_plane import find_assets
 
     features = _features(args.features)
     assets = find_assets(args.assets)
     with tempfile.TemporaryDirectory(prefix="kubesched-conformance-") as folder:
-        settings = RunSettings(
+        settings = ConformanceSettings(
             assets,
             Path(folder),
             args.sequences,
@@ -153,7 +153,7 @@ def _features(text: str) -> tuple[str, ...]:
     return tuple(wanted) or FEATURES
 
 
-async def _run(settings: RunSettings, args: argparse.Namespace) -> RunReport:
+async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunReport:
     from kubesched.conformance.run import run, stages, version_of
 
     differed: list[Played] = []
@@ -287,7 +287,7 @@ def _share(agreed: int, compared: int) -> str:
     return "100 %" if agreed == compared else f"{min(100 * agreed / compared, 99.99):.2f} %"
 
 
-def _as_json(report: RunReport, settings: RunSettings) -> dict[str, Any]:
+def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]:
     from kubesched.conformance.generate_sequence import VERSION
 
     return {

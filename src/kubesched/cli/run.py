@@ -75,16 +75,16 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     for flag in all_flags().values():
         if flag.group not in groups:
             groups[flag.group] = parser.add_argument_group(f"{flag.group} flags")
-        shown = flag.kind.show(flag.default)
-        is_plain = shown in ("", "false", "[]", "0") or flag.kind.bare is not None
+        shown = flag.type.show(flag.default)
+        is_plain = shown in ("", "false", "[]", "0") or flag.type.bare is not None
         default = "" if is_plain and shown != "true" else f" (default: {shown})"
         spellings = [f"-{flag.shorthand}"] if flag.shorthand else []
         names = dict.fromkeys([*spellings, f"--{flag.name}"])
         text = f"{flag.help}{default}".replace("%", "%%")
-        if flag.kind.bare is not None:
+        if flag.type.bare is not None:
             groups[flag.group].add_argument(*names, action="store_true", help=text)
         else:
-            groups[flag.group].add_argument(*names, metavar=flag.kind.name, help=text)
+            groups[flag.group].add_argument(*names, metavar=flag.type.name, help=text)
 
 
 def _print_version() -> int:

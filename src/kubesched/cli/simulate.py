@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kubesched.cli.parsing import Subparsers, add_output
 
 if TYPE_CHECKING:
-    from kubesched.simulation.run import Outcome
+    from kubesched.simulation.run import SimulationResult
 
 _DESCRIPTION = """\
 Run the scheduler against a simulated cluster in virtual time. Everything that happens follows from
@@ -61,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
     from kubesched.simulation import report
 
     good = True
-    outcomes: list[Outcome] = []
+    outcomes: list[SimulationResult] = []
     for outcome in _runs(args):
         good &= outcome.is_good
         if args.output == "json":
@@ -78,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
-def _runs(args: argparse.Namespace) -> Iterator[Outcome]:
+def _runs(args: argparse.Namespace) -> Iterator[SimulationResult]:
     from kubesched.app.simulated import SimulatedProcess
     from kubesched.simulation.run import simulate
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kubesched.conformance.recordings import Answer, Rejection
+from kubesched.conformance.recordings import RecordedAnswer, Rejection
 from kubesched.conformance.sequences import Decision
 
 _COMPLAINTS = re.compile(r"\[(expected at least one victim pod on node [^\]]*)\]")
@@ -78,7 +78,7 @@ class Agreement:
         return all(tally.is_complete for tally in self.by_aspect.values())
 
 
-def compare(expected: Answer, got: Answer) -> Iterator[Finding]:
+def compare(expected: RecordedAnswer, got: RecordedAnswer) -> Iterator[Finding]:
     """Every comparison between two answers. If either is an error, that is the only one."""
     yield Finding(Aspect.ERROR, expected.error, got.error)
     if expected.error or got.error:
@@ -110,7 +110,7 @@ def in_order(message: str) -> str:
     return _COMPLAINTS.sub(lambda found: f"[{', '.join(sorted(found[1].split(', ')))}]", message)
 
 
-def _feasible(expected: Answer, got: Answer) -> Finding:
+def _feasible(expected: RecordedAnswer, got: RecordedAnswer) -> Finding:
     theirs, ours = expected.feasible, got.feasible
     if any(not rejection.plugin for rejection in expected.rejected.values()):
         # Upstream: nodes left after narrowing are kept in a set, so that their order is random.
@@ -118,7 +118,7 @@ def _feasible(expected: Answer, got: Answer) -> Finding:
     return Finding(Aspect.FEASIBLE, theirs, ours)
 
 
-def _rejections(expected: Answer, got: Answer) -> Iterator[Finding]:
+def _rejections(expected: RecordedAnswer, got: RecordedAnswer) -> Iterator[Finding]:
     for node, theirs in expected.rejected.items():
         ours = got.rejected.get(node)
         if ours is None:
@@ -128,7 +128,7 @@ def _rejections(expected: Answer, got: Answer) -> Iterator[Finding]:
             yield Finding(Aspect.REASONS, _words(theirs), _words(ours), node, theirs.plugin)
 
 
-def _scores(expected: Answer, got: Answer) -> Iterator[Finding]:
+def _scores(expected: RecordedAnswer, got: RecordedAnswer) -> Iterator[Finding]:
     for node, theirs in expected.scores.items():
         ours = got.scores.get(node)
         if ours is None:

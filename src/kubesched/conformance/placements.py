@@ -9,7 +9,7 @@ from kubesched.api.quantity import QuantityError
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config, load
 from kubesched.config.types import DEFAULT_SCHEDULER_NAME
-from kubesched.conformance.recordings import Answer, Placement, RecordingError, Rejection
+from kubesched.conformance.recordings import Placement, RecordedAnswer, RecordingError, Rejection
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import FitError
 from kubesched.framework.handle import Handle
@@ -64,7 +64,7 @@ class Cluster:
             raise RecordingError(f"pod {PodInfo(pod).key} wants the unknown scheduler {name}")
         return found
 
-    def place(self, pod: Pod) -> Answer:
+    def place(self, pod: Pod) -> RecordedAnswer:
         """What becomes of the pod on this cluster. Scores are given even where one node is left."""
         table, state, info = self.table, CycleState(), PodInfo(pod)
         framework = self._framework_for(pod)
@@ -80,14 +80,14 @@ class Cluster:
         names = [table.names[row] for row in feasible.rows.tolist()]
         if not names:
             message = str(FitError(info.key, table.node_count, feasible.diagnosis))
-            return Answer([], {}, {}, self._rejections(feasible, names), message)
+            return RecordedAnswer([], {}, {}, self._rejections(feasible, names), message)
         outcome_of_scoring = self._algorithm.score(framework, state, pod, feasible.rows)
         if outcome_of_scoring.error is not None:
             return _failure(outcome_of_scoring.error)
         by_plugin = {
             plugin: column.tolist() for plugin, column in outcome_of_scoring.by_plugin.items()
         }
-        return Answer(
+        return RecordedAnswer(
             names,
             dict(zip(names, outcome_of_scoring.totals.tolist(), strict=True)),
             {
@@ -103,8 +103,8 @@ class Cluster:
         return {name: _rejection(statuses.get(name)) for name in rejected}
 
 
-def _failure(status: Status) -> Answer:
-    return Answer([], {}, {}, {}, error=status.message)
+def _failure(status: Status) -> RecordedAnswer:
+    return RecordedAnswer([], {}, {}, {}, error=status.message)
 
 
 def _rejection(status: Status) -> Rejection:

@@ -19,7 +19,7 @@ from kubesched.client.rest import RestClient
 from kubesched.conformance.extender_server import ExtenderServer
 from kubesched.conformance.extenders import Cluster
 from kubesched.conformance.marks import NodeMarks
-from kubesched.conformance.scheduler_process import SchedulerProcess, scheduler_process
+from kubesched.conformance.scheduler_under_test import SchedulerUnderTest, scheduler_under_test
 from kubesched.conformance.sequences import Decision, Json, Step, running
 from kubesched.conformance.sequences import Sequence as Scenario
 from kubesched.conformance.watching import Patience, Pods, Volumes, watched
@@ -49,7 +49,7 @@ _PROBE: Json = {
 
 
 @dataclass(slots=True)
-class Outcome:
+class PlayResult:
     """What came of a sequence."""
 
     decisions: dict[int, Decision] = field(default_factory=dict)
@@ -66,7 +66,7 @@ async def play(
     command: Sequence[str | Path],
     scenario: Scenario,
     extenders: ExtenderServer,
-) -> Outcome:
+) -> PlayResult:
     """Put the objects there, start the scheduler, play the steps, stop the scheduler, and clean up.
 
     Raises:
@@ -79,7 +79,7 @@ async def play(
             # Before the scheduler starts: it knows all of them when it takes up its first pod.
             for each in scenario.objects:
                 await stage.create(each)
-            async with scheduler_process(plane, command) as scheduler:
+            async with scheduler_under_test(plane, command) as scheduler:
                 stage.scheduler = scheduler
                 await stage.until_scheduling()
                 for at, step in enumerate(scenario.steps):
@@ -100,12 +100,12 @@ class _Stage:
         self._extenders = extenders
         self._pods = pods
         self._volumes = volumes
-        self.scheduler: SchedulerProcess | None = None
+        self.scheduler: SchedulerUnderTest | None = None
         self._marks = NodeMarks()
         self._started = 0
         self._unheard: dict[type[Record], None] = {}
         """Kinds that have changed since the last decision and are not told of by the scheduler's metrics."""
-        self.outcome = Outcome()
+        self.outcome = PlayResult()
 
     async def until_scheduling(self) -> None:
         """The scheduler is at work once it has complained about a pod that fits nowhere."""

@@ -37,7 +37,7 @@ class Rejection(msgspec.Struct, frozen=True):
     reasons: list[str] | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class RecordedAnswer(msgspec.Struct, frozen=True):
     """Everything decided about one pod."""
 
     feasible: list[str]
@@ -56,7 +56,7 @@ class Pending(msgspec.Struct, frozen=True):
     """A pod to be placed, and the recorded answer."""
 
     pod: Pod
-    expect: Answer
+    expect: RecordedAnswer
 
 
 class Placement(msgspec.Struct, frozen=True, rename="camel"):

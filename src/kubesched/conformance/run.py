@@ -27,7 +27,7 @@ from kubesched.conformance.comparison import (
 )
 from kubesched.conformance.extender_server import extender_server
 from kubesched.conformance.generate_sequence import FEATURES, sequence
-from kubesched.conformance.play import Outcome, play, wipe
+from kubesched.conformance.play import PlayResult, play, wipe
 from kubesched.conformance.sequences import Decision, Json, Sequence, Step
 from kubesched.errors import KubeschedError
 from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
@@ -39,7 +39,7 @@ ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class RunSettings:
+class ConformanceSettings:
     """What to compare."""
 
     assets: Assets
@@ -112,8 +112,8 @@ class Played:
     """Both outcomes of a sequence, and where they part."""
 
     scenario: Sequence
-    theirs: Outcome
-    ours: Outcome
+    theirs: PlayResult
+    ours: PlayResult
     difference: Difference | None
 
 
@@ -141,7 +141,7 @@ class Stages:
         return Played(scenario, theirs.result(), ours.result(), difference)
 
 
-async def _play_on(plane: ControlPlane, assets: Assets | None, scenario: Sequence) -> Outcome:
+async def _play_on(plane: ControlPlane, assets: Assets | None, scenario: Sequence) -> PlayResult:
     async with extender_server(plane.client, scenario.extenders) as extenders:
         command = scheduler_command(assets, plane, extenders.configured(scenario.configuration))
         return await play(plane, command, scenario, extenders)
@@ -193,7 +193,7 @@ async def stages(assets: Assets, folder: Path) -> AsyncIterator[Stages]:
 
 
 async def run(
-    settings: RunSettings,
+    settings: ConformanceSettings,
     on_stage: Stages,
     *,
     stop: asyncio.Event | None = None,
@@ -238,7 +238,7 @@ async def _again(on_stage: Stages, first: Played, report: RunReport) -> Played:
     return second
 
 
-def first_difference(scenario: Sequence, theirs: Outcome, ours: Outcome) -> Difference | None:
+def first_difference(scenario: Sequence, theirs: PlayResult, ours: PlayResult) -> Difference | None:
     """Where two outcomes part; what follows has other causes."""
     seed = str(scenario.seed)
     for at, step in enumerate(scenario.steps):

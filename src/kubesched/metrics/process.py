@@ -14,7 +14,7 @@ from collections.abc import Callable
 from math import nan
 from pathlib import Path
 
-from kubesched.metrics.registry import Registry
+from kubesched.metrics.registry import MetricsRegistry
 
 _PROC_SELF = Path("/proc/self")
 _STAT_VSIZE, _STAT_RSS, _STAT_START_TIME = (
@@ -24,7 +24,7 @@ _STAT_VSIZE, _STAT_RSS, _STAT_START_TIME = (
 )  # positions after the command name in /proc/self/stat
 
 
-def register_process_metrics(registry: Registry) -> None:
+def register_process_metrics(registry: MetricsRegistry) -> None:
     """Add `process_*`, `python_info` and `python_gc_*`."""
     cpu = registry.counter(
         "process_cpu_seconds_total", "User and system CPU time spent, in seconds."
@@ -37,7 +37,7 @@ def register_process_metrics(registry: Registry) -> None:
     _register_interpreter(registry)
 
 
-def _register_proc(registry: Registry) -> None:
+def _register_proc(registry: MetricsRegistry) -> None:
     page_size, ticks = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     readings: dict[str, tuple[str, Callable[[], float]]] = {
         "process_open_fds": ("Open file descriptors.", _open_descriptors),
@@ -59,7 +59,7 @@ def _register_proc(registry: Registry) -> None:
     start_time.labels().set(started)
 
 
-def _register_interpreter(registry: Registry) -> None:
+def _register_interpreter(registry: MetricsRegistry) -> None:
     major, minor, patch = platform.python_version_tuple()
     info = registry.gauge(
         "python_info",

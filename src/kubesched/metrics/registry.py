@@ -27,7 +27,7 @@ class Stability(Enum):
     STABLE = "STABLE"
 
 
-class Registry:
+class MetricsRegistry:
     """All metrics of one process, each name once."""
 
     def __init__(

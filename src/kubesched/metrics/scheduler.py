@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubesched.metrics.instruments import Counter, Family, Gauge, Histogram, exponential_buckets
-from kubesched.metrics.registry import Registry, Stability
+from kubesched.metrics.registry import MetricsRegistry, Stability
 
 ATTEMPT_SECONDS: Final = exponential_buckets(0.001, 2, 15)
 """1 ms to 16 s: whole attempts and waits."""
@@ -55,9 +55,9 @@ class SchedulerMetrics:
     A metric with labels is a family (`.labels(...)` gives the series), one without is the series itself.
     """
 
-    def __init__(self, registry: Registry, gates: MetricGates | None = None) -> None:
+    def __init__(self, registry: MetricsRegistry, gates: MetricGates | None = None) -> None:
         gates = gates or MetricGates()
-        unlisted = Registry()  # instruments of features that are off live here, off the page
+        unlisted = MetricsRegistry()  # instruments of features that are off live here, off the page
         self._attempts(registry)
         self._queue(registry, registry if gates.queueing_hints else unlisted)
         self._framework(registry)
@@ -76,7 +76,7 @@ class SchedulerMetrics:
         for plugin in plugins:
             self.plugin_evaluation_total.labels(plugin, extension_point, profile)
 
-    def _attempts(self, registry: Registry) -> None:
+    def _attempts(self, registry: MetricsRegistry) -> None:
         self.schedule_attempts_total: Family[Counter] = registry.counter(
             _PREFIX + "schedule_attempts_total",
             "Attempts to place a pod, by how they ended: 'scheduled', 'unschedulable' (no node would take the pod) "
@@ -117,7 +117,7 @@ class SchedulerMetrics:
             stability=_ALPHA,
         ).labels()
 
-    def _queue(self, registry: Registry, hints: Registry) -> None:
+    def _queue(self, registry: MetricsRegistry, hints: MetricsRegistry) -> None:
         self.pending_pods: Family[Gauge] = registry.gauge(
             _PREFIX + "pending_pods",
             "Pods waiting, by queue: 'active', 'backoff', 'unschedulable' (tried and waiting for an event) and "
@@ -164,7 +164,7 @@ class SchedulerMetrics:
             stability=_ALPHA,
         )
 
-    def _framework(self, registry: Registry) -> None:
+    def _framework(self, registry: MetricsRegistry) -> None:
         self.framework_extension_point_duration_seconds: Family[Histogram] = registry.histogram(
             _PREFIX + "framework_extension_point_duration_seconds",
             "Seconds all plugins of an extension point took together.",
@@ -199,7 +199,7 @@ class SchedulerMetrics:
             stability=_BETA,
         )
 
-    def _batching(self, registry: Registry) -> None:
+    def _batching(self, registry: MetricsRegistry) -> None:
         self.batch_attempts_total: Family[Counter] = registry.counter(
             _PREFIX + "batch_attempts_total",
             "Attempts by whether the result of an identical pod could be reused.",
@@ -227,7 +227,7 @@ class SchedulerMetrics:
             stability=_ALPHA,
         )
 
-    def _preemption(self, registry: Registry, background: Registry) -> None:
+    def _preemption(self, registry: MetricsRegistry, background: MetricsRegistry) -> None:
         self.preemption_victims: Histogram = registry.histogram(
             _PREFIX + "preemption_victims",
             "Pods chosen for eviction by one preemption.",
@@ -253,7 +253,7 @@ class SchedulerMetrics:
             stability=_ALPHA,
         )
 
-    def _api_calls(self, registry: Registry) -> None:
+    def _api_calls(self, registry: MetricsRegistry) -> None:
         self.async_api_call_execution_total: Family[Counter] = registry.counter(
             _PREFIX + "async_api_call_execution_total",
             "API calls the dispatcher executed, by the outcome.",
@@ -274,7 +274,7 @@ class SchedulerMetrics:
             stability=_ALPHA,
         )
 
-    def _volumes(self, registry: Registry) -> None:
+    def _volumes(self, registry: MetricsRegistry) -> None:
         self.volume_binder_cache_requests_total: Family[Counter] = registry.counter(
             _PREFIX + "volume_binder_cache_requests_total",
             "Requests to the volume binding cache.",
@@ -288,7 +288,9 @@ class SchedulerMetrics:
             stability=_ALPHA,
         )
 
-    def _devices(self, extended_resources: Registry, binding_conditions: Registry) -> None:
+    def _devices(
+        self, extended_resources: MetricsRegistry, binding_conditions: MetricsRegistry
+    ) -> None:
         self.resourceclaim_creates_total: Family[Counter] = extended_resources.counter(
             _PREFIX + "resourceclaim_creates_total",
             "Claims the scheduler tried to create for extended resources, by the outcome.",
@@ -311,7 +313,7 @@ class SchedulerMetrics:
             )
         )
 
-    def _pod_groups(self, registry: Registry) -> None:
+    def _pod_groups(self, registry: MetricsRegistry) -> None:
         self.podgroup_schedule_attempts_total: Family[Counter] = registry.counter(
             _PREFIX + "podgroup_schedule_attempts_total",
             "Attempts to place a pod group, by how they ended.",

@@ -25,9 +25,9 @@ from kubesched.logs import get_logger
 from kubesched.metrics.instruments import Histogram
 from kubesched.metrics.scheduler import SchedulerMetrics, attempts_label
 from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler, PutStatus
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
-from kubesched.scheduler.stillness import Stillness
 
 log = get_logger(__name__)
 
@@ -48,7 +48,7 @@ class BindingCycle:
         put_status: PutStatus,
         flush_status: Callable[[str], Awaitable[None]],
         *,
-        stillness: Stillness,
+        event_gate: EventGate,
         nominate_for_expectation: bool = True,
         concurrency: int = BINDINGS_AT_A_TIME,
     ) -> None:
@@ -58,7 +58,7 @@ class BindingCycle:
         self._metrics = metrics
         self._put_status = put_status
         self._flush_status = flush_status
-        self._stillness = stillness
+        self._event_gate = event_gate
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = asyncio.Semaphore(concurrency)
         self._running = metrics.goroutines.labels("binding")
@@ -74,9 +74,9 @@ class BindingCycle:
         try:
             status = await self._bind(assumed)
             if status is None:
-                await self._celebrate(assumed)
+                await self._record_success(assumed)
             else:
-                await self._stillness.wait()
+                await self._event_gate.wait()
                 self._fail(assumed, status)
         except asyncio.CancelledError:
             self._cycle.undo(assumed)
@@ -207,7 +207,7 @@ class BindingCycle:
             if in_pre_bind is not None:
                 in_pre_bind.remove(assumed.pod.uid)
 
-    async def _celebrate(self, assumed: Assumed) -> None:
+    async def _record_success(self, assumed: Assumed) -> None:
         framework, info, pod = assumed.framework, assumed.info, assumed.pod.pod
         meta, now = pod.metadata, framework.now()
         log.info(

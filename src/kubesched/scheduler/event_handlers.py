@@ -29,7 +29,7 @@ from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.change_events import node_changes, pod_changes
-from kubesched.scheduler.stillness import Stillness, parkable
+from kubesched.scheduler.event_gate import EventGate, parkable
 
 log = get_logger(__name__)
 
@@ -45,7 +45,7 @@ class EventHandlers:
         profiles: Collection[str],
         metrics: SchedulerMetrics,
         clock: Clock,
-        stillness: Stillness,
+        event_gate: EventGate,
         *,
         declared_features: bool = True,
     ) -> None:
@@ -55,7 +55,7 @@ class EventHandlers:
         self._profiles = profiles
         self._metrics = metrics
         self._clock = clock
-        self.stillness = stillness
+        self.event_gate = event_gate
         self._declared_features = declared_features
         self._move = queue.move_all_to_active_or_backoff_queue
 
@@ -244,8 +244,8 @@ class EventHandlers:
         event = ClusterEvent(resource, action)
 
         def changed(old: object, new: object) -> None:
-            if self.stillness.is_held:
-                self.stillness.park(lambda: changed(old, new))
+            if self.event_gate.is_held:
+                self.event_gate.park(lambda: changed(old, new))
                 return
             started = self._clock.monotonic()
             self._move(event, old, new)

@@ -44,13 +44,13 @@ from kubesched.queue.hints import HintMap, PluginEvents, build_hint_map
 from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
-from kubesched.scheduler.stillness import Stillness
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 
@@ -112,7 +112,7 @@ def assemble(
     table = NodeTable()
     cache = Cache(table)
     waiting_pods, in_pre_bind = WaitingPods(world.call_later), PodsInPreBind()
-    stillness = Stillness()
+    event_gate = EventGate()
     extenders = world.extenders(config.extenders, table) if config.extenders else []
 
     def make_handle(profile: str) -> Handle:
@@ -184,7 +184,7 @@ def assemble(
         world.metrics,
         writer.put,
         writer.flush,
-        stillness=stillness,
+        event_gate=event_gate,
         nominate_for_expectation=gates.enabled("NominatedNodeNameForExpectation"),
     )
     scheduler = Scheduler(
@@ -198,7 +198,7 @@ def assemble(
         metrics=world.metrics,
         clock=world.clock,
         random=world.random,
-        stillness=stillness,
+        event_gate=event_gate,
     )
     handlers = EventHandlers(
         cache,
@@ -207,7 +207,7 @@ def assemble(
         frameworks.keys(),
         world.metrics,
         world.clock,
-        stillness,
+        event_gate,
         declared_features=gates.enabled("NodeDeclaredFeatures"),
     )
     return Assembly(scheduler, handlers, hints, frameworks, table, waiting_pods)

@@ -17,10 +17,10 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
-from kubesched.scheduler.stillness import Stillness
 
 log = get_logger(__name__)
 
@@ -51,10 +51,10 @@ class Scheduler:
         metrics: SchedulerMetrics,
         clock: Clock,
         random: Random,
-        stillness: Stillness,
+        event_gate: EventGate,
     ) -> None:
         self.queue = queue
-        self.stillness = stillness
+        self.event_gate = event_gate
         self.cache = cache
         self.frameworks = frameworks
         self.cycle = cycle
@@ -178,7 +178,7 @@ class Scheduler:
                     self._wake.clear()
                     worked = self._burst(group)
                     if not isinstance(worked, bool):
-                        with self.stillness.hold():
+                        with self.event_gate.hold():
                             assumed = await worked
                         if assumed is not None:
                             self._start_binding(group, assumed)

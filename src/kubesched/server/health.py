@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from kubesched.logs import get_logger, quoted
-from kubesched.metrics.registry import Registry, Stability
+from kubesched.metrics.registry import MetricsRegistry, Stability
 from kubesched.server.answers import NO_SNIFF, NOT_FOUND, Answer, error_text, text
 
 log = get_logger(__name__)
@@ -100,7 +100,7 @@ class HealthPages:
 class HealthMetrics:
     """What the checks said, for service level indicators: `/metrics/slis`."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: MetricsRegistry) -> None:
         self._state = registry.gauge(
             "kubernetes_healthcheck",
             "Result of a health check when it was last looked at: 1 if it passed.",

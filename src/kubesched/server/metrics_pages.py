@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubesched.api.core_v1 import Pod
-from kubesched.metrics.registry import CONTENT_TYPE, Registry
+from kubesched.metrics.registry import CONTENT_TYPE, MetricsRegistry
 from kubesched.server import pod_resources
 from kubesched.server.answers import Answer, text
 from kubesched.server.requests import PageRequest
@@ -30,7 +30,7 @@ GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 class MetricsPage:
     """A registry as text; DELETE starts its counters and histograms anew."""
 
-    registry: Registry
+    registry: MetricsRegistry
     started: float = 0.0
     """Since when the counters count: the process's start, in seconds since the epoch."""
 
@@ -41,7 +41,7 @@ class MetricsPage:
         return _streamed(page(self.registry), request, self.started)
 
 
-async def page(registry: Registry) -> AsyncGenerator[bytes, None]:
+async def page(registry: MetricsRegistry) -> AsyncGenerator[bytes, None]:
     """The registry's text in pieces; the loop is free between them."""
     lines: list[str] = []
     for family in registry.families():

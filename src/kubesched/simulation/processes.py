@@ -27,7 +27,7 @@ MIN_RESTART_S, MAX_RESTART_S = 2.0, 6.0
 """A crashed process comes back no sooner than what it sent has arrived."""
 
 
-class SchedulerProcess(Protocol):
+class SimulatedScheduler(Protocol):
     """What the simulation needs of a scheduler process; the application brings it."""
 
     @property
@@ -63,7 +63,7 @@ class ProcessFactory(Protocol):
         random: Random,
         host_name: str,
         identity: str,
-    ) -> SchedulerProcess: ...
+    ) -> SimulatedScheduler: ...
 
 
 class Incarnation:
@@ -72,7 +72,7 @@ class Incarnation:
     def __init__(
         self,
         name: str,
-        process: SchedulerProcess,
+        process: SimulatedScheduler,
         transports: tuple[FaultyTransport, FaultyTransport],
         clock: LoopClock,
     ) -> None:
@@ -103,7 +103,7 @@ class Incarnation:
 
     @property
     def is_holding_still(self) -> bool:
-        return self.process.assembly.scheduler.stillness.is_held
+        return self.process.assembly.scheduler.event_gate.is_held
 
     def die(self) -> None:
         self.transport.is_dead = self.lock_transport.is_dead = True

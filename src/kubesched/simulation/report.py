@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from kubesched.simulation.census import total
-from kubesched.simulation.run import Outcome
+from kubesched.simulation.run import SimulationResult
 
 SHOWN_LINES = 40
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: SimulationResult) -> str:
     """One run in one line."""
     verdict = "ok" if outcome.violation is None else f"FAILED: {outcome.violation.property}"
     return (
@@ -21,7 +21,7 @@ def line(outcome: Outcome) -> str:
     )
 
 
-def failure(outcome: Outcome, *, command: str) -> str:
+def failure(outcome: SimulationResult, *, command: str) -> str:
     """Everything a person needs to look into a broken promise."""
     assert outcome.violation is not None, "nothing failed"
     options = "\n".join(f"  {name}: {value}" for name, value in outcome.options.to_plain().items())
@@ -36,7 +36,7 @@ def failure(outcome: Outcome, *, command: str) -> str:
     )
 
 
-def to_plain(outcome: Outcome) -> dict[str, Any]:
+def to_plain(outcome: SimulationResult) -> dict[str, Any]:
     """One run as JSON."""
     plain: dict[str, Any] = {
         "seed": outcome.seed,
@@ -60,7 +60,7 @@ def to_plain(outcome: Outcome) -> dict[str, Any]:
     return plain
 
 
-def faults(outcomes: Iterable[Outcome]) -> str:
+def faults(outcomes: Iterable[SimulationResult]) -> str:
     """What went wrong in all runs together, a line for each place where it struck."""
     counts = total(each.census for each in outcomes)
     return "\n".join(
@@ -69,7 +69,7 @@ def faults(outcomes: Iterable[Outcome]) -> str:
     )
 
 
-def summary(outcomes: Iterable[Outcome]) -> str:
+def summary(outcomes: Iterable[SimulationResult]) -> str:
     runs = list(outcomes)
     failed = [each.seed for each in runs if not each.is_good]
     events = sum(each.events for each in runs)

@@ -18,7 +18,7 @@ from kubesched.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SimulationResult:
     """What came of one run."""
 
     seed: int
@@ -50,7 +50,7 @@ def simulate(
     options: Options | None = None,
     echo: Callable[[str], None] | None = None,
     prepare: Callable[[World], None] | None = None,
-) -> Outcome:
+) -> SimulationResult:
     """One run. `options` replaces what the seed would draw; `prepare` is called with the world before it starts."""
     options = options or draw(Random(f"{seed}/options"), faults=faults)
     worlds: list[World] = []
@@ -82,11 +82,11 @@ def _first(group: BaseExceptionGroup[Violation | SimulationStuck]) -> Violation:
     return Violation("the world goes on", str(error))
 
 
-def _outcome(seed: int, world: World, violation: Violation | None) -> Outcome:
+def _outcome(seed: int, world: World, violation: Violation | None) -> SimulationResult:
     pods = world.cluster.active_pods()
     bound = sum(1 for pod in pods if pod["spec"].get("nodeName"))
     trace = world.trace
-    return Outcome(
+    return SimulationResult(
         seed=seed,
         options=world.options,
         digest=trace.digest(),

@@ -14,7 +14,7 @@ from kubesched.client.transport import Request
 from kubesched.simulation.faults import CallFault
 from kubesched.simulation.options import NO_FAULTS, Options
 from kubesched.simulation.processes import Processes, ProcessFactory
-from kubesched.simulation.run import Outcome, simulate
+from kubesched.simulation.run import SimulationResult, simulate
 from kubesched.simulation.world import Scenario, World
 
 SEED = 1
@@ -43,7 +43,7 @@ class SweepRun:
     call: int
     what: str
     was_hit: bool
-    outcome: Outcome
+    outcome: SimulationResult
 
 
 def sweep(scenario: Scenario, way: str, make_process: ProcessFactory) -> Iterator[SweepRun]:

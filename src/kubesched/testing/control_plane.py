@@ -30,7 +30,7 @@ ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.1
-_LEASH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("leash.py")))
+_DIE_WITH_PARENT = (sys.executable, "-I", "-S", str(Path(__file__).with_name("die_with_parent.py")))
 
 
 class ControlPlaneError(KubeschedError):
@@ -93,7 +93,7 @@ class Process:
     async def _launch(command: Sequence[str | Path], log: Path) -> asyncio.subprocess.Process:
         with log.open("ab") as output:
             return await asyncio.create_subprocess_exec(
-                *_LEASH,
+                *_DIE_WITH_PARENT,
                 str(os.getpid()),
                 *map(str, command),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -27,7 +27,7 @@ from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import Conflict, NotFound
 from kubesched.framework.interfaces import Plugin
-from kubesched.metrics.registry import Registry as MetricsRegistry
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble

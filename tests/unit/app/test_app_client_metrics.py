@@ -6,7 +6,7 @@ from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, Measured
 from kubesched.client.transport import Request
 from kubesched.clock import ManualClock
 from kubesched.errors import ConnectFailed
-from kubesched.metrics import Registry
+from kubesched.metrics import MetricsRegistry
 
 
 class Answering:
@@ -30,7 +30,7 @@ def clock():
 
 @pytest.fixture
 def registry():
-    return Registry()
+    return MetricsRegistry()
 
 
 async def test_answers_are_counted_by_code_and_method(clock, registry):

@@ -20,7 +20,7 @@ from kubesched.app.stopping import StopRequest
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.types import LeaderElectionConfiguration
 from kubesched.errors import ConfigError, FieldProblem, without_groups
-from kubesched.metrics import Registry
+from kubesched.metrics import MetricsRegistry
 
 
 def test_the_identity_is_host_and_a_fresh_uuid():
@@ -89,7 +89,7 @@ def test_an_allow_list_that_cannot_be_understood_is_refused(options, tmp_path):
 
 
 def test_the_process_tells_about_itself():
-    registry = Registry()
+    registry = MetricsRegistry()
     register_common(registry, DEFAULT_GATES)
     page = registry.text()
     assert 'git_version="v1.36.4"' in page
@@ -99,7 +99,7 @@ def test_the_process_tells_about_itself():
 
 
 def test_who_leads_is_told():
-    registry = Registry()
+    registry = MetricsRegistry()
     metrics = ElectionMetrics(registry)
     metrics.leader_off("lock")
     assert 'leader_election_master_status{name="lock"} 0' in registry.text()
@@ -110,7 +110,7 @@ def test_who_leads_is_told():
 
 
 def test_lost_events_are_counted_by_reason():
-    registry = Registry()
+    registry = MetricsRegistry()
     losses = {"queue full": 3}
     register_event_losses(registry, lambda: losses)
     assert 'kubesched_events_dropped_total{reason="queue full"} 3' in registry.text()

@@ -14,7 +14,7 @@ from kubesched.errors import (
     ServerError,
     StreamEnded,
 )
-from kubesched.metrics import MetricGates, Registry, SchedulerMetrics
+from kubesched.metrics import MetricGates, MetricsRegistry, SchedulerMetrics
 from kubesched.testing import make_pod
 
 POD = make_pod("a").build()
@@ -162,7 +162,7 @@ async def test_who_does_not_lead_writes_nothing(write):
 
 
 async def test_dispatcher_metrics_tell_success_from_failure():
-    registry = Registry()
+    registry = MetricsRegistry()
     metrics = SchedulerMetrics(registry, MetricGates(async_api_calls=True))
     good = MeasuredCalls(CarefulCalls(FakeRest()), metrics, ManualClock())
     await good.bind_pod(POD, "n1")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kubesched.app.flag_kinds import NamedCertKey
 from kubesched.app.flag_parsing import FlagError, UnexpectedWords, parse
+from kubesched.app.flag_types import NamedCertKey
 from kubesched.app.flags import RunOptions, all_flags, problems
 
 KUBE_SCHEDULER_1_36 = [

@@ -12,7 +12,7 @@ from kubesched.benchmarking.end_to_end.metric_pages import (
     MetricPage,
     MetricsError,
 )
-from kubesched.metrics import Registry
+from kubesched.metrics import MetricsRegistry
 
 PAGE = """\
 # HELP pods_total pods
@@ -84,7 +84,7 @@ def test_a_line_that_is_no_metric_is_refused():
 @given(st.lists(st.floats(0.0001, 50.0), min_size=1, max_size=60), st.floats(0.01, 1.0))
 def test_an_estimated_quantile_lies_in_the_bucket_of_the_true_one(values, q):
     bounds = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
-    registry = Registry()
+    registry = MetricsRegistry()
     histogram = registry.histogram("t_seconds", "t", labels=("a",), buckets=bounds).labels("x")
     for value in values:
         histogram.observe(value)

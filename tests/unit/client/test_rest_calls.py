@@ -24,7 +24,7 @@ from kubesched.client.lease_client import RestLeaseClient
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.retry import RetryPolicy
-from kubesched.client.scheduling_calls import SchedulingCalls
+from kubesched.client.scheduler_client import RestSchedulerClient
 from kubesched.clock import ManualClock
 from kubesched.errors import (
     Conflict,
@@ -515,7 +515,7 @@ async def test_lease_client_keeps_the_lease_whole(client, transport):
 
 
 async def test_scheduling_calls_are_kube_schedulers(client, transport):
-    calls = SchedulingCalls(client)
+    calls = RestSchedulerClient(client)
     pod = msgspec.convert(POD, Pod)
     transport.will(ok(status=201), ok(POD), ok(), ok(PV), ok(PV))
     await calls.bind_pod(pod, "n")

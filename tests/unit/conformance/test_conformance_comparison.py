@@ -3,7 +3,7 @@
 import pytest
 
 from kubesched.conformance.comparison import Agreement, Aspect, compare, compare_decisions
-from kubesched.conformance.recordings import Answer, Rejection
+from kubesched.conformance.recordings import RecordedAnswer, Rejection
 from kubesched.conformance.sequences import Decision
 
 
@@ -15,7 +15,7 @@ def answer(**changes):
         "rejected": {"c": Rejection("NodeName", "Unschedulable", ["no"])},
         "message": "",
     }
-    return Answer(**(fields | changes))
+    return RecordedAnswer(**(fields | changes))
 
 
 def differing(expected, got):

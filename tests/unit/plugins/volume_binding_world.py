@@ -19,7 +19,7 @@ from kubesched.errors import Conflict
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.runtime.bind import run_pre_bind
-from kubesched.metrics.registry import Registry
+from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node
@@ -63,7 +63,7 @@ class World:
         self.listers = MemoryListers(*objects, *(node.build() for node in self.nodes))
         self.api = Api(self.listers)
         self.clock = ManualClock()
-        self.registry = Registry()
+        self.registry = MetricsRegistry()
         self.handle = Handle(
             self.table,
             clock=self.clock,

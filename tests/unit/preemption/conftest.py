@@ -25,7 +25,7 @@ from kubesched.framework.interfaces import NominatingInfo
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.status import NodeToStatus
 from kubesched.framework.waiting_pods import PodsInPreBind, WaitingPods
-from kubesched.metrics import Registry, SchedulerMetrics
+from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.preemption.victims import Preemptor
 from kubesched.queue.nominator import Nominator
@@ -90,7 +90,7 @@ class PreemptionWorld:
         self.client = RecordingClient(self)
         self.recorder = RecordingRecorder()
         self.activations = Activations()
-        self.metrics = SchedulerMetrics(Registry())
+        self.metrics = SchedulerMetrics(MetricsRegistry())
         self.waiting_pods = WaitingPods(lambda _s, _f: _Timer())
         self.pods_in_pre_bind = PodsInPreBind()
         self.queued: dict[str, PodInfo] = {}

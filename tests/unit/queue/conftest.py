@@ -12,7 +12,7 @@ from kubesched.api.meta import ObjectMeta
 from kubesched.clock import ManualClock
 from kubesched.framework.events import Action, ClusterEvent, Resource
 from kubesched.framework.status import unschedulable
-from kubesched.metrics import Registry, SchedulerMetrics
+from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.queue import PluginEvents, QueueSettings, SchedulingQueue, build_hint_map
 
 PROFILE = "default-scheduler"
@@ -38,7 +38,7 @@ class QueueWorld:
     ):
         """`registered`: plugin -> list of ClusterEventWithHint, for every profile."""
         self.clock = ManualClock()
-        self.registry = Registry()
+        self.registry = MetricsRegistry()
         self.metrics = SchedulerMetrics(self.registry)
         self.known_pods: dict[tuple[str, str], Pod] = {}
         self.closed_gates: set[tuple[str, str]] = set()

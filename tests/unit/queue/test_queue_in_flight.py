@@ -13,7 +13,7 @@ from kubesched.framework.events import (
     ClusterEventWithHint,
     Resource,
 )
-from kubesched.metrics import Registry, SchedulerMetrics
+from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.queue.hints import HintMap
 from kubesched.queue.in_flight import InFlight
 
@@ -25,7 +25,7 @@ class Flight:
     """InFlight driven by short words: `+a` pops a, `-a` finishes it, `e1` records an event."""
 
     def __init__(self, **limits):
-        self.metrics = SchedulerMetrics(Registry())
+        self.metrics = SchedulerMetrics(MetricsRegistry())
         self.hints = HintMap({})
         given_up = self.hints.resolve(UNSCHEDULABLE_TIMEOUT)
         self.in_flight = InFlight(self.metrics, 0.0, given_up=given_up, **limits)

@@ -38,7 +38,7 @@ from kubesched.framework.events import (
 )
 from kubesched.framework.interfaces import NominatingInfo
 from kubesched.framework.status import unschedulable
-from kubesched.metrics import Registry, SchedulerMetrics
+from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.queue import PluginEvents, QueueSettings, SchedulingQueue, build_hint_map
 
 LOGGER = logging.getLogger("kubesched.queue")
@@ -595,7 +595,7 @@ class QueueMachine(RuleBasedStateMachine):
     def start(self, pop_from_backoff_q, generic_workload, backoff, queue_sort):
         LOGGER.setLevel(logging.CRITICAL)  # hints break on purpose here, thousands of times
         self.clock = ManualClock()
-        self.metrics = SchedulerMetrics(Registry())
+        self.metrics = SchedulerMetrics(MetricsRegistry())
         self.closed_gates: set[tuple[str, str]] = set()
         self.known_pods: dict[str, Pod] = {}
         self.flights: dict[str, tuple] = {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubesched.metrics import Registry
+from kubesched.metrics import MetricsRegistry
 from kubesched.server.health import PING, Check, HealthMetrics, HealthPages, waits_for
 
 BROKEN = Check("sched-handler-sync", lambda: "handlers are not fully synchronized")
@@ -65,7 +65,7 @@ def test_a_check_can_wait_for_something():
 
 
 def test_results_are_counted_for_service_levels():
-    registry = Registry()
+    registry = MetricsRegistry()
     metrics = HealthMetrics(registry)
     answer("/readyz", readyz=(FINE, BROKEN), metrics=metrics)
     page = registry.text()

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resources import limit_amounts
-from kubesched.metrics import Registry
+from kubesched.metrics import MetricsRegistry
 from kubesched.metrics.instruments import exponential_buckets
 from kubesched.server import pod_resources
 from kubesched.server.metrics_pages import LINES_PER_PIECE, MetricsPage, ResourcesPage, page
@@ -31,7 +31,7 @@ def answer_to(registry, **request):
 
 
 def large_registry():
-    registry = Registry()
+    registry = MetricsRegistry()
     for number in range(20):
         family = registry.histogram(
             f"h_{number}_seconds", "H.", buckets=exponential_buckets(1, 2, 15), labels=("a",)
@@ -42,7 +42,7 @@ def large_registry():
 
 
 def test_the_page_is_the_registrys_text():
-    registry = Registry()
+    registry = MetricsRegistry()
     registry.counter("a_total", "A.").labels().inc(3)
     answer, pieces = answer_to(registry)
     assert b"".join(pieces).decode() == registry.text()
@@ -50,7 +50,7 @@ def test_the_page_is_the_registrys_text():
 
 
 def test_a_page_without_metrics_is_empty():
-    assert answer_to(Registry())[1] == []
+    assert answer_to(MetricsRegistry())[1] == []
 
 
 def test_a_compressed_page_says_the_same():
@@ -93,7 +93,7 @@ def test_others_run_between_any_two_pieces(accepts_gzip):
 
 
 def test_a_family_in_many_pieces_is_of_one_moment():
-    registry = Registry()
+    registry = MetricsRegistry()
     family = registry.histogram("h_seconds", "H.", buckets=(1, 2), labels=("a",))
     cells = [family.labels(f"{number:04}") for number in range(LINES_PER_PIECE)]
 
@@ -115,7 +115,7 @@ def test_a_family_in_many_pieces_is_of_one_moment():
 
 
 def test_delete_starts_counters_anew_and_leaves_gauges():
-    registry = Registry()
+    registry = MetricsRegistry()
     counter = registry.counter("a_total", "A.").labels()
     gauge = registry.gauge("b", "B.").labels()
     histogram = registry.histogram("c_seconds", "C.", buckets=(1,)).labels()
@@ -131,7 +131,7 @@ def test_delete_starts_counters_anew_and_leaves_gauges():
 
 
 def test_a_disabled_metric_is_off_the_page_but_can_be_observed():
-    registry = Registry(disabled=["a_total"])
+    registry = MetricsRegistry(disabled=["a_total"])
     registry.counter("a_total", "A.").labels().inc()
     registry.counter("b_total", "B.").labels().inc()
     assert "a_total" not in registry.text()
@@ -141,7 +141,7 @@ def test_a_disabled_metric_is_off_the_page_but_can_be_observed():
 
 
 def test_label_values_off_the_list_become_unexpected():
-    registry = Registry(allowed_labels={("a_total", "x"): {"1", "2"}})
+    registry = MetricsRegistry(allowed_labels={("a_total", "x"): {"1", "2"}})
     family = registry.counter("a_total", "A.", labels=("x", "y"))
     family.labels("1", "q").inc()
     family.labels("7", "q").inc()

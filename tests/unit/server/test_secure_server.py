@@ -9,7 +9,7 @@ import pytest
 
 from kubesched.clock import SystemClock
 from kubesched.errors import ServerError
-from kubesched.metrics import Registry
+from kubesched.metrics import MetricsRegistry
 from kubesched.server.answers import Answer, text
 from kubesched.server.metrics_pages import MetricsPage
 from kubesched.server.profiling import DebugPages
@@ -131,7 +131,7 @@ async def test_a_page_that_breaks_is_a_500_without_its_secrets(serve, admin, tru
 
 
 async def test_a_page_is_compressed_for_those_who_can_read_it(serve, admin, trust):
-    registry = Registry()
+    registry = MetricsRegistry()
     for number in range(100):
         registry.counter(f"some_metric_number_{number}_total", "Help.")
     running = await serve(pages={"/metrics": MetricsPage(registry)}, trust=trust)

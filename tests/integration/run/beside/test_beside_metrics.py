@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubesched.app.scheduler_app import metric_gates
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.metrics import Registry, SchedulerMetrics
+from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 
 pytestmark = pytest.mark.real
 
@@ -56,7 +56,7 @@ async def workload(cluster, prefix):
 
 def _observed():
     """What the workload above has schedulers observe: all families but those of features it does not touch."""
-    registry = Registry()
+    registry = MetricsRegistry()
     SchedulerMetrics(registry, metric_gates(DEFAULT_GATES))
     unobserved = re.compile(r"scheduler_(permit_wait_|dra_|resourceclaim_|volume_)")
     return {

@@ -20,7 +20,7 @@ MAX_REST_S = 15
 _HANDLED = b"scheduler_event_handling_duration_seconds_count{"
 
 
-class SchedulerProcess:
+class SchedulerUnderTest:
     """A running scheduler."""
 
     def __init__(self, process: Process, metrics: RestClient) -> None:
@@ -45,9 +45,9 @@ class SchedulerProcess:
 
 
 @contextlib.asynccontextmanager
-async def scheduler_process(
+async def scheduler_under_test(
     plane: ControlPlane, command: Sequence[str | Path]
-) -> AsyncIterator[SchedulerProcess]:
+) -> AsyncIterator[SchedulerUnderTest]:
     """Start the scheduler, and see to it that it ends with the block."""
     (port,) = free_ports(1)
     folder = plane.folder
@@ -65,7 +65,7 @@ async def scheduler_process(
         transport, user_agent=user_agent("conformance"), random=Random(), deadline_s=30.0
     )
     try:
-        yield SchedulerProcess(process, metrics)
+        yield SchedulerUnderTest(process, metrics)
     finally:
         await transport.aclose()
         await process.stop()

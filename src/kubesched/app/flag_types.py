@@ -19,7 +19,7 @@ _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FlagType:
     """A kind of value.
 
     `parse` gets the text and the value so far (None before the first use of the flag on this command line), because
@@ -157,19 +157,19 @@ def _show_map(value: tuple[tuple[str, str], ...]) -> str:
     return f"[{','.join(f'{key}={text}' for key, text in value)}]"
 
 
-STRING = Kind("string", lambda text, _before: text)
-INT = Kind("int", _integer(64))
-INT32 = Kind("int32", _integer(32))
-LEVEL = Kind("Level", _integer(31, signed=False))
-FLOAT = Kind("float32", _number, lambda value: f"{value:g}")
-BOOL = Kind("bool", _boolean, show_boolean, bare="true")
-DURATION = Kind("duration", _duration, times.format_duration)
-ADDRESS = Kind("ip", _address)
-STRINGS = Kind("strings", _list, _show_list)
-INTEGERS = Kind("int32Slice", _integers, _show_list)
-GATES = Kind("gates", _gates)
-MAP = Kind("stringToString", _map, _show_map)
-CERT_KEYS = Kind("namedCertKey", _named_cert_key, _show_list)
-QUANTITY = Kind("quantity", _quantity)
-VMODULE = Kind("pattern=N,...", _vmodule)
-VERSION = Kind("version", _version, bare="true")
+STRING = FlagType("string", lambda text, _before: text)
+INT = FlagType("int", _integer(64))
+INT32 = FlagType("int32", _integer(32))
+LEVEL = FlagType("Level", _integer(31, signed=False))
+FLOAT = FlagType("float32", _number, lambda value: f"{value:g}")
+BOOL = FlagType("bool", _boolean, show_boolean, bare="true")
+DURATION = FlagType("duration", _duration, times.format_duration)
+ADDRESS = FlagType("ip", _address)
+STRINGS = FlagType("strings", _list, _show_list)
+INTEGERS = FlagType("int32Slice", _integers, _show_list)
+GATES = FlagType("gates", _gates)
+MAP = FlagType("stringToString", _map, _show_map)
+CERT_KEYS = FlagType("namedCertKey", _named_cert_key, _show_list)
+QUANTITY = FlagType("quantity", _quantity)
+VMODULE = FlagType("pattern=N,...", _vmodule)
+VERSION = FlagType("version", _version, bare="true")

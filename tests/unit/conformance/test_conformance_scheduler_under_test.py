@@ -1,6 +1,6 @@
 """What a scheduler's metrics tell of the events it has handled."""
 
-from kubesched.conformance.scheduler_process import SchedulerProcess
+from kubesched.conformance.scheduler_under_test import SchedulerUnderTest
 
 PAGE = b"""\
 # TYPE scheduler_event_handling_duration_seconds histogram
@@ -22,10 +22,10 @@ class Metrics:
 
 
 async def test_events_are_counted_by_what_their_label_contains():
-    scheduler = SchedulerProcess(None, Metrics(PAGE))
+    scheduler = SchedulerUnderTest(None, Metrics(PAGE))
     assert await scheduler.events_handled(b"NodeAnnotation") == 12
     assert await scheduler.events_handled(b"Node") == 24
 
 
 async def test_an_event_that_never_happened_counts_as_none():
-    assert await SchedulerProcess(None, Metrics(b"")).events_handled(b"NodeAnnotation") == 0
+    assert await SchedulerUnderTest(None, Metrics(b"")).events_handled(b"NodeAnnotation") == 0

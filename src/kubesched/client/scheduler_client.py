@@ -13,7 +13,7 @@ from kubesched.client.rest import RestClient
 R = TypeVar("R", bound=Record)
 
 
-class SchedulingCalls:
+class RestSchedulerClient:
     """A `framework.handle.SchedulerClient` over REST."""
 
     def __init__(self, client: RestClient) -> None:

@@ -1,8 +1,7 @@
-"""Stillness: while an attempt waits for somebody outside, nothing moves under it.
+"""Holds back watch events while a scheduling attempt awaits an HTTP extender.
 
-The scheduling cycle reads the live tables. Usually it never awaits, so nothing can happen meanwhile; when it must (an
-HTTP extender), what the watches bring is parked and played back in order afterwards, and failed bindings wait to be
-undone.
+The scheduling cycle reads the live tables and usually never awaits, so they cannot change under it. While an attempt
+does await, watch events are parked and replayed in order afterwards, and failed bindings wait to be undone.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 
-class Stillness:
+class EventGate:
     """Held by at most one attempt at a time."""
 
     def __init__(self) -> None:
@@ -41,7 +40,7 @@ class Stillness:
         self._parked.append(change)
 
     async def wait(self) -> None:
-        """Return when nobody holds still."""
+        """Return once no attempt holds the gate."""
         while self.is_held:
             await self._released.wait()
 
@@ -51,7 +50,7 @@ class Stillness:
 
 class _Parkable(Protocol):
     @property
-    def stillness(self) -> Stillness: ...
+    def event_gate(self) -> EventGate: ...
 
 
 S = TypeVar("S", bound=_Parkable)
@@ -59,12 +58,12 @@ P = ParamSpec("P")
 
 
 def parkable(method: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
-    """A handler that is put off while an attempt holds still."""
+    """Decorates an event handler so that it is parked while the gate is held."""
 
     @wraps(method)
     def handle(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        if self.stillness.is_held:
-            self.stillness.park(lambda: method(self, *args, **kwargs))
+        if self.event_gate.is_held:
+            self.event_gate.park(lambda: method(self, *args, **kwargs))
         else:
             method(self, *args, **kwargs)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.testing import leash
+from kubesched.testing import die_with_parent
 from kubesched.testing.control_plane import Process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux' kernel")
@@ -69,7 +69,7 @@ async def test_the_program_has_the_number_that_its_starter_knows(tmp_path):
 
 async def test_a_command_does_not_start_after_its_parent_is_gone():
     late = await asyncio.create_subprocess_exec(
-        *(sys.executable, leash.__file__, str(os.getppid()), "echo", "started"),
+        *(sys.executable, die_with_parent.__file__, str(os.getppid()), "echo", "started"),
         stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await late.communicate()
