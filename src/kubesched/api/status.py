@@ -89,6 +89,10 @@ _status_decoder: msgspec.json.Decoder[Status] = msgspec.json.Decoder(Status)
 # A proxy's error page may be long; enough of it to recognise.
 _BODY_EXCERPT = 512
 
+MAX_RETRY_AFTER_S = 60.0
+"""Longest pause that a server can impose with Retry-After or `retryAfterSeconds`. kube-apiserver asks for 1 to 10
+seconds; anything longer would let one bad answer stop a watch or a retry for good."""
+
 
 def error_from_status(
     code: int, body: bytes | str, *, retry_after_s: float | None = None
@@ -122,7 +126,9 @@ def error_of(
     if kind is None:
         kind = errors.ServerError if code >= 500 else ApiError
     if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
-        retry_after_s = float(status.details.retry_after_seconds)
+        retry_after_s = status.details.retry_after_seconds
+    if retry_after_s is not None:
+        retry_after_s = float(min(max(retry_after_s, 0), MAX_RETRY_AFTER_S))
     return kind(
         status.message or status.reason,
         code=code or None,

@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 
 from kubesched.api import protobuf
-from kubesched.api.status import error_from_status, error_of
+from kubesched.api.status import MAX_RETRY_AFTER_S, error_from_status, error_of
 from kubesched.client.backoff import Backoff
 from kubesched.client.rate_limit import Sleep, TokenBucket
 from kubesched.client.transport import Request, Response, Transport
@@ -28,6 +30,9 @@ from kubesched.errors import (
     TooManyRequests,
     TransportError,
 )
+
+MAX_RETRY_AFTER_DIGITS = 9
+MAX_DATE_CHARACTERS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,7 @@ class Caller:
         response = await self.transport.request(request)
         if response.status < 300:
             return response
-        raise await _error_of(response)
+        raise await _error_of(response, self._clock.now())
 
     async def send(self, request: Request, *, repeats_overload: bool = True) -> Response:
         """As many attempts as are safe and allowed.
@@ -104,6 +109,24 @@ class Caller:
         return asked_s * (1.0 + self._random.random() * self._policy.retry_after_jitter)
 
 
+def parse_retry_after(value: str, now: float) -> float | None:
+    """Seconds that a Retry-After header asks for; None if it is neither ASCII digits nor an HTTP date.
+
+    `now` is the wall-clock time that a date is compared with. The result lies between 0 and `MAX_RETRY_AFTER_S`.
+    """
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        # Compared by length first: converting thousands of digits is slow, and float() makes them infinite.
+        seconds = MAX_RETRY_AFTER_S if len(value) > MAX_RETRY_AFTER_DIGITS else float(value)
+    else:
+        try:
+            date = parsedate_to_datetime(value[:MAX_DATE_CHARACTERS])
+            seconds = date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now
+        except (ValueError, OverflowError):
+            return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+
+
 def _may_repeat(request: Request, error: ApiError | TransportError, repeats_overload: bool) -> bool:
     if isinstance(error, TooManyRequests):
         return repeats_overload
@@ -114,10 +137,8 @@ def _may_repeat(request: Request, error: ApiError | TransportError, repeats_over
     return request.idempotent and isinstance(error, ServerError | TransportError)
 
 
-async def _error_of(response: Response) -> ApiError:
-    retry_after = response.headers.get("retry-after", "").strip()
-    # Only the form in seconds: no Kubernetes server sends a date here.
-    retry_after_s = float(retry_after) if retry_after.isdigit() else None
+async def _error_of(response: Response, now: float) -> ApiError:
+    retry_after_s = parse_retry_after(response.headers.get("retry-after", ""), now)
     body: bytes | str = await response.read()
     if isinstance(body, bytes) and response.headers.get("content-type") == protobuf.CONTENT_TYPE:
         try:

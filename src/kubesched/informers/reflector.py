@@ -224,9 +224,11 @@ class Reflector(Generic[T]):
         while True:
             page = await self._source.list_page(limit=page_size, continue_token=token)
             objects += page.items
-            token = page.continue_token
-            if not token:
+            if not page.continue_token:
                 return objects, page.resource_version
+            if page.continue_token == token:
+                raise TransportError("server returned the same continue token twice")
+            token = page.continue_token
 
     async def _stream_list_and_follow(self) -> None:
         """Streamed list and the watch that continues it; clears `_streams` if the server does not offer this."""

@@ -8,7 +8,13 @@ import pytest
 
 from kubesched import errors
 from kubesched.api import codec, field_errors, status
-from kubesched.api.status import Status, StatusDetails, error_from_status, status_of
+from kubesched.api.status import (
+    MAX_RETRY_AFTER_S,
+    Status,
+    StatusDetails,
+    error_from_status,
+    status_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +60,12 @@ def test_advice_when_to_retry_comes_from_the_header_or_the_body():
     assert error_from_status(429, body).retry_after_s == 7.0
     assert error_from_status(429, body, retry_after_s=2.5).retry_after_s == 2.5
     assert error_from_status(429, b"x").retry_after_s is None
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(10**18, MAX_RETRY_AFTER_S), (-3, 0.0), (60, 60.0)])
+def test_retry_after_in_the_body_is_capped(asked, granted):
+    body = b'{"kind":"Status","message":"slow","details":{"retryAfterSeconds":%d}}' % asked
+    assert error_from_status(429, body).retry_after_s == granted
 
 
 @pytest.mark.parametrize(

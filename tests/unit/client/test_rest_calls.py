@@ -18,12 +18,13 @@ from kubesched.api.coordination_v1 import Lease, LeaseSpec
 from kubesched.api.core_v1 import ConfigMap, Node, PersistentVolume, Pod
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import DeleteOptions, ObjectMeta
+from kubesched.api.status import MAX_RETRY_AFTER_S
 from kubesched.client import patch as patches
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.lease_client import RestLeaseClient
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
-from kubesched.client.retry import RetryPolicy
+from kubesched.client.retry import RetryPolicy, parse_retry_after
 from kubesched.client.scheduler_client import RestSchedulerClient
 from kubesched.clock import ManualClock
 from kubesched.errors import (
@@ -433,6 +434,46 @@ async def test_pause_longer_than_the_deadline_is_not_waited_for(client, transpor
         await client.get(Pod, "p", "d")
     assert caught.value.retry_after_s == 60.0
     assert pauses == []
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        pytest.param("7", 7.0, id="seconds"),
+        pytest.param(" 0 ", 0.0, id="zero seconds"),
+        pytest.param("61", MAX_RETRY_AFTER_S, id="capped"),
+        pytest.param("9" * 400, MAX_RETRY_AFTER_S, id="float() makes these digits infinite"),
+        pytest.param("9" * 5000, MAX_RETRY_AFTER_S, id="int() refuses this many digits"),
+        pytest.param("Thu, 01 Jan 2026 00:00:12 GMT", 12.0, id="date"),
+        pytest.param("Thu, 01 Jan 2026 00:00:12 -0000", 12.0, id="date without a time zone"),
+        pytest.param("Wed, 31 Dec 2025 23:00:00 GMT", 0.0, id="past date"),
+        pytest.param("Fri, 31 Dec 9999 23:59:59 GMT", MAX_RETRY_AFTER_S, id="distant date"),
+        pytest.param("Fri, 99 Foo 2026 99:99:99 GMT", None, id="impossible date"),
+        pytest.param("inf", None, id="infinity"),
+        pytest.param("nan", None, id="not a number"),
+        pytest.param("²", None, id="digit that is not ASCII"),
+        pytest.param("٣", None, id="Arabic digit"),
+        pytest.param("-5", None, id="negative"),
+        pytest.param("1.5", None, id="fraction"),
+        pytest.param("", None, id="empty"),
+    ],
+)
+def test_retry_after_takes_ascii_digits_and_dates_and_is_capped(clock, header, seconds):
+    assert parse_retry_after(header, clock.now()) == seconds
+
+
+@pytest.mark.parametrize("value", ["²", "inf", "9" * 400])
+async def test_absurd_retry_after_neither_raises_nor_stalls(client, transport, pauses, value):
+    answer = refusal(429)
+    answer.headers["retry-after"] = value
+    transport.will(answer, ok(POD))
+    if value.isascii() and value.isdigit():
+        with pytest.raises(TooManyRequests) as caught:
+            await client.get(Pod, "p", "d")
+        assert caught.value.retry_after_s == MAX_RETRY_AFTER_S
+    else:
+        await client.get(Pod, "p", "d")
+        assert sum(pauses) < 1.0
 
 
 async def test_attempts_are_bounded(client, transport, pauses):

@@ -24,7 +24,7 @@ from kubesched.errors import (
     TooManyRequests,
 )
 from kubesched.informers.informer import EventHandler, Informer
-from kubesched.informers.reflector import BURST, ReflectorSettings
+from kubesched.informers.reflector import BURST, ListPage, ReflectorSettings
 
 
 class Pauses:
@@ -289,6 +289,21 @@ async def test_pause_is_at_least_what_the_server_asks_for(collection, story):
     async with Scene(collection, story).running() as scene:
         pass
     assert scene.pauses.made == [17.0]
+
+
+async def test_list_that_repeats_its_continue_token_fails(collection, story):
+    collection.create("a")
+    collection.supports_streaming = False
+    pages = iter([ListPage([], "11", "token"), ListPage([], "11", "token")])
+    real_page = collection.list_page
+
+    async def page(**arguments):
+        return next(pages, None) or await real_page(**arguments)
+
+    collection.list_page = page
+    async with Scene(collection, story).running() as scene:
+        await scene.until_equal()
+    assert len(scene.pauses.made) == 1
 
 
 async def test_healthy_watch_is_resumed_without_pause_and_forgives_earlier_failures(
