@@ -11,6 +11,7 @@ Verdicts about pods are values (`framework.status.Status`), never exceptions. Wh
     │  └─ TooManyRequests · ServerError
     ├─ TransportError       no answer: ConnectFailed · DeadlineExceeded · StreamEnded
     ├─ CelError             an expression does not compile or cannot be evaluated
+    ├─ Unrecoverable        in-memory state is wrong in a way that only a restart repairs; ends the process
     └─ PluginError          which plugin, which extension point, which pod; cause chained
 
 Messages begin in lower case, name the object as `namespace/name`, say what was expected and what was found.
@@ -47,6 +48,10 @@ class ConfigError(KubeschedError):
         self.source = source
         prefix = f"{source}: " if source else ""
         super().__init__(prefix + "; ".join(str(problem) for problem in problems))
+
+
+class Unrecoverable(KubeschedError):
+    """In-memory state contradicts the cluster and only a restart repairs it. Must end the process: never handle it."""
 
 
 class CredentialsError(KubeschedError):

@@ -16,6 +16,7 @@ An assumed pod stays until its Add event or until it is forgotten; there is no e
 from __future__ import annotations
 
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.errors import Unrecoverable
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 
@@ -24,8 +25,13 @@ class CacheError(Exception):
     """An operation that the pod's state does not allow; nothing was changed."""
 
 
-class CacheCorrupted(Exception):
-    """The watch contradicts the cache in a way that only a restart can heal: a bound pod moved to another node."""
+class CacheCorrupted(Unrecoverable):
+    """The watch shows a bound pod on another node than the cache has it on. kube-scheduler exits in this case, too."""
+
+    def __init__(self, contradiction: str) -> None:
+        super().__init__(
+            f"scheduler cache is corrupted and can badly affect scheduling decisions: {contradiction}"
+        )
 
 
 class Cache:

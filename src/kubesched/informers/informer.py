@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 from kubesched.api.names import key_of
 from kubesched.api.watch import WatchEvent
 from kubesched.clock import Clock
-from kubesched.errors import KubeschedError
+from kubesched.errors import KubeschedError, Unrecoverable
 from kubesched.informers.index import IndexFunction
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import BURST, ListerWatcher, Reflector, ReflectorSettings
@@ -169,12 +169,13 @@ class Informer(Generic[T]):
     def _call(self, function: Callable[..., None], key: str, *arguments: object) -> None:
         try:
             function(*arguments)
-        except (
-            KubeschedError
-        ) as error:  # an object that makes no sense: the message names it and its field
+        except Unrecoverable:
+            raise  # ends the informer, and with it the process
+        except KubeschedError as error:
+            # The object is invalid; the message names it and its field.
             self.handler_error_count += 1
             log.error("%s: handler failed for %s: %s", self.name, key, error)
         except Exception:
-            # One handler's fault must neither stop the informer nor keep the news from the other handlers.
+            # A failing handler must neither stop the informer nor hide the change from the other handlers.
             self.handler_error_count += 1
             log.exception("%s: handler failed for %s", self.name, key)

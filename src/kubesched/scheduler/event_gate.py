@@ -13,6 +13,11 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from kubesched.errors import KubeschedError, Unrecoverable
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
+
 
 class EventGate:
     """Held by at most one attempt at a time."""
@@ -33,7 +38,7 @@ class EventGate:
         finally:
             self.is_held = False
             while self._parked:
-                self._parked.popleft()()
+                _apply(self._parked.popleft())
             self._released.set()
 
     def park(self, change: Callable[[], None]) -> None:
@@ -46,6 +51,18 @@ class EventGate:
 
     def __len__(self) -> int:
         return len(self._parked)
+
+
+def _apply(change: Callable[[], None]) -> None:
+    """Run a parked handler. As in the informer, a failure costs that change only, unless it is unrecoverable."""
+    try:
+        change()
+    except Unrecoverable:
+        raise
+    except KubeschedError as error:
+        log.error("Handler failed for a parked change", error)
+    except Exception:  # the outermost edge of a handler
+        log.exception("Handler failed for a parked change")
 
 
 class _Parkable(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import signal
 
 import aiohttp
@@ -194,3 +195,20 @@ async def test_a_start_without_an_api_server_waits_for_it(cluster, run):
     await cluster.add_pod("a")
     assert await cluster.bound("a") == ["n1"]
     assert scheduler.process.returncode is None
+
+
+@EMBEDDED
+async def test_a_bound_pod_that_moves_to_another_node_ends_the_process(cluster, run):
+    """No API server does that; a cache that contradicts the cluster is repaired by a restart only."""
+    for name in ("n1", "n2"):
+        await cluster.add_node(name)
+    scheduler = await run(config=ALONE)
+    await cluster.add_pod("a")
+    (node,) = await cluster.bound("a")
+    await scheduler.says('"Successfully bound pod to node"')
+    store = cluster.embedded.api.registry.store
+    pod = copy.deepcopy(store.get("pods", "default", "a").obj)
+    pod["spec"]["nodeName"] = "n2" if node == "n1" else "n1"
+    store.put("pods", pod)
+    assert await scheduler.ended() == 1
+    assert "scheduler cache is corrupted and can badly affect scheduling" in scheduler.log

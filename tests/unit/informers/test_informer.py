@@ -22,6 +22,7 @@ from kubesched.errors import (
     ServerError,
     StreamEnded,
     TooManyRequests,
+    Unrecoverable,
 )
 from kubesched.informers.informer import EventHandler, Informer
 from kubesched.informers.reflector import BURST, ListPage, ReflectorSettings
@@ -371,6 +372,20 @@ async def test_failing_handler_hurts_nobody_and_is_counted(collection, story, ca
     assert story.calls == [("add", "a"), ("update", "a"), ("delete", "a"), ("add", "b")]
     assert scene.informer.handler_error_count == 4
     assert "default/a" in caplog.text
+
+
+async def test_unrecoverable_error_of_a_handler_ends_the_informer(collection, story):
+    def fail(*_):
+        raise Unrecoverable("cache is corrupted")
+
+    scene = Scene(collection, story)
+    scene.informer.add_event_handler(EventHandler(on_update=fail))
+    collection.create("a")
+    task = asyncio.create_task(scene.informer.run())
+    await scene.until(lambda: scene.informer.has_synced)
+    collection.update("a")
+    with pytest.raises(Unrecoverable, match="cache is corrupted"):
+        await task
 
 
 async def test_late_handler_hears_of_everything_once(collection, story, new_story):
