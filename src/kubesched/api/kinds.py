@@ -1,14 +1,16 @@
-"""The kinds we speak about: their API names, paths and records.
+"""The API kinds: names, scope, subresources, paths and records, stated once.
 
-One table for everyone who turns a record type into a URL or back. It says what exists in the API,
-not what a particular server serves.
+The client and the informers turn a record into a URL with this table, the embedded server derives its resource catalogue
+and discovery documents from it, and the scheduler finds the kind that a cluster event names.
+
+A kind without a record of its own is known to the embedded server only, as plain JSON.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from kubesched.api import (
@@ -23,7 +25,7 @@ from kubesched.api import (
     scheduling_v1alpha2,
     storage_v1,
 )
-from kubesched.api.meta import Record
+from kubesched.api.meta import PartialObjectMetadata, Record
 
 R = TypeVar("R", bound=Record)
 
@@ -32,6 +34,10 @@ R = TypeVar("R", bound=Record)
 def _segment(namespace: str) -> str:
     """A namespace as part of a path; there are few of them and many requests."""
     return quote(namespace, safe="")
+
+
+STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CREATE_ONLY = ("create",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +51,16 @@ class Kind(Generic[R]):
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = STANDARD_VERBS
+    categories: tuple[str, ...] = ()
+    name: str = ""
+    """The kind's name where it is not the record's."""
+    stored_as: str = ""
+    """The resource whose objects these are, where two API groups serve the same ones (events)."""
 
     @property
     def kind(self) -> str:
-        return self.record.__name__
+        return self.name or self.record.__name__
 
     @property
     def api_version(self) -> str:
@@ -58,6 +70,20 @@ class Kind(Generic[R]):
     def resource(self) -> str:
         """The plural with its group: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def event_resource(self) -> str:
+        """The name in cluster events: `Pod`, `storage.k8s.io/CSINode`."""
+        return f"{self.group}/{self.kind}" if self.group else self.kind
+
+    @property
+    def has_record(self) -> bool:
+        return self.record is not PartialObjectMetadata
+
+    @property
+    def is_alpha(self) -> bool:
+        """Whether API servers serve the kind only when told to."""
+        return "alpha" in self.version
 
     def collection_path(self, namespace: str = "") -> str:
         """The path of all objects, or of those in one namespace."""
@@ -76,89 +102,127 @@ class Kind(Generic[R]):
         return f"{path}/{subresource}" if subresource else path
 
 
-_STATUS = ("status",)
-_STATUS_SCALE = ("status", "scale")
+def _kind(
+    api_version: str,
+    record: type[R],
+    plural: str,
+    *,
+    cluster_scoped: bool = False,
+    short: str = "",
+    subresources: str = "",
+    categories: str = "",
+    verbs: tuple[str, ...] = STANDARD_VERBS,
+    name: str = "",
+    stored_as: str = "",
+) -> Kind[R]:
+    group, _, version = api_version.rpartition("/")
+    return Kind(
+        group,
+        version,
+        plural,
+        record,
+        not cluster_scoped,
+        tuple(short.split()),
+        tuple(subresources.split()),
+        verbs,
+        tuple(categories.split()),
+        name,
+        stored_as,
+    )
 
-PODS = Kind(
-    "",
-    "v1",
-    "pods",
-    core_v1.Pod,
-    short_names=("po",),
-    subresources=("status", "binding", "eviction", "ephemeralcontainers", "resize"),
-)
-NODES = Kind("", "v1", "nodes", core_v1.Node, False, ("no",), _STATUS)
-NAMESPACES = Kind("", "v1", "namespaces", core_v1.Namespace, False, ("ns",), ("status", "finalize"))
-SERVICES = Kind("", "v1", "services", core_v1.Service, True, ("svc",), _STATUS)
-REPLICATION_CONTROLLERS = Kind(
-    "", "v1", "replicationcontrollers", core_v1.ReplicationController, True, ("rc",), _STATUS_SCALE
-)
-PERSISTENT_VOLUMES = Kind(
-    "", "v1", "persistentvolumes", core_v1.PersistentVolume, False, ("pv",), _STATUS
-)
-PERSISTENT_VOLUME_CLAIMS = Kind(
-    "", "v1", "persistentvolumeclaims", core_v1.PersistentVolumeClaim, True, ("pvc",), _STATUS
-)
-CONFIG_MAPS = Kind("", "v1", "configmaps", core_v1.ConfigMap, True, ("cm",))
-SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", core_v1.ServiceAccount, True, ("sa",))
-CORE_EVENTS = Kind("", "v1", "events", core_v1.Event, True, ("ev",))
-REPLICA_SETS = Kind("apps", "v1", "replicasets", apps_v1.ReplicaSet, True, ("rs",), _STATUS_SCALE)
-DEPLOYMENTS = Kind(
-    "apps", "v1", "deployments", apps_v1.Deployment, True, ("deploy",), _STATUS_SCALE
-)
-STATEFUL_SETS = Kind(
-    "apps", "v1", "statefulsets", apps_v1.StatefulSet, True, ("sts",), _STATUS_SCALE
-)
-DAEMON_SETS = Kind("apps", "v1", "daemonsets", apps_v1.DaemonSet, True, ("ds",), _STATUS)
-JOBS = Kind("batch", "v1", "jobs", batch_v1.Job, True, (), _STATUS)
-STORAGE_CLASSES = Kind(
-    "storage.k8s.io", "v1", "storageclasses", storage_v1.StorageClass, False, ("sc",)
-)
-CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", storage_v1.CSINode, False)
-CSI_DRIVERS = Kind("storage.k8s.io", "v1", "csidrivers", storage_v1.CSIDriver, False)
-CSI_STORAGE_CAPACITIES = Kind(
-    "storage.k8s.io", "v1", "csistoragecapacities", storage_v1.CSIStorageCapacity
-)
-VOLUME_ATTACHMENTS = Kind(
-    "storage.k8s.io", "v1", "volumeattachments", storage_v1.VolumeAttachment, False, (), _STATUS
-)
-POD_DISRUPTION_BUDGETS = Kind(
-    "policy", "v1", "poddisruptionbudgets", policy_v1.PodDisruptionBudget, True, ("pdb",), _STATUS
-)
-PRIORITY_CLASSES = Kind(
-    "scheduling.k8s.io", "v1", "priorityclasses", scheduling_v1.PriorityClass, False, ("pc",)
-)
-POD_GROUPS = Kind(
-    "scheduling.k8s.io", "v1alpha2", "podgroups", scheduling_v1alpha2.PodGroup, True, (), _STATUS
-)
-WORKLOADS = Kind("scheduling.k8s.io", "v1alpha2", "workloads", scheduling_v1alpha2.Workload)
-LEASES = Kind("coordination.k8s.io", "v1", "leases", coordination_v1.Lease)
-EVENTS = Kind("events.k8s.io", "v1", "events", events_v1.Event, True, ("ev",))
-RESOURCE_CLAIMS = Kind(
-    "resource.k8s.io", "v1", "resourceclaims", resource_v1.ResourceClaim, True, (), _STATUS
-)
-RESOURCE_CLAIM_TEMPLATES = Kind(
-    "resource.k8s.io", "v1", "resourceclaimtemplates", resource_v1.ResourceClaimTemplate
-)
-RESOURCE_SLICES = Kind("resource.k8s.io", "v1", "resourceslices", resource_v1.ResourceSlice, False)
-DEVICE_CLASSES = Kind("resource.k8s.io", "v1", "deviceclasses", resource_v1.DeviceClass, False)
 
-KINDS: tuple[Kind[Record], ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Kind)
-)
+def _json(
+    api_version: str,
+    name: str,
+    plural: str,
+    **options: Any,  # noqa: ANN401  # those of `_kind`
+) -> Kind[PartialObjectMetadata]:
+    """A kind without a record of its own."""
+    return _kind(api_version, PartialObjectMetadata, plural, name=name, **options)
 
-_by_record = {kind.record: kind for kind in KINDS}
-_by_name = {(kind.api_version, kind.kind): kind for kind in KINDS}
+
+_APPS, _AUTHN, _AUTHZ = "apps/v1", "authentication.k8s.io/v1", "authorization.k8s.io/v1"
+_DRA, _RBAC = "resource.k8s.io/v1", "rbac.authorization.k8s.io/v1"
+_SCHEDULING, _STORAGE = "scheduling.k8s.io", "storage.k8s.io/v1"
+
+# In the order in which discovery lists them: groups, and kinds within a group, by name.
+KINDS: tuple[Kind[Any], ...] = (
+    _json("v1", "Binding", "bindings", verbs=CREATE_ONLY),
+    _kind("v1", core_v1.ConfigMap, "configmaps", short="cm"),
+    _json("v1", "Endpoints", "endpoints", short="ep"),
+    _kind("v1", core_v1.Event, "events", short="ev"),
+    _json("v1", "LimitRange", "limitranges", short="limits"),
+    _kind("v1", core_v1.Namespace, "namespaces", cluster_scoped=True, short="ns", subresources="finalize status"),
+    _kind("v1", core_v1.Node, "nodes", cluster_scoped=True, short="no", subresources="status"),
+    _kind("v1", core_v1.PersistentVolumeClaim, "persistentvolumeclaims", short="pvc", subresources="status"),
+    _kind("v1", core_v1.PersistentVolume, "persistentvolumes", cluster_scoped=True, short="pv", subresources="status"),
+    _kind("v1", core_v1.Pod, "pods", short="po", subresources="binding eviction log status", categories="all"),
+    _json("v1", "PodTemplate", "podtemplates"),
+    _kind("v1", core_v1.ReplicationController, "replicationcontrollers", short="rc", subresources="scale status", categories="all"),
+    _json("v1", "ResourceQuota", "resourcequotas", short="quota", subresources="status"),
+    _json("v1", "Secret", "secrets"),
+    _kind("v1", core_v1.ServiceAccount, "serviceaccounts", short="sa"),
+    _kind("v1", core_v1.Service, "services", short="svc", subresources="status", categories="all"),
+    _json("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", cluster_scoped=True, short="crd crds", subresources="status", categories="api-extensions"),
+    _json(_APPS, "ControllerRevision", "controllerrevisions"),
+    _kind(_APPS, apps_v1.DaemonSet, "daemonsets", short="ds", subresources="status", categories="all"),
+    _kind(_APPS, apps_v1.Deployment, "deployments", short="deploy", subresources="scale status", categories="all"),
+    _kind(_APPS, apps_v1.ReplicaSet, "replicasets", short="rs", subresources="scale status", categories="all"),
+    _kind(_APPS, apps_v1.StatefulSet, "statefulsets", short="sts", subresources="scale status", categories="all"),
+    _json(_AUTHN, "SelfSubjectReview", "selfsubjectreviews", cluster_scoped=True, verbs=CREATE_ONLY),
+    _json(_AUTHN, "TokenReview", "tokenreviews", cluster_scoped=True, verbs=CREATE_ONLY),
+    _json(_AUTHZ, "LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=CREATE_ONLY),
+    _json(_AUTHZ, "SelfSubjectAccessReview", "selfsubjectaccessreviews", cluster_scoped=True, verbs=CREATE_ONLY),
+    _json(_AUTHZ, "SelfSubjectRulesReview", "selfsubjectrulesreviews", cluster_scoped=True, verbs=CREATE_ONLY),
+    _json(_AUTHZ, "SubjectAccessReview", "subjectaccessreviews", cluster_scoped=True, verbs=CREATE_ONLY),
+    _json("batch/v1", "CronJob", "cronjobs", short="cj", subresources="status", categories="all"),
+    _kind("batch/v1", batch_v1.Job, "jobs", subresources="status", categories="all"),
+    _kind("coordination.k8s.io/v1", coordination_v1.Lease, "leases"),
+    _json("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
+    _kind("events.k8s.io/v1", events_v1.Event, "events", short="ev", stored_as="events"),
+    _kind("policy/v1", policy_v1.PodDisruptionBudget, "poddisruptionbudgets", short="pdb", subresources="status"),
+    _json(_RBAC, "ClusterRoleBinding", "clusterrolebindings", cluster_scoped=True),
+    _json(_RBAC, "ClusterRole", "clusterroles", cluster_scoped=True),
+    _json(_RBAC, "RoleBinding", "rolebindings"),
+    _json(_RBAC, "Role", "roles"),
+    _kind(_DRA, resource_v1.DeviceClass, "deviceclasses", cluster_scoped=True),
+    _kind(_DRA, resource_v1.ResourceClaim, "resourceclaims", subresources="status"),
+    _kind(_DRA, resource_v1.ResourceClaimTemplate, "resourceclaimtemplates"),
+    _kind(_DRA, resource_v1.ResourceSlice, "resourceslices", cluster_scoped=True),
+    _kind(f"{_SCHEDULING}/v1", scheduling_v1.PriorityClass, "priorityclasses", cluster_scoped=True, short="pc"),
+    _kind(f"{_SCHEDULING}/v1alpha2", scheduling_v1alpha2.PodGroup, "podgroups", subresources="status"),
+    _kind(f"{_SCHEDULING}/v1alpha2", scheduling_v1alpha2.Workload, "workloads"),
+    _kind(_STORAGE, storage_v1.CSIDriver, "csidrivers", cluster_scoped=True),
+    _kind(_STORAGE, storage_v1.CSINode, "csinodes", cluster_scoped=True),
+    _kind(_STORAGE, storage_v1.CSIStorageCapacity, "csistoragecapacities"),
+    _kind(_STORAGE, storage_v1.StorageClass, "storageclasses", cluster_scoped=True, short="sc"),
+    _kind(_STORAGE, storage_v1.VolumeAttachment, "volumeattachments", cluster_scoped=True, subresources="status"),
+    _json(_STORAGE, "VolumeAttributesClass", "volumeattributesclasses", cluster_scoped=True, short="vac"),
+)  # fmt: skip
+
+_by_record: dict[type[Record], Kind[Any]] = {kind.record: kind for kind in KINDS if kind.has_record}
+_by_name = {(kind.api_version, kind.kind): kind for kind in KINDS if kind.has_record}
+_by_event_resource = {
+    kind.event_resource: kind for kind in KINDS if kind.has_record and not kind.stored_as
+}
 
 
 def kind_of(record: type[R]) -> Kind[R]:
     """The kind whose objects are `record`s."""
-    found = _by_record.get(record)
-    if found is None:
+    kind = _by_record.get(record)
+    if kind is None:
         raise LookupError(f"{record.__name__} is not the record of an API kind")
-    return found  # type: ignore[return-value]  # the table is keyed by the very type
+    return kind
 
 
-def find_kind(api_version: str, kind: str) -> Kind[Record] | None:
-    """The kind that an object's `apiVersion` and `kind` name, if we know it."""
+def find_kind(api_version: str, kind: str) -> Kind[Any] | None:
+    """The kind that an object's `apiVersion` and `kind` name, if it has a record."""
     return _by_name.get((api_version, kind))
+
+
+def find_event_resource(name: str) -> Kind[Any] | None:
+    """The kind that a cluster event's resource names, if it has a record."""
+    return _by_event_resource.get(name)
+
+
+PODS = kind_of(core_v1.Pod)

@@ -99,6 +99,14 @@ class ObjectMeta(Record):
         return None
 
 
+class PartialObjectMetadata(Record):
+    """An object of any kind, reduced to its metadata."""
+
+    kind: str = ""
+    api_version: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ListMeta(Record):
     """Where a list stands: its revision and, when paged, how to go on."""
 

@@ -15,8 +15,9 @@ from kubesched.api.core_v1 import (
     ReplicationController,
     Service,
 )
+from kubesched.api.kinds import find_event_resource
 from kubesched.api.policy_v1 import PodDisruptionBudget
-from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.resource_v1 import DeviceClass
 from kubesched.api.storage_v1 import (
     CSIDriver,
     CSINode,
@@ -33,18 +34,8 @@ from kubesched.scheduler.factory import Assembly
 NOT_FINISHED = Selection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 """A pod that finishes arrives as deleted: it takes no more resources."""
 
-KIND_OF_RESOURCE: dict[str, type[Any]] = {
-    Resource.PERSISTENT_VOLUME: PersistentVolume,
-    Resource.PERSISTENT_VOLUME_CLAIM: PersistentVolumeClaim,
-    Resource.CSI_NODE: CSINode,
-    Resource.CSI_DRIVER: CSIDriver,
-    Resource.VOLUME_ATTACHMENT: VolumeAttachment,
-    Resource.CSI_STORAGE_CAPACITY: CSIStorageCapacity,
-    Resource.STORAGE_CLASS: StorageClass,
-    Resource.RESOURCE_CLAIM: ResourceClaim,
-    Resource.RESOURCE_SLICE: ResourceSlice,
-    Resource.DEVICE_CLASS: DeviceClass,
-}
+_HANDLED_ABOVE = (Resource.POD, Resource.NODE)
+"""Resources whose changes reach the scheduler through handlers of their own."""
 
 LISTED_BY_PLUGIN: dict[str, tuple[type[Any], ...]] = {
     "PodTopologySpread": (Service, ReplicationController, ReplicaSet, StatefulSet),
@@ -111,8 +102,8 @@ def connect(factory: InformerFactory, assembly: Assembly) -> None:
         )
     )
     for resource, actions in assembly.hints.actions_by_resource().items():
-        kind = KIND_OF_RESOURCE.get(resource)
-        if kind is not None:
+        kind = find_event_resource(resource)
+        if kind is not None and resource not in _HANDLED_ABOVE:
             factory.informer(kind).add_event_handler(_generic(assembly, resource, actions))
 
 

@@ -22,7 +22,7 @@ from kubesched.api.meta import Record
 from kubesched.benchmarking.templates import Manifest
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.embedded.resources.defaults import cluster, pods, workloads
+from kubesched.embedded.resources.strategies import STRATEGIES
 from kubesched.errors import Conflict, KubeschedError, NotFound
 from kubesched.framework.events import Action
 from kubesched.metrics.registry import MetricsRegistry
@@ -36,17 +36,6 @@ PACE_S = 0.001
 
 _START = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 _CREATED = "2026-01-01T00:00:00Z"
-
-_DEFAULTS: dict[str, Callable[[Manifest], None]] = {
-    "Pod": pods.default_pod,
-    "Node": cluster.default_node,
-    "Namespace": cluster.default_namespace,
-    "Service": cluster.default_service,
-    "PersistentVolume": cluster.default_persistent_volume,
-    "PersistentVolumeClaim": cluster.default_persistent_volume_claim,
-    "StorageClass": cluster.default_storage_class,
-    "ReplicaSet": workloads.default_replica_set,
-}
 
 
 class PacedClock:
@@ -129,9 +118,9 @@ class CoreCluster:
         own: Manifest = msgspec.json.decode(
             msgspec.json.encode(manifest)
         )  # what is shared stays as it is
-        default = _DEFAULTS.get(kind.kind)
-        if default is not None:
-            default(own)
+        strategy = STRATEGIES.get(kind.resource)
+        if strategy is not None and strategy.default is not None:
+            strategy.default(own)
         self._revision += 1
         own["metadata"] |= {
             "uid": f"uid-{self._revision}",
@@ -193,8 +182,7 @@ class CoreCluster:
     def _changed(self, obj: Record, action: Action, old: object, new: object) -> None:
         kind = find_kind(obj.api_version, obj.kind)  # type: ignore[attr-defined]  # every kind has them
         assert kind is not None, "made from a manifest of a known kind"
-        resource = f"{kind.group}/{kind.kind}" if kind.group else kind.kind
-        handler = self._generic.get((resource, action))
+        handler = self._generic.get((kind.event_resource, action))
         if handler is not None:
             handler(old, new)
 

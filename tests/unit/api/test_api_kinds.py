@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.api import core_v1, kinds, resource_v1
-from kubesched.api.kinds import KINDS, PODS, find_kind, kind_of
+from kubesched.api import core_v1, meta, resource_v1
+from kubesched.api.coordination_v1 import Lease
+from kubesched.api.kinds import KINDS, PODS, find_event_resource, find_kind, kind_of
+from kubesched.framework.events import Resource
+
+NODES, LEASES = kind_of(core_v1.Node), kind_of(Lease)
+RECORDED = [kind for kind in KINDS if kind.has_record]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.api_version} {kind.kind}")
+@pytest.mark.parametrize("kind", RECORDED, ids=lambda kind: f"{kind.api_version} {kind.kind}")
 def test_the_table_agrees_with_the_record(kind):
     made = kind.record()
     assert (made.kind, made.api_version) == (kind.kind, kind.api_version)
@@ -33,12 +38,10 @@ def test_no_two_kinds_share_a_path():
             "/api/v1/namespaces/ns/pods/p/binding",
             id="its binding",
         ),
-        pytest.param(kinds.NODES.object_path("n"), "/api/v1/nodes/n", id="a node"),
+        pytest.param(NODES.object_path("n"), "/api/v1/nodes/n", id="a node"),
+        pytest.param(NODES.object_path("n", "ns"), "/api/v1/nodes/n", id="a node has no namespace"),
         pytest.param(
-            kinds.NODES.object_path("n", "ns"), "/api/v1/nodes/n", id="a node has no namespace"
-        ),
-        pytest.param(
-            kinds.LEASES.object_path("l", "kube-system"),
+            LEASES.object_path("l", "kube-system"),
             "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l",
             id="an object of a group",
         ),
@@ -61,7 +64,10 @@ def test_a_path_needs_a_name_and_a_namespace():
 
 
 def test_unknown_kinds():
-    assert find_kind("v1", "Secret") is None
+    assert find_kind("v1", "Widget") is None
+    assert find_kind("v1", "Secret") is None, "a kind without a record cannot be decoded"
+    with pytest.raises(LookupError, match="PartialObjectMetadata is not the record"):
+        kind_of(meta.PartialObjectMetadata)
     with pytest.raises(LookupError, match="PodSpec is not the record of an API kind"):
         kind_of(core_v1.PodSpec)
 
@@ -70,3 +76,14 @@ def test_core_and_resource_claims_are_told_apart():
     assert kind_of(resource_v1.ResourceClaim).resource == "resourceclaims.resource.k8s.io"
     with pytest.raises(LookupError):
         kind_of(core_v1.ResourceClaim)
+
+
+def test_every_resource_of_cluster_events_is_a_kind():
+    names = {value for name, value in vars(Resource).items() if name.isupper()}
+    names -= {Resource.ANY, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD}
+    assert {name for name in names if find_event_resource(name) is None} == set()
+
+
+def test_groups_and_kinds_are_listed_by_name():
+    plurals = [(kind.group, kind.version, kind.plural) for kind in KINDS]
+    assert plurals == sorted(plurals)

@@ -23,7 +23,7 @@ from kubesched.api.core_v1 import (
 )
 from kubesched.api.meta import LabelSelector, ObjectMeta, OwnerReference, Record, json_name
 
-TOP_LEVEL = [kind.record for kind in kinds.KINDS]
+TOP_LEVEL = [kind.record for kind in kinds.KINDS if kind.has_record]
 SENT_OR_RECEIVED = [
     *TOP_LEVEL,
     core_v1.Binding,

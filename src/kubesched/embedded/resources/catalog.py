@@ -1,4 +1,4 @@
-"""Which resources the server knows: names, scope, verbs and subresources, as a table.
+"""The resources the server serves: the kinds of `kubesched.api.kinds`, and those that custom definitions add.
 
 A resource's `key` is `plural` for the core group and `plural.group` otherwise; it names the collection in the store.
 Resources of the same key in another group (events) name their collection with `stored_as`. Custom resource definitions
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from kubesched.api.kinds import KINDS, STANDARD_VERBS, Kind
 from kubesched.errors import NotFound
-
-STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-CREATE_ONLY = ("create",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,149 +53,25 @@ class ResourceInfo:
         return "get" in self.verbs
 
 
-def _row(
-    api_version: str,
-    kind: str,
-    plural: str,
-    *,
-    short: str = "",
-    scope: str = "Namespaced",
-    sub: str = "",
-    verbs: tuple[str, ...] = STANDARD_VERBS,
-    categories: str = "",
-    stored_as: str = "",
-) -> ResourceInfo:
-    group, _, version = api_version.rpartition("/")
+def built_in(kind: Kind[Any]) -> ResourceInfo:
+    """The row of a kind from the API's own table."""
     return ResourceInfo(
-        group=group,
-        version=version,
-        kind=kind,
-        plural=plural,
-        singular=kind.lower(),
-        short_names=tuple(short.split()),
-        namespaced=scope == "Namespaced",
-        subresources=tuple(sub.split()),
-        verbs=verbs,
-        categories=tuple(categories.split()),
-        stored_as=stored_as,
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=kind.plural,
+        singular=kind.kind.lower(),
+        short_names=kind.short_names,
+        namespaced=kind.namespaced,
+        subresources=kind.subresources,
+        verbs=kind.verbs,
+        categories=kind.categories,
+        stored_as=kind.stored_as,
     )
 
 
-BUILT_IN: tuple[ResourceInfo, ...] = (
-    _row("v1", "Binding", "bindings", verbs=CREATE_ONLY),
-    _row("v1", "ConfigMap", "configmaps", short="cm"),
-    _row("v1", "Endpoints", "endpoints", short="ep"),
-    _row("v1", "Event", "events", short="ev"),
-    _row("v1", "LimitRange", "limitranges", short="limits"),
-    _row("v1", "Namespace", "namespaces", short="ns", scope="Cluster", sub="finalize status"),
-    _row("v1", "Node", "nodes", short="no", scope="Cluster", sub="status"),
-    _row("v1", "PersistentVolumeClaim", "persistentvolumeclaims", short="pvc", sub="status"),
-    _row("v1", "PersistentVolume", "persistentvolumes", short="pv", scope="Cluster", sub="status"),
-    _row("v1", "Pod", "pods", short="po", sub="binding eviction log status", categories="all"),
-    _row("v1", "PodTemplate", "podtemplates"),
-    _row(
-        "v1",
-        "ReplicationController",
-        "replicationcontrollers",
-        short="rc",
-        sub="scale status",
-        categories="all",
-    ),
-    _row("v1", "ResourceQuota", "resourcequotas", short="quota", sub="status"),
-    _row("v1", "Secret", "secrets"),
-    _row("v1", "ServiceAccount", "serviceaccounts", short="sa"),
-    _row("v1", "Service", "services", short="svc", sub="status", categories="all"),
-    _row(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        short="crd crds",
-        scope="Cluster",
-        sub="status",
-        categories="api-extensions",
-    ),
-    _row("apps/v1", "ControllerRevision", "controllerrevisions"),
-    _row("apps/v1", "DaemonSet", "daemonsets", short="ds", sub="status", categories="all"),
-    _row(
-        "apps/v1", "Deployment", "deployments", short="deploy", sub="scale status", categories="all"
-    ),
-    _row("apps/v1", "ReplicaSet", "replicasets", short="rs", sub="scale status", categories="all"),
-    _row(
-        "apps/v1", "StatefulSet", "statefulsets", short="sts", sub="scale status", categories="all"
-    ),
-    _row(
-        "authentication.k8s.io/v1",
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-        scope="Cluster",
-        verbs=CREATE_ONLY,
-    ),
-    _row(
-        "authentication.k8s.io/v1",
-        "TokenReview",
-        "tokenreviews",
-        scope="Cluster",
-        verbs=CREATE_ONLY,
-    ),
-    _row(
-        "authorization.k8s.io/v1",
-        "LocalSubjectAccessReview",
-        "localsubjectaccessreviews",
-        verbs=CREATE_ONLY,
-    ),
-    _row(
-        "authorization.k8s.io/v1",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-        scope="Cluster",
-        verbs=CREATE_ONLY,
-    ),
-    _row(
-        "authorization.k8s.io/v1",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-        scope="Cluster",
-        verbs=CREATE_ONLY,
-    ),
-    _row(
-        "authorization.k8s.io/v1",
-        "SubjectAccessReview",
-        "subjectaccessreviews",
-        scope="Cluster",
-        verbs=CREATE_ONLY,
-    ),
-    _row("batch/v1", "CronJob", "cronjobs", short="cj", sub="status", categories="all"),
-    _row("batch/v1", "Job", "jobs", sub="status", categories="all"),
-    _row("coordination.k8s.io/v1", "Lease", "leases"),
-    _row("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
-    _row("events.k8s.io/v1", "Event", "events", short="ev", stored_as="events"),
-    _row("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", short="pdb", sub="status"),
-    _row(
-        "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", scope="Cluster"
-    ),
-    _row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", scope="Cluster"),
-    _row("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
-    _row("rbac.authorization.k8s.io/v1", "Role", "roles"),
-    _row("resource.k8s.io/v1", "DeviceClass", "deviceclasses", scope="Cluster"),
-    _row("resource.k8s.io/v1", "ResourceClaim", "resourceclaims", sub="status"),
-    _row("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
-    _row("resource.k8s.io/v1", "ResourceSlice", "resourceslices", scope="Cluster"),
-    _row("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", short="pc", scope="Cluster"),
-    _row("storage.k8s.io/v1", "CSIDriver", "csidrivers", scope="Cluster"),
-    _row("storage.k8s.io/v1", "CSINode", "csinodes", scope="Cluster"),
-    _row("storage.k8s.io/v1", "CSIStorageCapacity", "csistoragecapacities"),
-    _row("storage.k8s.io/v1", "StorageClass", "storageclasses", short="sc", scope="Cluster"),
-    _row(
-        "storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", scope="Cluster", sub="status"
-    ),
-    _row(
-        "storage.k8s.io/v1",
-        "VolumeAttributesClass",
-        "volumeattributesclasses",
-        short="vac",
-        scope="Cluster",
-    ),
-)
+# Upstream: alpha versions are off unless the API server is told otherwise.
+BUILT_IN: tuple[ResourceInfo, ...] = tuple(built_in(kind) for kind in KINDS if not kind.is_alpha)
 
 
 class ResourceCatalog:
@@ -222,7 +97,7 @@ class ResourceCatalog:
         return None
 
     def get(self, resource: ResourceInfo | str) -> ResourceInfo:
-        """The resource meant by a row or by `plural.group`; `NotFound` when nobody serves it."""
+        """The resource named by a row or by `plural.group`; raises `NotFound` if it is not served."""
         if isinstance(resource, ResourceInfo):
             return resource
         found = self._by_key.get(resource)
