@@ -120,7 +120,7 @@ def parse_vmodule(text: str) -> tuple[PatternLevel, ...]:
     Raises:
         ValueError: with klog's wording.
     """
-    found = []
+    levels = []
     for entry in text.split(","):
         if not entry:
             continue
@@ -133,8 +133,8 @@ def parse_vmodule(text: str) -> tuple[PatternLevel, ...]:
         if verbosity < 0:
             raise ValueError("negative value for vmodule level")
         if verbosity:
-            found.append(PatternLevel(pattern, min(verbosity, MAX_VERBOSITY)))
-    return tuple(found)
+            levels.append(PatternLevel(pattern, min(verbosity, MAX_VERBOSITY)))
+    return tuple(levels)
 
 
 def configure(
@@ -222,8 +222,8 @@ class LineWriter(logging.Handler):
 
 def _values(record: logging.LogRecord) -> Mapping[str, object] | None:
     """Keys and values of a line made by `Logger`; None for a line of plain `logging`."""
-    found: Mapping[str, object] | None = getattr(record, "values", None)
-    return found
+    values: Mapping[str, object] | None = getattr(record, "values", None)
+    return values
 
 
 def _text_line(record: logging.LogRecord) -> str:

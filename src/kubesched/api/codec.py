@@ -57,10 +57,10 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
     """The JSON decoder of a type, made once."""
-    found = _decoders.get(type_)
-    if found is None:
-        found = _decoders[type_] = msgspec.json.Decoder(type_)
-    return found
+    cached = _decoders.get(type_)
+    if cached is None:
+        cached = _decoders[type_] = msgspec.json.Decoder(type_)
+    return cached
 
 
 def decode(data: bytes | str, type_: type[T]) -> T:
@@ -86,17 +86,17 @@ def decode_list(
         if on_malformed is None:
             raise
         try:
-            found = decode(data, ListOf[Any])
+            listed = decode(data, ListOf[Any])
         except MalformedObject:
             raise error from None
     items = []
-    for item in found.items:
+    for item in listed.items:
         try:
             items.append(convert(item, type_))
         except MalformedObject as error:
             on_malformed(error)
     return ListOf(
-        kind=found.kind, api_version=found.api_version, metadata=found.metadata, items=items
+        kind=listed.kind, api_version=listed.api_version, metadata=listed.metadata, items=items
     )
 
 
@@ -216,12 +216,12 @@ def decode_preserved(data: bytes | str, type_: type[R]) -> Preserved[R]:
 
 def decode_preserved_list(data: bytes | str, type_: type[R]) -> ListOf[Preserved[R]]:
     """A list of objects, each kept whole; raises MalformedObject."""
-    found = decode(data, ListOf[msgspec.Raw])
+    listed = decode(data, ListOf[msgspec.Raw])
     return ListOf(
-        kind=found.kind,
-        api_version=found.api_version,
-        metadata=found.metadata,
-        items=[decode_preserved(bytes(item), type_) for item in found.items],
+        kind=listed.kind,
+        api_version=listed.api_version,
+        metadata=listed.metadata,
+        items=[decode_preserved(bytes(item), type_) for item in listed.items],
     )
 
 

@@ -35,14 +35,14 @@ def pod_host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
     Ordinary init containers are gone by then and do not count.
     """
-    found: list[HostPort] = []
+    ports: list[HostPort] = []
     for container in pod.spec.init_containers or ():
         if container.ports and container.is_restartable_init():
-            _collect(container, found)
+            _collect(container, ports)
     for container in pod.spec.containers or ():
         if container.ports:
-            _collect(container, found)
-    return tuple(found)
+            _collect(container, ports)
+    return tuple(ports)
 
 
 def any_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:

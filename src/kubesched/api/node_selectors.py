@@ -161,12 +161,12 @@ def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
     key = _encode(
         (spec.node_selector, None if spec.affinity is None else spec.affinity.node_affinity)
     )
-    found = _known.get(key)
-    if found is None:
+    cached = _known.get(key)
+    if cached is None:
         if len(_known) >= _KNOWN_LIMIT:
             _known.clear()
-        found = _known[key] = RequiredNodeAffinity(pod)
-    return found
+        cached = _known[key] = RequiredNodeAffinity(pod)
+    return cached
 
 
 class PreferredNodeTerms:

@@ -25,15 +25,15 @@ INLINE_CSI: Final = 16
 
 def volume_uses(volumes: Iterable[Volume] | None) -> int:
     """The flags of everything found; 0 when no decision depends on the volumes."""
-    found = 0
+    uses = 0
     for volume in volumes or ():
         if volume.persistent_volume_claim is not None:
-            found |= CLAIM
+            uses |= CLAIM
         elif volume.ephemeral is not None:
-            found |= EPHEMERAL
+            uses |= EPHEMERAL
         elif volume.projected is None and volume.config_map is None and volume.secret is None:
-            found |= _inline_uses(volume)
-    return found
+            uses |= _inline_uses(volume)
+    return uses
 
 
 def _inline_uses(volume: Volume) -> int:

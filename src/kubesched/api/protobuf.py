@@ -153,8 +153,8 @@ def decode_status(data: bytes) -> Status:
 
 def _details(details: _Message) -> StatusDetails:
     causes = [
-        StatusCause(reason=each.text(1), message=each.text(2), field=each.text(3))
-        for each in details.messages(4)
+        StatusCause(reason=cause.text(1), message=cause.text(2), field=cause.text(3))
+        for cause in details.messages(4)
     ]
     return StatusDetails(
         name=details.text(1),
@@ -179,10 +179,10 @@ class _Message:
 
     def _bytes(self, number: int) -> list[bytes]:
         values = self._fields.get(number, [])
-        found = [value for value in values if isinstance(value, bytes)]
-        if len(found) != len(values):
+        chunks = [value for value in values if isinstance(value, bytes)]
+        if len(chunks) != len(values):
             raise ProtobufError(f"field {number} is a number")
-        return found
+        return chunks
 
     def messages(self, number: int) -> list[_Message]:
         return [_Message(value) for value in self._bytes(number)]

@@ -436,6 +436,6 @@ def _blame(pod: Pod, error: QuantityError) -> str:
         for name, raw in (requests or {}).items():
             try:
                 quantity.parse(raw)
-            except QuantityError as found:
-                return f"pod {key_of(pod.metadata)}: {path}[{name}]: {raw!r}: {found}"
+            except QuantityError as invalid:
+                return f"pod {key_of(pod.metadata)}: {path}[{name}]: {raw!r}: {invalid}"
     return f"pod {key_of(pod.metadata)}: status: {error}"

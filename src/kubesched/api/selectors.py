@@ -84,17 +84,17 @@ class Requirement:
             self._bound = parse_int64(self.values[0])
 
     def matches(self, labels: Labels) -> bool:
-        found = labels.get(self.key)
+        value = labels.get(self.key)
         meaning = self.meaning
         if meaning is Operator.IN:
-            return found is not None and found in self.values
+            return value is not None and value in self.values
         if meaning is Operator.NOT_IN:
-            return found is None or found not in self.values
+            return value is None or value not in self.values
         if meaning is Operator.EXISTS:
-            return found is not None
+            return value is not None
         if meaning is Operator.DOES_NOT_EXIST:
-            return found is None
-        number = None if found is None else parse_int64(found)
+            return value is None
+        number = None if value is None else parse_int64(value)
         if number is None or self._bound is None:
             return False
         return number > self._bound if meaning is Operator.GREATER_THAN else number < self._bound
@@ -319,21 +319,23 @@ class _Parser:
         self._position = 0
 
     def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        requirements: list[Requirement] = []
         if self._peek() == "":
-            return found
+            return requirements
         while True:
             token = self._peek()
             if not _is_identifier(token) and token != "!":
-                expected = "identifier after ','" if found else "!, identifier, or 'end of string'"
+                expected = (
+                    "identifier after ','" if requirements else "!, identifier, or 'end of string'"
+                )
                 raise SelectorError(f"found '{token}', expected: {expected}")
             try:
-                found.append(self._requirement())
+                requirements.append(self._requirement())
             except SelectorError as error:
                 raise SelectorError(f"unable to parse requirement: {error}") from None
             token = self._next()
             if token == "":
-                return found
+                return requirements
             if token != ",":
                 raise SelectorError(f"found '{token}', expected: ',' or 'end of string'")
 
@@ -400,10 +402,10 @@ def _tokenize(text: str) -> list[str]:
     tokens: list[str] = []
     position = 0
     while not tokens or tokens[-1]:
-        found = _TOKEN.match(text, position)
-        assert found is not None, "every character starts some token"
-        tokens.append(found.group(1))
-        position = found.end()
+        token = _TOKEN.match(text, position)
+        assert token is not None, "every character starts some token"
+        tokens.append(token.group(1))
+        position = token.end()
     return tokens
 
 

@@ -24,10 +24,10 @@ class TimeError(KubeschedError, ValueError):
 @functools.lru_cache(maxsize=8192)
 def parse_time(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 timestamp, to the microsecond."""
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         raise TimeError(f"cannot parse {_quoted(text)} as an RFC 3339 time")
-    *fields, fraction, sign, hours, minutes = found.groups()
+    *fields, fraction, sign, hours, minutes = match.groups()
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     try:
         zone = UTC if sign is None else timezone(-offset if sign == "-" else offset)

@@ -37,10 +37,10 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: boo
     if operator == "Exists":
         return True
     if comparison_operators and operator in ("Gt", "Lt"):
-        bound, found = _integer(toleration.value), _integer(taint.value)
-        if bound is None or found is None:
+        bound, value = _integer(toleration.value), _integer(taint.value)
+        if bound is None or value is None:
             return False
-        return found > bound if operator == "Gt" else found < bound
+        return value > bound if operator == "Gt" else value < bound
     return False
 
 

@@ -90,7 +90,7 @@ async def wait_until_running(api: LocalApi, expected: int, timeout_s: float) -> 
     unsubscribe = api.subscribe("pods", lambda *_change: changed.set())
     try:
         async with asyncio.timeout(timeout_s):
-            while sum(each.phase == "Running" for each in placements(api)) < expected:
+            while sum(placement.phase == "Running" for placement in placements(api)) < expected:
                 changed.clear()
                 await changed.wait()
     except TimeoutError:
@@ -106,9 +106,9 @@ def placements(api: LocalApi) -> list[Placement]:
         node["metadata"]["name"]: node["metadata"].get("labels", {}).get(ZONE, "") for node in nodes
     }
     pods, _ = api.list("pods", NAMESPACE)
-    found = []
+    placed = []
     for pod in pods:
         node = pod["spec"].get("nodeName", "")
         phase = pod.get("status", {}).get("phase", "")
-        found.append(Placement(pod["metadata"]["name"], phase, node, zones.get(node, "")))
-    return sorted(found, key=lambda each: each.pod)
+        placed.append(Placement(pod["metadata"]["name"], phase, node, zones.get(node, "")))
+    return sorted(placed, key=lambda placement: placement.pod)

@@ -120,10 +120,10 @@ def _named_cert_key(text: str, before: tuple[NamedCertKey, ...] | None) -> tuple
     parts = files.split(",")
     if len(parts) != 2 or not all(parts):
         raise ValueError("expected comma separated certificate and key file paths")
-    found = NamedCertKey(
+    pair = NamedCertKey(
         parts[0].strip(), parts[1].strip(), tuple(names.split(",") if names else ())
     )
-    return (*(before or ()), found)
+    return (*(before or ()), pair)
 
 
 def _quantity(text: str, _before: object) -> int:

@@ -311,12 +311,12 @@ def attribute(name: str) -> str:
 @cache
 def all_flags() -> dict[str, Flag]:
     """Every flag by name, in the order of the help text."""
-    found = {}
-    for each in fields(RunOptions):
-        type_, group, text, shorthand = each.metadata["flag"]
-        name = each.name.replace("_", "-")
-        found[name] = Flag(name, type_, each.default, group, text, shorthand)
-    return found
+    flags = {}
+    for option in fields(RunOptions):
+        type_, group, text, shorthand = option.metadata["flag"]
+        name = option.name.replace("_", "-")
+        flags[name] = Flag(name, type_, option.default, group, text, shorthand)
+    return flags
 
 
 def problems(options: RunOptions) -> Iterator[FieldProblem]:

@@ -125,11 +125,11 @@ class CarefulCalls:
             raise cause from None
         if current.metadata.uid != meta.uid:
             raise cause
-        found = current.spec.node_name
-        if found and found != node_name:
-            message = f"pod {meta.namespace}/{meta.name} is already assigned to node {found}"
+        current_node = current.spec.node_name
+        if current_node and current_node != node_name:
+            message = f"pod {meta.namespace}/{meta.name} is already assigned to node {current_node}"
             raise Conflict(message) from cause
-        return bool(found)
+        return bool(current_node)
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         self._require_permission()

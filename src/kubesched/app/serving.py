@@ -272,8 +272,8 @@ def tls_settings(options: RunOptions) -> TlsSettings:
         cert_file=options.tls_cert_file,
         key_file=options.tls_private_key_file,
         sni=tuple(
-            NamedFiles(each.cert_file, each.key_file, each.names)
-            for each in options.tls_sni_cert_key
+            NamedFiles(pair.cert_file, pair.key_file, pair.names)
+            for pair in options.tls_sni_cert_key
         ),
         min_version=options.tls_min_version,
         cipher_suites=options.tls_cipher_suites,

@@ -56,9 +56,9 @@ def complete(line: CommandLine, gates: FeatureGates) -> RunSettings:
     Raises:
         ConfigError: with everything wrong in flags or file.
     """
-    found = list(problems(line.options))
-    if found:
-        raise ConfigError(found)
+    invalid = list(problems(line.options))
+    if invalid:
+        raise ConfigError(invalid)
     options = line.options
     if options.config:
         config = load_file(
@@ -115,9 +115,9 @@ def log_settings(options: RunOptions, gates: FeatureGates) -> logs.LogSettings:
         ConfigError: with upstream's wording.
     """
     is_json = options.logging_format == "json"
-    found: list[FieldProblem] = []
+    invalid: list[FieldProblem] = []
     if options.logging_format not in ("text", "json"):
-        found.append(
+        invalid.append(
             FieldProblem(
                 "format", f'Invalid value: "{options.logging_format}": Unsupported log format'
             )
@@ -131,13 +131,13 @@ def log_settings(options: RunOptions, gates: FeatureGates) -> logs.LogSettings:
     ):
         path = f"options.{form}.{name}"
         if wanted and not alpha:
-            found.append(FieldProblem(path, "Forbidden: Feature LoggingAlphaOptions is disabled"))
+            invalid.append(FieldProblem(path, "Forbidden: Feature LoggingAlphaOptions is disabled"))
         elif wanted and name == "infoBufferSize":
-            found.append(FieldProblem(path, "this program writes each line at once"))
+            invalid.append(FieldProblem(path, "this program writes each line at once"))
     if options.vmodule and is_json:
-        found.append(FieldProblem("vmodule", "Forbidden: Only supported for text log format"))
-    if found:
-        raise ConfigError(found)
+        invalid.append(FieldProblem("vmodule", "Forbidden: Only supported for text log format"))
+    if invalid:
+        raise ConfigError(invalid)
     split = options.log_json_split_stream if is_json else options.log_text_split_stream
     return logs.LogSettings(
         format=logs.Format.JSON if is_json else logs.Format.TEXT,

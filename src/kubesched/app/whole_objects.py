@@ -31,10 +31,10 @@ class WholeObjectsByRest:
     async def pod(self, pod: Pod) -> JsonObject:
         """NotFound also if another pod has its name by now: what an extender says of that one is not for this one."""
         meta = pod.metadata
-        found = await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
-        if _metadata(found).get("uid") != meta.uid:
+        obj = await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
+        if _metadata(obj).get("uid") != meta.uid:
             raise NotFound(f"pod {meta.namespace}/{meta.name} with UID {meta.uid} is gone")
-        return found
+        return obj
 
     async def nodes(self, nodes: Sequence[Node]) -> list[JsonObject]:
         stale = [node for node in nodes if not self._is_current(node)]
@@ -61,10 +61,10 @@ class WholeObjectsByRest:
 
 
 def _metadata(obj: JsonObject) -> JsonObject:
-    found = obj.get("metadata")
-    if not isinstance(found, dict):
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
         raise MalformedObject(str(obj.get("kind") or "object"), "metadata", "expected object")
-    return found
+    return metadata
 
 
 def _name(obj: JsonObject) -> str:

@@ -51,14 +51,14 @@ class Counts(Record):
 
 def count_all(progress: Progress = silent) -> dict[str, Counts]:
     """Every gate workload with and without classes, by name."""
-    by_case = {each.case.name: each for each in shipped() if each.name == SIZE}
-    found: dict[str, Counts] = {}
+    by_case = {workload.case.name: workload for workload in shipped() if workload.name == SIZE}
+    counts_by_case: dict[str, Counts] = {}
     for case in WORKLOADS:
         for classes in (True, False):
             name = case if classes else f"{case}, no classes"
             progress(f"counting: {name}")
-            found[name] = count(by_case[case], classes=classes)
-    return found
+            counts_by_case[name] = count(by_case[case], classes=classes)
+    return counts_by_case
 
 
 def count(workload: Workload, *, classes: bool) -> Counts:
@@ -75,7 +75,7 @@ def count(workload: Workload, *, classes: bool) -> Counts:
         peak_bytes=round(_WatchingMemory.peak_bytes / pods, 1),
         functions={
             name: round(number, 1)
-            for name, number in sorted(by_function.items(), key=lambda each: -each[1])
+            for name, number in sorted(by_function.items(), key=lambda item: -item[1])
             if number >= total / 200
         },
     )
@@ -223,14 +223,14 @@ class Excess(Record):
     workload: str
     what: str
     budget: float
-    found: float
+    measured: float
     grown: tuple[tuple[str, float, float], ...] = ()
-    """Functions with the largest increase: name, budget, found."""
+    """Functions with the largest increase: name, budget, measured."""
 
     def __str__(self) -> str:
-        share = self.found / self.budget - 1 if self.budget else float("inf")
+        share = self.measured / self.budget - 1 if self.budget else float("inf")
         lines = [
-            f"{self.workload}: {self.what} per pod {self.found:,.1f}, budget {self.budget:,.1f} (+{share:.1%})"
+            f"{self.workload}: {self.what} per pod {self.measured:,.1f}, budget {self.budget:,.1f} (+{share:.1%})"
         ]
         lines += [
             f"    {name}: {before:,.1f} -> {after:,.1f} opcodes"
@@ -239,10 +239,10 @@ class Excess(Record):
         return "\n".join(lines)
 
 
-def excesses(budgets: Mapping[str, Counts], found: Mapping[str, Counts]) -> list[Excess]:
+def excesses(budgets: Mapping[str, Counts], measured: Mapping[str, Counts]) -> list[Excess]:
     """Everything above budget; what got cheaper is nobody's fault. A workload without budget has none to exceed."""
     result: list[Excess] = []
-    for name, counts in found.items():
+    for name, counts in measured.items():
         budget = budgets.get(name)
         if budget is None:
             continue
@@ -251,15 +251,15 @@ def excesses(budgets: Mapping[str, Counts], found: Mapping[str, Counts]) -> list
             if got > allowed * (1 + TOLERANCE) + slack:
                 grown = tuple(_grown(budget, counts))
                 result.append(
-                    Excess(workload=name, what=what, budget=allowed, found=got, grown=grown)
+                    Excess(workload=name, what=what, budget=allowed, measured=got, grown=grown)
                 )
     return result
 
 
-def _grown(budget: Counts, found: Counts, most: int = 8) -> Sequence[tuple[str, float, float]]:
+def _grown(budget: Counts, measured: Counts, most: int = 8) -> Sequence[tuple[str, float, float]]:
     changes = [
         (name, budget.functions.get(name, 0.0), number)
-        for name, number in found.functions.items()
+        for name, number in measured.functions.items()
         if number > budget.functions.get(name, 0.0) * 1.02 + 1
     ]
-    return sorted(changes, key=lambda each: each[1] - each[2])[:most]
+    return sorted(changes, key=lambda change: change[1] - change[2])[:most]

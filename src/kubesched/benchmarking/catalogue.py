@@ -17,7 +17,7 @@ DEFAULT_SIZE = "small"
 
 def shipped() -> list[Workload]:
     """Our own workloads, in the order of the files."""
-    return [each for path in sorted(FOLDER.glob("*.yaml")) for each in load(path)]
+    return [workload for path in sorted(FOLDER.glob("*.yaml")) for workload in load(path)]
 
 
 def find(
@@ -32,17 +32,17 @@ def find(
         ConfigError: a file is wrong.
     """
     ours = shipped()
-    found: dict[tuple[str, str], Workload] = {}
+    workloads: dict[tuple[str, str], Workload] = {}
     for word in wanted or ("*",):
         if _is_path(word):
             chosen = list(load(word))
-            chosen = [each for each in chosen if _fits(each, sizes, labels)]
+            chosen = [workload for workload in chosen if _fits(workload, sizes, labels)]
         else:
             chosen = _named(word, ours, sizes, labels)
-        found |= {(each.case.source, each.full_name): each for each in chosen}
-    if not found:
+        workloads |= {(workload.case.source, workload.full_name): workload for workload in chosen}
+    if not workloads:
         raise KubeschedError("no workload fits size and labels; 'kubesched bench list' shows all")
-    return list(found.values())
+    return list(workloads.values())
 
 
 def _is_path(word: str) -> bool:
@@ -53,13 +53,15 @@ def _named(
     word: str, ours: Sequence[Workload], sizes: Sequence[str], labels: Sequence[str]
 ) -> list[Workload]:
     case, _, size = word.partition("/")
-    if not any(fnmatchcase(each.case.name, case) for each in ours):
+    if not any(fnmatchcase(workload.case.name, case) for workload in ours):
         raise KubeschedError(
             f"no workload {word!r}, and no such file; 'kubesched bench list' shows all"
         )
     patterns = [size] if size else list(sizes) or ([] if labels else [DEFAULT_SIZE])
     return [
-        each for each in ours if fnmatchcase(each.case.name, case) and _fits(each, patterns, labels)
+        workload
+        for workload in ours
+        if fnmatchcase(workload.case.name, case) and _fits(workload, patterns, labels)
     ]
 
 

@@ -197,10 +197,10 @@ class CoreCluster:
         ]
 
     def current(self, pod: Pod) -> Pod:
-        found: Pod | None = self.listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
-        if found is None or found.metadata.uid != pod.metadata.uid:
+        current: Pod | None = self.listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
+        if current is None or current.metadata.uid != pod.metadata.uid:
             raise NotFound(f'pods "{pod.metadata.name}" not found')
-        return found
+        return current
 
     def update_pod(self, pod: Pod) -> None:
         self._revision += 1
@@ -231,7 +231,7 @@ class CoreCluster:
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         current = self.current(pod)
         status = patch["status"]
-        conditions = {each.type: each for each in current.status.conditions or ()}
+        conditions = {condition.type: condition for condition in current.status.conditions or ()}
         for change in status.get("conditions", ()):
             known = {name: value for name, value in change.items() if not name.startswith("$")}
             conditions[change["type"]] = codec.convert(known, PodCondition)

@@ -46,7 +46,7 @@ def run_core(
     """
     if workload.not_supported:
         raise KubeschedError(f"{workload.full_name}: {workload.not_supported}")
-    found: list[RunResult] = []
+    all_results: list[RunResult] = []
     for number in range(1 - options.warmup, options.repeats + 1):
         what = f"repeat {number} of {options.repeats}" if number > 0 else "warm-up"
 
@@ -58,8 +58,8 @@ def run_core(
         except KubeschedError as error:
             raise KubeschedError(f"{workload.full_name}: {error}") from error
         if number > 0:
-            found += results
-    return found
+            all_results += results
+    return all_results
 
 
 async def play(
@@ -91,7 +91,7 @@ async def play(
         await asyncio.wait(tasks)
     if not player.results:
         raise KubeschedError("no operation collects metrics")
-    return [structs.replace(each, notes=notes) for each in player.results]
+    return [structs.replace(result, notes=notes) for result in player.results]
 
 
 class _Player:
@@ -157,15 +157,15 @@ class _Player:
         first = sets[0]
         made = [
             self._cluster.made(manifest)
-            for each in sets
-            for manifest in each.manifests(self._names)
+            for pod_set in sets
+            for manifest in pod_set.manifests(self._names)
         ]
         for obj in made:
             if not isinstance(obj, Pod):
                 self._cluster.add(obj)
         pods = [obj for obj in made if isinstance(obj, Pod)]
         if first.collect_metrics:
-            self._stage.start_measuring([each.namespace for each in sets], {})
+            self._stage.start_measuring([pod_set.namespace for pod_set in sets], {})
         self._stage.enqueue(pods)
         if first.steady_state:
             await self._hold_steady(first)

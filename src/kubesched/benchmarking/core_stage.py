@@ -166,7 +166,7 @@ class CoreStage:
 
     def _make_steps(self) -> None:
         now = self.clock.monotonic()
-        for activity in [each for each in self._beside if each.next_at <= now]:
+        for activity in [activity for activity in self._beside if activity.next_at <= now]:
             while activity.next_at <= now:
                 activity.next_at += activity.interval_s
                 if next(activity.steps, self) is self:
@@ -271,9 +271,9 @@ class CoreStage:
 
     def _let_time_pass(self, what: str, until: float | None) -> None:
         """Jump to when something is due next."""
-        due = [each.next_at for each in self._beside]
+        due = [activity.next_at for activity in self._beside]
         deadline = self._scheduler.queue.next_deadline()
-        due += [each for each in (deadline, until) if each is not None]
+        due += [moment for moment in (deadline, until) if moment is not None]
         if not due or (what and min(due) - self._last_binding > PATIENCE_S):
             raise KubeschedError(self._stuck(what))
         self.clock.advance_to(min(due))

@@ -276,11 +276,11 @@ class CreatePodSets(Op):
             yield structs.replace(self.create_pods_op, namespace=f"{self.namespace_prefix}-{index}")
 
     def namespaces_used(self) -> tuple[str, ...]:
-        return tuple(each.namespace for each in self.sets())
+        return tuple(pod_set.namespace for pod_set in self.sets())
 
     def manifests(self, names: Names) -> Iterator[Manifest]:
-        for each in self.sets():
-            yield from each.manifests(names)
+        for pod_set in self.sets():
+            yield from pod_set.manifests(names)
 
 
 class DeletePods(Op):
@@ -400,8 +400,8 @@ class NotSupported(Op):
 
 
 OPS: dict[str, type[Op]] = {
-    each.opcode: each
-    for each in (
+    operation.opcode: operation
+    for operation in (
         CreateNodes,
         CreateNamespaces,
         CreatePods,

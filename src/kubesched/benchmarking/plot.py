@@ -73,7 +73,7 @@ def page(report: Report) -> str:
     ]
     if summaries:
         parts += ["<h2>Pods per second</h2>", _key(colours), _bars(summaries, colours)]
-        if any(each.spread for each in summaries):
+        if any(summary.spread for summary in summaries):
             parts.append(
                 '<p class="note">Across the bars: from the slowest to the fastest repetition.</p>'
             )
@@ -83,7 +83,8 @@ def page(report: Report) -> str:
     if report.refused:
         parts += ["<h2>Not run</h2><ul>"]
         parts += [
-            f"<li>{escape(each.workload)}: {escape(each.reason)}</li>" for each in report.refused
+            f"<li>{escape(refusal.workload)}: {escape(refusal.reason)}</li>"
+            for refusal in report.refused
         ]
         parts += ["</ul>"]
     return "\n".join([*parts, "</body></html>", ""])
@@ -104,7 +105,7 @@ def _where(report: Report) -> str:
 
 
 def _colours(summaries: Sequence[Summary]) -> dict[str, str]:
-    contestants = list(dict.fromkeys(each.first.contestant for each in summaries))
+    contestants = list(dict.fromkeys(summary.first.contestant for summary in summaries))
     return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(contestants)}
 
 
@@ -121,30 +122,30 @@ def _key(colours: dict[str, str]) -> str:
 
 def _bars(summaries: Sequence[Summary], colours: dict[str, str]) -> str:
     """A line with the workload's name, then a bar per contestant, with the range of its repetitions across its end."""
-    highest = max(run.pods_per_s for each in summaries for run in each.runs) or 1.0
+    highest = max(run.pods_per_s for summary in summaries for run in summary.runs) or 1.0
     room = WIDTH - FIGURE
     lines: list[str] = []
     y = 0
     previous = ""
-    for each in summaries:
-        workload = each.first.workload
+    for summary in summaries:
+        workload = summary.first.workload
         if workload != previous:
             y += GAP if previous else 0
             lines.append(f'<text x="0" y="{y + BAR - 6}">{escape(workload)}</text>')
             y += BAR
             previous = workload
-        rates = [run.pods_per_s for run in each.runs]
+        rates = [run.pods_per_s for run in summary.runs]
         slowest, middle, fastest = (
-            max(1.0, rate / highest * room) for rate in (min(rates), each.pods_per_s, max(rates))
+            max(1.0, rate / highest * room) for rate in (min(rates), summary.pods_per_s, max(rates))
         )
         lines.append(
             f'<rect x="0" y="{y + 2}" width="{middle:.1f}" height="{BAR - 4}" '
-            f'fill="{colours[each.first.contestant]}"/>'
+            f'fill="{colours[summary.first.contestant]}"/>'
         )
         if fastest - slowest >= 1.0:
             lines.append(_line(slowest, y + BAR / 2, fastest, y + BAR / 2, "range"))
         lines.append(
-            f'<text x="{fastest + 6:.1f}" y="{y + BAR - 6}">{number(each.pods_per_s)}</text>'
+            f'<text x="{fastest + 6:.1f}" y="{y + BAR - 6}">{number(summary.pods_per_s)}</text>'
         )
         y += BAR
     return _svg(y + 4, lines, "Pods per second by workload and contestant")
@@ -160,8 +161,8 @@ def _ratios(ratios: Sequence[Ratio]) -> list[str]:
 
     headers = ["WORKLOAD", "PODS/S", "CPU/POD", "SLI P99"]
     rows = [
-        [each.workload, shown(each.throughput), shown(each.cpu), shown(each.sli_p99)]
-        for each in ratios
+        [ratio.workload, shown(ratio.throughput), shown(ratio.cpu), shown(ratio.sli_p99)]
+        for ratio in ratios
     ]
     names = f"{ratios[0].contestant} beside {ratios[0].reference}"
     note = "More pods per second are better; of the others, less."
@@ -181,12 +182,12 @@ def _figures(summaries: Sequence[Summary]) -> str:
 def _courses(summaries: Sequence[Summary], colours: dict[str, str]) -> list[str]:
     """Throughput over time, one drawing per workload with enough of it."""
     parts: list[str] = []
-    for workload in dict.fromkeys(each.first.workload for each in summaries):
+    for workload in dict.fromkeys(summary.first.workload for summary in summaries):
         runs = [
             run
-            for each in summaries
-            if each.first.workload == workload
-            for run in each.runs
+            for summary in summaries
+            if summary.first.workload == workload
+            for run in summary.runs
             if len(run.series) > 2
         ]
         if runs:

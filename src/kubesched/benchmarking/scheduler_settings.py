@@ -38,16 +38,16 @@ def gates_to_set(workload: Workload) -> tuple[dict[str, bool], tuple[str, ...]]:
 def _left_without(settable: Mapping[str, bool]) -> list[tuple[str, str]]:
     """Gates that are on by default and depend on one that is turned off, directly or through another."""
     off = {name for name, value in settable.items() if not value}
-    found: dict[str, str] = {}
+    disabled: dict[str, str] = {}
     while True:
         more = {
-            name: next(each for each in gate.requires if each in off)
+            name: next(requirement for requirement in gate.requires if requirement in off)
             for name, gate in features.known().items()
             if gate.default and name not in off and name not in settable and off & {*gate.requires}
         }
         if not more:
-            return list(found.items())
-        found |= more
+            return list(disabled.items())
+        disabled |= more
         off |= more.keys()
 
 

@@ -27,7 +27,7 @@ class Summary:
 
     def median(self, value: Callable[[RunResult], float | None]) -> float | None:
         """Over the repetitions that have the value."""
-        values = [found for run in self.runs if (found := value(run)) is not None]
+        values = [figure for run in self.runs if (figure := value(run)) is not None]
         return statistics.median(values) if values else None
 
     @property
@@ -59,8 +59,8 @@ class Summary:
 def summarise(results: Iterable[RunResult]) -> list[Summary]:
     """Grouped in order of first appearance."""
     groups: dict[tuple[str, str, str, str], list[RunResult]] = {}
-    for each in results:
-        groups.setdefault(Summary((each,)).key, []).append(each)
+    for result in results:
+        groups.setdefault(Summary((result,)).key, []).append(result)
     return [Summary(tuple(runs)) for runs in groups.values()]
 
 
@@ -82,22 +82,22 @@ def against(
     summaries: Sequence[Summary], reference: str = Contestant.KUBE_SCHEDULER
 ) -> list[Ratio]:
     """Everybody beside the reference, workload by workload."""
-    found: list[Ratio] = []
-    for each in summaries:
-        workload, contestant, mode, plane = each.key
+    ratios: list[Ratio] = []
+    for summary in summaries:
+        workload, contestant, mode, plane = summary.key
         other = next((s for s in summaries if s.key == (workload, reference, mode, plane)), None)
         if other is not None and contestant != reference:
-            found.append(
+            ratios.append(
                 Ratio(
                     workload,
                     contestant,
                     reference,
-                    _divided(each.pods_per_s, other.pods_per_s) or 0.0,
-                    _divided(each.cpu_ms_per_pod, other.cpu_ms_per_pod),
-                    _divided(_sli_p99(each), _sli_p99(other)),
+                    _divided(summary.pods_per_s, other.pods_per_s) or 0.0,
+                    _divided(summary.cpu_ms_per_pod, other.cpu_ms_per_pod),
+                    _divided(_sli_p99(summary), _sli_p99(other)),
                 )
             )
-    return found
+    return ratios
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class Change:
 
 def changes(before: Sequence[Summary], after: Sequence[Summary]) -> list[Change]:
     """What both have, in the order of the second."""
-    old = {each.key: each for each in before}
-    return [Change(old[each.key], each) for each in after if each.key in old]
+    old = {summary.key: summary for summary in before}
+    return [Change(old[summary.key], summary) for summary in after if summary.key in old]
 
 
 def _sli_p99(summary: Summary) -> float | None:
@@ -143,7 +143,7 @@ def _divided(a: float | None, b: float | None) -> float | None:
 
 def table(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]]]:
     """Headers and cells; columns nobody has a value for are left out."""
-    rows = [_cells(each) for each in summaries]
+    rows = [_cells(summary) for summary in summaries]
     headers = [name for name in _COLUMNS if any(row.get(name) for row in rows)]
     return headers, [[row.get(name, "") for name in headers] for row in rows]
 

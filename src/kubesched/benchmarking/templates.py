@@ -101,10 +101,10 @@ def _with_exact_names(made: Manifest) -> None:
     if not isinstance(spec, dict) or not isinstance(constraints, list):
         return
     spec["topologySpreadConstraints"] = [
-        {name[:1].lower() + name[1:]: value for name, value in each.items()}
-        if isinstance(each, dict)
-        else each
-        for each in constraints
+        {name[:1].lower() + name[1:]: value for name, value in constraint.items()}
+        if isinstance(constraint, dict)
+        else constraint
+        for constraint in constraints
     ]
 
 
@@ -119,24 +119,24 @@ def _evaluate(expression: str, values: Mapping[str, Value]) -> Value:
 def _arguments(
     tokens: Iterator[re.Match[str]], values: Mapping[str, Value], *, nested: bool
 ) -> list[Value | Callable[..., Value]]:
-    found: list[Value | Callable[..., Value]] = []
+    arguments: list[Value | Callable[..., Value]] = []
     for token in tokens:
         opening, closing, text, number, word, other = token.groups()
         if opening:
-            found.append(_call(_arguments(tokens, values, nested=True)))
+            arguments.append(_call(_arguments(tokens, values, nested=True)))
         elif closing and nested:
-            return found
+            return arguments
         elif text is not None:
-            found.append(text[1:-1])
+            arguments.append(text[1:-1])
         elif number is not None:
-            found.append(float(number) if "." in number else int(number))
+            arguments.append(float(number) if "." in number else int(number))
         elif word is not None:
-            found.append(_named(word, values))
+            arguments.append(_named(word, values))
         else:
             raise ValueError(f"unexpected {other or closing!r}")
     if nested:
         raise ValueError("a parenthesis is not closed")
-    return found
+    return arguments
 
 
 def _named(word: str, values: Mapping[str, Value]) -> Value | Callable[..., Value]:
@@ -159,7 +159,7 @@ def _call(terms: Sequence[Value | Callable[..., Value]]) -> Value:
         if arguments:
             raise ValueError("a value takes no arguments")
         return first
-    if any(callable(each) for each in arguments):
+    if any(callable(argument) for argument in arguments):
         raise ValueError("a function that is an argument needs parentheses")
     try:
         return first(*arguments)
@@ -177,8 +177,8 @@ def _sum(*numbers: Value) -> float:
 
 def _product(*numbers: Value) -> float:
     product = 1.0
-    for each in numbers:
-        product *= _number(each)
+    for number in numbers:
+        product *= _number(number)
     return product
 
 

@@ -69,22 +69,20 @@ class Workload:
     @property
     def not_supported(self) -> str:
         """Why this cannot be run; empty when it can."""
-        reasons = [
-            f"{each.code}: {each.reason}" for each in self.ops if isinstance(each, ops.NotSupported)
-        ]
+        reasons = [f"{op.code}: {op.reason}" for op in self.ops if isinstance(op, ops.NotSupported)]
         return "; ".join(dict.fromkeys(reasons))
 
     @property
     def node_count(self) -> int:
-        return sum(each.count for each in self.ops if isinstance(each, ops.CreateNodes))
+        return sum(op.count for op in self.ops if isinstance(op, ops.CreateNodes))
 
     @property
     def pod_count(self) -> int:
-        single = sum(each.count for each in self.ops if isinstance(each, ops.CreatePods))
+        single = sum(op.count for op in self.ops if isinstance(op, ops.CreatePods))
         in_sets = (
-            each.count * each.create_pods_op.count
-            for each in self.ops
-            if isinstance(each, ops.CreatePodSets)
+            op.count * op.create_pods_op.count
+            for op in self.ops
+            if isinstance(op, ops.CreatePodSets)
         )
         return single + sum(in_sets)
 
@@ -131,18 +129,18 @@ class _Reader:
         self._problems: dict[FieldProblem, None] = {}
 
     def read(self) -> tuple[Workload, ...]:
-        found: list[Workload] = []
+        workloads: list[Workload] = []
         if isinstance(self._root, Sequence):
             for index, node in enumerate(self._root.items):
-                found += self._case(node, f"[{index}]")
+                workloads += self._case(node, f"[{index}]")
         else:
             self._report("", "a workload file is a list of test cases", self._root)
         if self._problems:
             by_position = sorted(
-                self._problems, key=lambda each: (each.line or 0, each.column or 0)
+                self._problems, key=lambda problem: (problem.line or 0, problem.column or 0)
             )
             raise ConfigError(by_position, source=str(self._path))
-        return tuple(found)
+        return tuple(workloads)
 
     def _report(self, path: str, message: str, node: Node) -> None:
         self._problems[FieldProblem(path, message, node.line or None, node.column or None)] = None
@@ -175,32 +173,32 @@ class _Reader:
             )
         return [
             made
-            for index, each in enumerate(read.workloads)
-            if (made := self._workload(case, read, each, path, f"{path}.workloads[{index}]"))
+            for index, entry in enumerate(read.workloads)
+            if (made := self._workload(case, read, entry, path, f"{path}.workloads[{index}]"))
         ]
 
     def _workload(
-        self, case: TestCase, read: _FileCase, each: _FileWorkload, case_path: str, path: str
+        self, case: TestCase, read: _FileCase, entry: _FileWorkload, case_path: str, path: str
     ) -> Workload | None:
         params: dict[str, Value] = {}
-        for name, raw in (each.params or {}).items():
+        for name, raw in (entry.params or {}).items():
             try:
                 params[name] = plain_value(raw.value)
             except ValueError as error:
                 assert raw.node is not None
                 self._report(f"{path}.params.{name}", str(error), raw.node)
         steps = [
-            self._op(index, raw.node, read, params, each.name, case_path)
+            self._op(index, raw.node, read, params, entry.name, case_path)
             for index, raw in enumerate(read.workload_template)
             if raw.node is not None
         ]
         return Workload(
             case=case,
-            name=each.name,
+            name=entry.name,
             params=params,
-            labels=tuple(dict.fromkeys((*case.labels, *each.labels))),
-            feature_gates={**case.feature_gates, **(each.feature_gates or {})},
-            threshold=_threshold(each.threshold),
+            labels=tuple(dict.fromkeys((*case.labels, *entry.labels))),
+            feature_gates={**case.feature_gates, **(entry.feature_gates or {})},
+            threshold=_threshold(entry.threshold),
             ops=tuple(step for step in steps if step is not None),
         )
 
@@ -225,8 +223,8 @@ class _Reader:
         record = ops.OPS.get(opcode)
         if record is None:
             known = ", ".join((*ops.OPS, *ops.NOT_SUPPORTED))
-            found = f"unknown opcode {opcode!r}" if opcode else "opcode is missing"
-            self._report(f"{path}.opcode", f"{found}; there are {known}", node)
+            problem = f"unknown opcode {opcode!r}" if opcode else "opcode is missing"
+            self._report(f"{path}.opcode", f"{problem}; there are {known}", node)
             return None
         filled = self._filled(node, params, workload, path)
         read = self._decoded(filled, record, path) if filled is not None else None
@@ -256,10 +254,10 @@ class _Reader:
                 entries.append((key, value))
                 continue
             assert isinstance(value, Scalar)
-            found = self._value_of(value, params, workload, f"{path}.{name}")
-            complete &= found is not None
-            if found is not None:
-                entries.append((_renamed(key, name.removesuffix("Param")), found))
+            filled = self._value_of(value, params, workload, f"{path}.{name}")
+            complete &= filled is not None
+            if filled is not None:
+                entries.append((_renamed(key, name.removesuffix("Param")), filled))
         return Mapping(node.line, node.column, entries=entries) if complete else None
 
     def _value_of(
@@ -299,9 +297,11 @@ class _Reader:
             )
         elif isinstance(op, ops.Churn):
             changes["namespace"] = op.namespace or own_namespace
-            changes["template_paths"] = tuple(self._absolute(each) for each in op.template_paths)
-            for number, each in enumerate(op.template_paths):
-                self._check_file(each, f"{path}.templatePaths[{number}]", node)
+            changes["template_paths"] = tuple(
+                self._absolute(template) for template in op.template_paths
+            )
+            for number, template in enumerate(op.template_paths):
+                self._check_file(template, f"{path}.templatePaths[{number}]", node)
         elif isinstance(op, ops.CreateNodes) and isinstance(params.get(DECLARED_FEATURES), int):
             changes["declared_features"] = params[DECLARED_FEATURES]
         op = structs.replace(self._with_absolute_paths(op, path, node), **changes)
@@ -318,11 +318,11 @@ class _Reader:
 
     def _with_absolute_paths(self, op: AnyOp, path: str, node: Node) -> AnyOp:
         changes: dict[str, object] = {}
-        for each in structs.fields(op):
-            value = getattr(op, each.name)
-            if each.name.endswith("template_path") and value:
-                self._check_file(value, f"{path}.{each.encode_name}", node)
-                changes[each.name] = self._absolute(value)
+        for member in structs.fields(op):
+            value = getattr(op, member.name)
+            if member.name.endswith("template_path") and value:
+                self._check_file(value, f"{path}.{member.encode_name}", node)
+                changes[member.name] = self._absolute(value)
         return structs.replace(op, **changes) if changes else op
 
     def _absolute(self, path: str) -> str:
@@ -397,8 +397,8 @@ def _renamed(key: Scalar, name: str) -> Scalar:
 
 
 def _text_of(node: Mapping, name: str) -> str:
-    found = next((value for key, value in node.entries if key.text == name), None)
-    return found.text if isinstance(found, Scalar) else ""
+    child = next((value for key, value in node.entries if key.text == name), None)
+    return child.text if isinstance(child, Scalar) else ""
 
 
 def _threshold(raw: RawArgs | None) -> float | None:
@@ -406,8 +406,8 @@ def _threshold(raw: RawArgs | None) -> float | None:
     value = raw.value if raw is not None else None
     candidates = list(value.values()) if isinstance(value, dict) else [value]
     numbers = [
-        float(each)
-        for each in candidates
-        if isinstance(each, int | float) and not isinstance(each, bool)
+        float(candidate)
+        for candidate in candidates
+        if isinstance(candidate, int | float) and not isinstance(candidate, bool)
     ]
     return min(numbers) if numbers else None

@@ -63,31 +63,33 @@ def _list(args: argparse.Namespace) -> int:
     from kubesched.benchmarking.catalogue import shipped
     from kubesched.benchmarking.workload_files import load
 
-    workloads = [each for file in args.files for each in load(file)] or shipped()
+    workloads = [workload for file in args.files for workload in load(file)] or shipped()
     if args.output == "json":
-        found = [
+        entries = [
             {
-                "name": each.full_name,
-                "file": each.case.source,
-                "description": each.case.description,
-                "labels": list(each.labels),
-                "nodes": each.node_count,
-                "pods": each.pod_count,
-                "notSupported": each.not_supported,
+                "name": workload.full_name,
+                "file": workload.case.source,
+                "description": workload.case.description,
+                "labels": list(workload.labels),
+                "nodes": workload.node_count,
+                "pods": workload.pod_count,
+                "notSupported": workload.not_supported,
             }
-            for each in workloads
+            for workload in workloads
         ]
-        print(json.dumps(found, indent=2))
+        print(json.dumps(entries, indent=2))
         return 0
     rows = [
         (
-            each.full_name,
-            f"{each.node_count:,}",
-            f"{each.pod_count:,}",
-            ",".join(each.labels),
-            f"not supported: {each.not_supported}" if each.not_supported else each.case.description,
+            workload.full_name,
+            f"{workload.node_count:,}",
+            f"{workload.pod_count:,}",
+            ",".join(workload.labels),
+            f"not supported: {workload.not_supported}"
+            if workload.not_supported
+            else workload.case.description,
         )
-        for each in workloads
+        for workload in workloads
     ]
     terminal.table(("WORKLOAD", "NODES", "PODS", "LABELS", "WHAT"), rows)
     return 0
@@ -101,15 +103,15 @@ def _compare(args: argparse.Namespace) -> int:
 
     before, after = _report(args.before), _report(args.after)
     old, new = summarise(before.results), summarise(after.results)
-    found = changes(old, new)
-    if not found:
+    differences = changes(old, new)
+    if not differences:
         print("the two reports have no workload in common", file=sys.stderr)
         return 1
     if args.output == "json":
-        print(json.dumps([_change_as_json(each) for each in found], indent=2))
+        print(json.dumps([_change_as_json(change) for change in differences], indent=2))
     else:
-        _print_changes(found)
-        _print_unmatched(args, old, new, found)
+        _print_changes(differences)
+        _print_unmatched(args, old, new, differences)
     if before.environment != after.environment:
         print("note: the reports were made in different environments", file=sys.stderr)
     return 0
@@ -121,29 +123,33 @@ def _report(path: str) -> Report:
     return decode(Path(path).read_bytes(), path)
 
 
-def _print_changes(found: list[Change]) -> None:
+def _print_changes(differences: list[Change]) -> None:
     from kubesched.benchmarking.summary import number
 
     rows = [
         (
-            each.after.first.workload,
-            each.after.first.contestant,
-            number(each.before.pods_per_s),
-            number(each.after.pods_per_s),
-            f"{each.throughput:.2f}x",
-            "" if each.cpu is None else f"{each.cpu:.2f}x",
-            "within the noise" if each.is_noise else "faster" if each.throughput > 1 else "slower",
+            change.after.first.workload,
+            change.after.first.contestant,
+            number(change.before.pods_per_s),
+            number(change.after.pods_per_s),
+            f"{change.throughput:.2f}x",
+            "" if change.cpu is None else f"{change.cpu:.2f}x",
+            "within the noise"
+            if change.is_noise
+            else "faster"
+            if change.throughput > 1
+            else "slower",
         )
-        for each in found
+        for change in differences
     ]
     headers = ("WORKLOAD", "CONTESTANT", "BEFORE/S", "AFTER/S", "PODS/S", "CPU/POD", "VERDICT")
     terminal.table(headers, rows)
 
 
 def _print_unmatched(
-    args: argparse.Namespace, old: list[Summary], new: list[Summary], found: list[Change]
+    args: argparse.Namespace, old: list[Summary], new: list[Summary], differences: list[Change]
 ) -> None:
-    keys = {each.after.key for each in found}
+    keys = {change.after.key for change in differences}
     for path, summaries in ((args.before, old), (args.after, new)):
         names = [f"{s.key[0]} ({s.key[1]})" for s in summaries if s.key not in keys]
         if names:

@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
 
     path = Path(args.budgets)
     budgets = _read(path, may_be_missing=args.record)
-    found = count_all(lambda text: print(text, file=sys.stderr, flush=True))
+    measured = count_all(lambda text: print(text, file=sys.stderr, flush=True))
     version = python_version()
     known = budgets.by_python.get(version, {})
     rows = [
@@ -58,22 +58,22 @@ def main(args: argparse.Namespace) -> int:
                 )
             ),
         )
-        for name, counts in found.items()
+        for name, counts in measured.items()
     ]
     headers = ("WORKLOAD", "CALLS", "NOW", "OPCODES", "NOW", "PEAK BYTES", "NOW")
     terminal.table(headers, rows)
     if args.record:
         from kubesched.benchmarking.call_counts import Budgets
 
-        _write(path, Budgets(by_python={**budgets.by_python, version: found}))
+        _write(path, Budgets(by_python={**budgets.by_python, version: measured}))
         print(f"recorded for Python {version} in {path}", file=sys.stderr)
         return 0
     if not known:
         print(f"{path} has no budgets for Python {version}; record some", file=sys.stderr)
         return 1
-    over = excesses(known, found)
-    for each in over:
-        print(each)
+    over = excesses(known, measured)
+    for excess in over:
+        print(excess)
     if over:
         print(f"to accept this: kubesched bench gate --record --budgets {path}", file=sys.stderr)
     return 1 if over else 0

@@ -184,7 +184,7 @@ def main(args: argparse.Namespace) -> int:
     from kubesched.clock import SystemClock
 
     run, environment = _end_to_end(args) if args.mode == "end-to-end" else _core(args)
-    labels = [each.strip() for each in args.labels.split(",") if each.strip()]
+    labels = [label.strip() for label in args.labels.split(",") if label.strip()]
     workloads = find(args.workloads, sizes=args.size, labels=labels)
     folder = Path(args.output_dir) if args.output_dir else None
     if folder is not None:
@@ -193,8 +193,8 @@ def main(args: argparse.Namespace) -> int:
         environment, format_time(SystemClock().now()), shlex.join(["kubesched", *sys.argv[1:]])
     )
     with _progress() as progress:
-        for each in workloads:
-            _run_one(each, run, progress, findings)
+        for workload in workloads:
+            _run_one(workload, run, progress, findings)
             if folder is not None:  # at once: a long run that ends early has written what it found
                 _write(findings.report(), folder)
     _show(findings.report(), args)
@@ -240,10 +240,10 @@ def _core(
     options = CoreOptions(repeats=args.repeats, warmup=args.warmup, classes=not args.no_classes)
 
     def run(workload: Workload, progress: Progress) -> list[RunResult]:
-        found = run_core(workload, options, progress)
+        results = run_core(workload, options, progress)
         if args.both:
-            found += run_core(workload, replace(options, classes=not options.classes), progress)
-        return found
+            results += run_core(workload, replace(options, classes=not options.classes), progress)
+        return results
 
     return run, this_environment()
 
@@ -280,8 +280,8 @@ def _end_to_end(
     def run(workload: Workload, progress: Progress) -> list[RunResult]:
         gates, notes = gates_to_set(workload)
         settled = replace(workload, feature_gates=gates)
-        found = asyncio.run(run_end_to_end(settled, options, progress))
-        return [structs.replace(each, notes=(*each.notes, *notes)) for each in found]
+        results = asyncio.run(run_end_to_end(settled, options, progress))
+        return [structs.replace(result, notes=(*result.notes, *notes)) for result in results]
 
     environment = this_environment(
         kube_scheduler=KUBERNETES_VERSION if args.against else "", control_plane=args.control_plane
@@ -362,20 +362,21 @@ def _show(report: Report, args: argparse.Namespace) -> None:
         terminal.heading(f"Beside {ratios[0].reference}")
         rows = [
             (
-                each.workload,
-                f"{each.throughput:.2f}x",
-                "" if each.cpu is None else f"{each.cpu:.2f}x",
-                "" if each.sli_p99 is None else f"{each.sli_p99:.2f}x",
+                ratio.workload,
+                f"{ratio.throughput:.2f}x",
+                "" if ratio.cpu is None else f"{ratio.cpu:.2f}x",
+                "" if ratio.sli_p99 is None else f"{ratio.sli_p99:.2f}x",
             )
-            for each in ratios
+            for ratio in ratios
         ]
         _print_figures(("WORKLOAD", "PODS/S", "CPU/POD", "SLI P99"), rows, text_columns=1)
-    for each in report.refused:
-        print(f"not run: {each.workload}: {each.reason}", file=sys.stderr)
+    for refusal in report.refused:
+        print(f"not run: {refusal.workload}: {refusal.reason}", file=sys.stderr)
     for note in dict.fromkeys(note for result in report.results for note in result.notes):
         print(f"note: {note}", file=sys.stderr)
     busy = max(
-        (each.end_to_end.others_cores for each in report.results if each.end_to_end), default=0
+        (result.end_to_end.others_cores for result in report.results if result.end_to_end),
+        default=0,
     )
     if busy > QUIET_CORES:
         print(
@@ -385,8 +386,8 @@ def _show(report: Report, args: argparse.Namespace) -> None:
 
 
 def _print_phases(summaries: list[Summary]) -> None:
-    for each in summaries:
-        run = each.runs[-1]
+    for summary in summaries:
+        run = summary.runs[-1]
         if not run.phases:
             continue
         print()

@@ -73,7 +73,7 @@ def walk(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterat
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             parsers |= action.choices
-            subcommands += [(each.dest, each.help or "") for each in action._choices_actions]
+            subcommands += [(choice.dest, choice.help or "") for choice in action._choices_actions]
         elif action.option_strings:
             if action.help != argparse.SUPPRESS:
                 options.append(_option(parser, action))

@@ -109,10 +109,10 @@ def _check(path: str, gates: FeatureGates) -> _Result:
 def _print_result(result: _Result) -> None:
     from kubesched.cli import terminal
 
-    for found in result.problems:
-        terminal.problem(found, result.path)
-    for found in result.warnings:
-        terminal.problem(replace(found, message=f"warning: {found.message}"), result.path)
+    for problem in result.problems:
+        terminal.problem(problem, result.path)
+    for problem in result.warnings:
+        terminal.problem(replace(problem, message=f"warning: {problem.message}"), result.path)
     count = len(result.problems)
     if not count:
         print(f"{result.path}: ok")
@@ -127,14 +127,14 @@ def _plain_result(result: _Result) -> Plain:
             {
                 name: value
                 for name, value in (
-                    ("field", each.path),
-                    ("message", each.message),
-                    ("line", each.line),
-                    ("column", each.column),
+                    ("field", problem.path),
+                    ("message", problem.message),
+                    ("line", problem.line),
+                    ("column", problem.column),
                 )
                 if value
             }
-            for each in problems
+            for problem in problems
         ]
 
     return {
@@ -210,10 +210,10 @@ def _settings(config: KubeSchedulerConfiguration) -> list[tuple[str, str]]:
 
 def _flattened(path: str, value: Plain) -> list[tuple[str, str]]:
     if isinstance(value, dict) and value:
-        return [row for name, each in value.items() for row in _flattened(f"{path}.{name}", each)]
+        return [row for name, item in value.items() for row in _flattened(f"{path}.{name}", item)]
     if isinstance(value, list) and value:
         return [
-            row for index, each in enumerate(value) for row in _flattened(f"{path}[{index}]", each)
+            row for index, item in enumerate(value) for row in _flattened(f"{path}[{index}]", item)
         ]
     return [(path, _shown(value))]
 

@@ -128,16 +128,16 @@ def _print_report(report: Report) -> None:
         return
     print()
     terminal.heading(f"First {len(report.disagreements)} disagreements")
-    for each in report.disagreements:
-        _print_disagreement(each)
+    for disagreement in report.disagreements:
+        _print_disagreement(disagreement)
 
 
-def _print_disagreement(each: Disagreement) -> None:
-    finding = each.finding
-    where = [f"pod {each.pod}"]
+def _print_disagreement(disagreement: Disagreement) -> None:
+    finding = disagreement.finding
+    where = [f"pod {disagreement.pod}"]
     where += [f"node {finding.node}"] if finding.node else []
     where += [f"plugin {finding.plugin}"] if finding.plugin else []
-    print(f"{each.file}:{each.line}: {', '.join(where)}: {finding.aspect.value}")
+    print(f"{disagreement.file}:{disagreement.line}: {', '.join(where)}: {finding.aspect.value}")
     print(f"  expected  {_shown(finding.expected)}")
     print(f"  got       {_shown(finding.got)}")
 
@@ -168,15 +168,15 @@ def _as_json(report: Report) -> dict[str, Any]:
         ],
         "disagreements": [
             {
-                "file": each.file,
-                "line": each.line,
-                "pod": each.pod,
-                "node": each.finding.node,
-                "plugin": each.finding.plugin,
-                "aspect": each.finding.aspect.value,
-                "expected": each.finding.expected,
-                "got": each.finding.got,
+                "file": disagreement.file,
+                "line": disagreement.line,
+                "pod": disagreement.pod,
+                "node": disagreement.finding.node,
+                "plugin": disagreement.finding.plugin,
+                "aspect": disagreement.finding.aspect.value,
+                "expected": disagreement.finding.expected,
+                "got": disagreement.finding.got,
             }
-            for each in report.disagreements
+            for disagreement in report.disagreements
         ],
     }

@@ -69,7 +69,7 @@ async def _serve(sequence: Sequence, kubeconfig: str) -> None:
             extender_server(client, sequence.extenders, CASE_PORT) as server,
         ):
             server.cluster = Cluster(find_pod=pods.find, key_of=pods.key_of)
-            names = ", ".join(each.name for each in sequence.extenders)
+            names = ", ".join(policy.name for policy in sequence.extenders)
             print(f"serving {names} at {server.url}; Ctrl-C ends it", file=sys.stderr)
             await asyncio.Event().wait()
     finally:

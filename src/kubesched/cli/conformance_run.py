@@ -255,16 +255,18 @@ def _print_report(report: RunReport) -> None:
         f"{report.refused} steps refused by both API servers"
     )
     rows = [
-        (name, str(each.compared), str(each.agreed), _share(each.agreed, each.compared))
-        for name, each in report.by_feature.items()
-        if each.compared
+        (name, str(tally.compared), str(tally.agreed), _share(tally.agreed, tally.compared))
+        for name, tally in report.by_feature.items()
+        if tally.compared
     ]
     terminal.table(("FEATURE", "COMPARED", "AGREED", "SHARE"), rows)
     for difference in report.differences:
         _print_difference(difference)
-    for each in report.unsteady:
-        print(f"\nunsteady: sequence {each.seed}: {each.who} decided otherwise when asked again")
-        _print_difference(each.difference)
+    for sequence in report.unsteady:
+        print(
+            f"\nunsteady: sequence {sequence.seed}: {sequence.who} decided otherwise when asked again"
+        )
+        _print_difference(sequence.difference)
 
 
 def _print_difference(difference: Difference) -> None:
@@ -306,12 +308,13 @@ def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]
         "volumesBound": report.volumes_bound,
         "stepsRefused": report.refused,
         "features": [
-            {"feature": name, "compared": each.compared, "agreed": each.agreed}
-            for name, each in report.by_feature.items()
+            {"feature": name, "compared": tally.compared, "agreed": tally.agreed}
+            for name, tally in report.by_feature.items()
         ],
-        "differences": [_difference_as_json(each) for each in report.differences],
+        "differences": [_difference_as_json(difference) for difference in report.differences],
         "unsteady": [
-            {"who": each.who, **_difference_as_json(each.difference)} for each in report.unsteady
+            {"who": sequence.who, **_difference_as_json(sequence.difference)}
+            for sequence in report.unsteady
         ],
     }
 
@@ -322,8 +325,12 @@ def _difference_as_json(difference: Difference) -> dict[str, Any]:
         "step": difference.at,
         "what": difference.what,
         "findings": [
-            {"aspect": each.aspect.value, "kubeScheduler": each.expected, "kubesched": each.got}
-            for each in difference.findings
-            if not each.agrees
+            {
+                "aspect": finding.aspect.value,
+                "kubeScheduler": finding.expected,
+                "kubesched": finding.got,
+            }
+            for finding in difference.findings
+            if not finding.agrees
         ],
     }

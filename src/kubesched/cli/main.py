@@ -133,7 +133,7 @@ def _dispatch(words: list[str]) -> int:
         return 0
     if rest[0] == "help":
         rest = [*rest[1:], "--help"]
-    command = next((each for each in available() if each.name == rest[0]), None)
+    command = next((command for command in available() if command.name == rest[0]), None)
     if command is None:
         return usage_error(_unknown(rest[0]))
     module = importlib.import_module(command.module)
@@ -153,7 +153,9 @@ def _command_position(words: Sequence[str]) -> int:
 
 def available() -> tuple[Command, ...]:
     """The commands whose modules are installed."""
-    return tuple(each for each in COMMANDS if importlib.util.find_spec(each.module) is not None)
+    return tuple(
+        command for command in COMMANDS if importlib.util.find_spec(command.module) is not None
+    )
 
 
 def new_parser() -> tuple[Parser, Subparsers]:
@@ -177,7 +179,11 @@ def overview() -> str:
     for group in (_RUN, _INSPECT, _PROVE, _OTHER):
         members = [command for command in available() if command.group == group]
         if members:
-            lines += [f"{group}:", *(f"  {each.name:<13}{each.summary}" for each in members), ""]
+            lines += [
+                f"{group}:",
+                *(f"  {command.name:<13}{command.summary}" for command in members),
+                "",
+            ]
     return _OVERVIEW.format(commands="\n".join(lines))
 
 
@@ -203,7 +209,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     if isinstance(error, ConfigError) and len(error.problems) > 1:
         from kubesched.cli.terminal import problem_line
 
-        lines = "\n".join(f"  {problem_line(each, error.source)}" for each in error.problems)
+        lines = "\n".join(f"  {problem_line(problem, error.source)}" for problem in error.problems)
         sys.stderr.write(f"error: {len(error.problems)} problems\n{lines}\n")
         return EXIT_FAILURE
     if isinstance(error, KubeschedError):

@@ -45,14 +45,14 @@ def problem_line(problem: FieldProblem, source: str) -> str:
     return f"{place}: {path}{problem.message}"
 
 
-def problem(found: FieldProblem, source: str) -> None:
+def problem(problem_: FieldProblem, source: str) -> None:
     """Prints a problem to stdout, its parts coloured on a terminal."""
     if not is_terminal():
-        print(problem_line(found, source))
+        print(problem_line(problem_, source))
         return
-    place, _, rest = problem_line(found, source).partition(": ")
-    path = f"[yellow]{_escape(found.path)}[/yellow]: " if found.path else ""
-    message = rest.removeprefix(f"{found.path}: ")
+    place, _, rest = problem_line(problem_, source).partition(": ")
+    path = f"[yellow]{_escape(problem_.path)}[/yellow]: " if problem_.path else ""
+    message = rest.removeprefix(f"{problem_.path}: ")
     _rich_print(f"[bold]{_escape(place)}[/bold]: {path}{_escape(message)}")
 
 

@@ -158,13 +158,16 @@ async def _demonstrate(running: Playground) -> int:
     began = time.monotonic()
     expected = demo.create(api)
     placed = await demo.wait_until_running(api, expected, DEMO_TIMEOUT_S)
-    running_count = sum(each.phase == "Running" for each in placed)
+    running_count = sum(placement.phase == "Running" for placement in placed)
     print(
         f"{running_count} of {expected} demonstration pods running after {time.monotonic() - began:.1f} s"
     )
     table(
         ["POD", "STATUS", "NODE", "ZONE"],
-        [[each.pod, each.phase, each.node or "-", each.zone or "-"] for each in placed],
+        [
+            [placement.pod, placement.phase, placement.node or "-", placement.zone or "-"]
+            for placement in placed
+        ],
     )
     sys.stdout.flush()
     return 0 if running_count == expected else 1

@@ -175,10 +175,10 @@ def _choose(config: Kubeconfig, *, context: str, server: str) -> _Chosen:
     cluster, user = Cluster(), User()
     cluster_name = user_name = namespace = ""
     if name:
-        found = config.contexts.get(name)
-        if found is None:
+        chosen = config.contexts.get(name)
+        if chosen is None:
             raise CredentialsError(f"{origin}: context was not found for specified context: {name}")
-        cluster_name, user_name, namespace = found.cluster, found.user, found.namespace
+        cluster_name, user_name, namespace = chosen.cluster, chosen.user, chosen.namespace
         if cluster_name and cluster_name not in config.clusters and not server:
             raise CredentialsError(f'{origin}: cluster: there is no cluster "{cluster_name}"')
         if user_name and user_name not in config.users:

@@ -135,10 +135,10 @@ class TokenFile:
 
     async def _look(self, *, anyway: bool) -> None:
         known = None if anyway else self._signature
-        found = await in_thread(lambda: self._read_if_changed(known), f"token file {self._path}")
-        if found is None:
+        changed = await in_thread(lambda: self._read_if_changed(known), f"token file {self._path}")
+        if changed is None:
             return
-        self._signature, token = found
+        self._signature, token = changed
         self._plan()
         proof = Proof.bearer(token)
         if proof != self._proof:
@@ -158,7 +158,7 @@ class TokenFile:
 
     def _read(self) -> tuple[FileSignature, str]:
         try:
-            found = signature(self._path)
+            before = signature(self._path)
             with open(self._path, encoding="utf-8") as file:
                 token = file.read().strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -168,7 +168,7 @@ class TokenFile:
             raise self._unusable("it is empty")
         if not is_sendable(token):
             raise self._unusable("it contains characters that cannot be sent in a header")
-        return found, token
+        return before, token
 
     def _unusable(self, reason: str) -> CredentialsError:
         return CredentialsError(f"{self._origin}: token file {self._path} cannot be used: {reason}")

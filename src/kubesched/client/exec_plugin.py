@@ -150,9 +150,9 @@ class ExecPlugin(RenewedIdentity):
 
     def _resolve(self) -> str:
         command = self._config.command
-        found = shutil.which(command)
-        if found is not None:
-            return found
+        path = shutil.which(command)
+        if path is not None:
+            return path
         if os.path.exists(command) and os.sep in command:
             raise self._error(f"{command} is not an executable file")
         hint = f"; {printable(self._config.install_hint)}" if self._config.install_hint else ""

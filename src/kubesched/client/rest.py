@@ -176,16 +176,16 @@ class RestClient:
                 continue_token=token,
             )
 
-        found = await page(page_size, "")
-        items = found.items
-        while found.metadata.continue_:
+        current = await page(page_size, "")
+        items = current.items
+        while current.metadata.continue_:
             try:
-                found = await page(page_size, found.metadata.continue_)
+                current = await page(page_size, current.metadata.continue_)
             except Gone:
                 # It took longer than the server remembers; without pages there is nothing to expire.
                 return await page(0, "")
-            items += found.items
-        return msgspec.structs.replace(found, items=items)
+            items += current.items
+        return msgspec.structs.replace(current, items=items)
 
     def watch(
         self,

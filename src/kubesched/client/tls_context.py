@@ -121,13 +121,13 @@ def signature(path: str) -> FileSignature:
 
 
 def _signatures(paths: tuple[str, ...]) -> tuple[FileSignature | None, ...]:
-    found: list[FileSignature | None] = []
+    signatures: list[FileSignature | None] = []
     for path in paths:
         try:
-            found.append(signature(path))
+            signatures.append(signature(path))
         except OSError:  # reading it will say why
-            found.append(None)
-    return tuple(found)
+            signatures.append(None)
+    return tuple(signatures)
 
 
 def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:

@@ -66,7 +66,7 @@ def effective_plain(config: KubeSchedulerConfiguration, implements: Implements) 
 
 def _without_zero_weights(lists: Plain) -> Plain:
     if isinstance(lists, list):
-        return [_without_zero_weights(each) for each in lists]
+        return [_without_zero_weights(item) for item in lists]
     if isinstance(lists, dict):
         return {
             name: _without_zero_weights(value)

@@ -167,7 +167,9 @@ class _Expansion:
     def _multi_point(self) -> tuple[tuple[int, str], ...]:
         """MultiPoint's list, with the index of each, without names that do not exist."""
         # Upstream: the complaint names the first point that is expanded.
-        point = next((each for each in ExtensionPoint if not self._closed(each)), None)
+        point = next(
+            (candidate for candidate in ExtensionPoint if not self._closed(candidate)), None
+        )
         if point is None:
             return ()
         return tuple(
@@ -227,16 +229,16 @@ class _Expansion:
         return any(plugin.name == ALL for plugin in self._plugins.at(point).disabled)
 
     def _exists(self, name: str, point: ExtensionPoint, where: str) -> bool:
-        found = self._capabilities[name]
-        if found is None:
+        capabilities = self._capabilities[name]
+        if capabilities is None:
             self._report(where, _missing(name, point))
-        elif isinstance(found, ConfigError):
-            self._report(where, "; ".join(problem.message for problem in found.problems))
-        return isinstance(found, frozenset)
+        elif isinstance(capabilities, ConfigError):
+            self._report(where, "; ".join(problem.message for problem in capabilities.problems))
+        return isinstance(capabilities, frozenset)
 
     def _can(self, name: str, point: ExtensionPoint) -> bool:
-        found = self._capabilities[name]
-        return isinstance(found, frozenset) and point in found
+        capabilities = self._capabilities[name]
+        return isinstance(capabilities, frozenset) and point in capabilities
 
     def _report(self, path: str, message: str) -> None:
         # A name repeated in MultiPoint is repeated at every point it implements: one is enough.

@@ -163,7 +163,9 @@ def known_elsewhere() -> Mapping[str, Gate]:
 def known() -> Mapping[str, Gate]:
     """Every gate of Kubernetes 1.36 by name."""
     own = {
-        each.name: each.metadata["gate"] for each in fields(FeatureGates) if "gate" in each.metadata
+        field_.name: field_.metadata["gate"]
+        for field_ in fields(FeatureGates)
+        if "gate" in field_.metadata
     }
     return {**own, **known_elsewhere()}
 

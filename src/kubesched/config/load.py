@@ -111,14 +111,14 @@ def check(
     """
     document = decode(data, source, gates)
     config = document.config
-    found = [*validate(config, gates), *validate_start(config, gates)]
-    found += _third_party_args(config, args_type)
-    complained = {problem.path for problem in found}
+    invalid = [*validate(config, gates), *validate_start(config, gates)]
+    invalid += _third_party_args(config, args_type)
+    reported = {problem.path for problem in invalid}
     expanded, problems = expand_profiles(config, implements)
-    found += [
-        document.as_written(problem) for problem in problems if problem.path not in complained
+    invalid += [
+        document.as_written(problem) for problem in problems if problem.path not in reported
     ]
-    document.raise_for(document.problems_with(found))
+    document.raise_for(document.problems_with(invalid))
     noted = [
         document.decoder.located(warning)
         for index, profile in enumerate(config.profiles)
@@ -177,16 +177,16 @@ class Document:
     decoder: Decoder
     source: str
 
-    def problems_with(self, found: list[FieldProblem]) -> list[FieldProblem]:
-        """Decoding problems and `found`, with positions, in the order of the file.
+    def problems_with(self, problems: list[FieldProblem]) -> list[FieldProblem]:
+        """Decoding problems and `problems`, with positions, in the order of the file.
 
         A field that could not be decoded has its default, about which there is nothing to say.
         """
         undecoded = {problem.path for problem in self.decoder.problems}
         rest = [
-            each if each.line is not None else self.decoder.located(each)
-            for each in found
-            if each.path not in undecoded
+            problem if problem.line is not None else self.decoder.located(problem)
+            for problem in problems
+            if problem.path not in undecoded
         ]
         return sorted([*self.decoder.problems, *rest], key=_position)
 

@@ -166,7 +166,9 @@ def default_args(plugin: str, gates: FeatureGates) -> PluginArgs | None:
 def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
     if not resources:
         return DEFAULT_RESOURCES
-    return tuple(msgspec.structs.replace(each, weight=each.weight or 1) for each in resources)
+    return tuple(
+        msgspec.structs.replace(resource, weight=resource.weight or 1) for resource in resources
+    )
 
 
 def _dynamic_resources(args: DynamicResourcesArgs, gates: FeatureGates) -> DynamicResourcesArgs:

@@ -129,10 +129,10 @@ class Decoder:
         return problem
 
     def entries(self, mapping: Mapping, path: str) -> dict[str, tuple[Scalar, Node]]:
-        found = fields(mapping, path, self.report, json=self.json)
-        for name, (key, value) in found.items():
+        entries = fields(mapping, path, self.report, json=self.json)
+        for name, (key, value) in entries.items():
             self.locate(child(path, name), value if isinstance(value, Scalar) else key)
-        return found
+        return entries
 
     def locate(self, path: str, node: Node) -> None:
         self._positions[path] = (node.line, node.column)
@@ -166,10 +166,10 @@ def decode_file(
     decoder = Decoder(json=is_json(data))
     decoded = decoder.read(parse(data, source), record, "")
     unread = {problem.path for problem in decoder.problems}
-    found = [decoder.located(each) for each in check(decoded) if each.path not in unread]
-    problems = [*decoder.problems, *found]
+    late = [decoder.located(problem) for problem in check(decoded) if problem.path not in unread]
+    problems = [*decoder.problems, *late]
     if problems:
-        problems.sort(key=lambda each: (each.line or 0, each.column or 0))
+        problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
         raise ConfigError(problems, source=source)
     return decoded
 
@@ -242,8 +242,8 @@ def _field_specs(record: type[Any]) -> dict[str, _FieldSpec]:
 def _declared_fields(record: type[Any]) -> Iterator[tuple[str, str, bool]]:
     """Attribute, JSON name, and whether it must be given."""
     if issubclass(record, msgspec.Struct):
-        for each in msgspec.structs.fields(record):
-            yield each.name, each.encode_name, each.required
+        for field in msgspec.structs.fields(record):
+            yield field.name, field.encode_name, field.required
         return
     for declared in dataclasses.fields(record):
         if declared.init:
@@ -262,7 +262,7 @@ def _is_record(annotation: object) -> typing.TypeGuard[type]:
 
 def _without_none(annotation: object) -> object:
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        members = [each for each in typing.get_args(annotation) if each is not type(None)]
+        members = [member for member in typing.get_args(annotation) if member is not type(None)]
         if len(members) == 1:
             return members[0]
     return annotation
@@ -332,7 +332,7 @@ def _built(
 def _unknown(name: str, known: typing.Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {field.lower(): field for field in known}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
     hint = f'; did you mean "{by_lower[close[0]]}"?' if close else ""
     return f'strict decoding error: unknown field "{name}"{hint}'
@@ -346,11 +346,11 @@ def _list_reader(build: Callable[[list[object]], object], item: object) -> Reade
             return decoder.wrong_type(path, node, "a list")
         read_item = _reader(item)
         values: list[object] = []
-        for index, each in enumerate(node.items):
+        for index, element in enumerate(node.items):
             where = f"{path}[{index}]"
-            decoder.locate(where, each)
-            is_empty = empty_record is not None and _is_null(each)
-            written = Mapping(each.line, each.column) if is_empty else each
+            decoder.locate(where, element)
+            is_empty = empty_record is not None and _is_null(element)
+            written = Mapping(element.line, element.column) if is_empty else element
             value = read_item(decoder, written, where)
             if value is not _NOTHING:
                 values.append(value)
@@ -367,8 +367,8 @@ def _map_reader(value_type: object) -> Reader:
             return decoder.wrong_type(path, node, "a map")
         read_value = _reader(value_type)
         values = {}
-        for name, (_, each) in fields(node, path, decoder.report, json=decoder.json).items():
-            value = read_value(decoder, each, f"{path}[{name}]")
+        for name, (_, item) in fields(node, path, decoder.report, json=decoder.json).items():
+            value = read_value(decoder, item, f"{path}[{name}]")
             if value is not _NOTHING:
                 values[name] = value
         return values

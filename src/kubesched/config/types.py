@@ -106,8 +106,8 @@ class Plugins:
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: ExtensionPoint) -> PluginSet:
-        found: PluginSet = getattr(self, point.attribute)
-        return found
+        plugin_set: PluginSet = getattr(self, point.attribute)
+        return plugin_set
 
     def enabled_names(self) -> Iterator[str]:
         """Every name enabled anywhere, MultiPoint first; a name may come several times."""

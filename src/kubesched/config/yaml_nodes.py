@@ -105,7 +105,7 @@ def fields(
     Upstream: strict decoding knows no overriding; a key that is both merged in and written, or
     merged in twice, counts as a duplicate like any other.
     """
-    found: dict[str, tuple[Scalar, Node]] = {}
+    by_name: dict[str, tuple[Scalar, Node]] = {}
 
     def add(entries: list[tuple[Scalar, Node]]) -> None:
         for key, value in entries:
@@ -116,8 +116,8 @@ def fields(
             name = _key_name(key)
             if name is None:
                 report(path, f"unsupported map key {key.text!r}", key)
-            elif name not in found:
-                found[name] = (key, value)
+            elif name not in by_name:
+                by_name[name] = (key, value)
             elif json:
                 where = child(path, name)
                 report(where, f'strict decoding error: duplicate field "{where}"', key)
@@ -129,7 +129,7 @@ def fields(
                 )
 
     add(mapping.entries)
-    return found
+    return by_name
 
 
 def to_plain(node: Node, path: str, report: Report, *, json: bool) -> Plain:
@@ -156,12 +156,12 @@ def from_plain(value: Plain) -> Node:
     """Nodes for data that comes from no file; their positions are 0."""
     if isinstance(value, dict):
         entries = [
-            (Scalar(0, 0, value=name, text=name, plain=False), from_plain(each))
-            for name, each in value.items()
+            (Scalar(0, 0, value=name, text=name, plain=False), from_plain(item))
+            for name, item in value.items()
         ]
         return Mapping(0, 0, entries=entries)
     if isinstance(value, list):
-        return Sequence(0, 0, items=[from_plain(each) for each in value])
+        return Sequence(0, 0, items=[from_plain(item) for item in value])
     return Scalar(0, 0, value=value, text=str(value), plain=False)
 
 
@@ -326,11 +326,11 @@ def _syntax_error(error: yaml.MarkedYAMLError) -> _Refused:
 def _character_error(text: str, error: yaml.reader.ReaderError) -> _Refused:
     # The position counts bytes in the C reader and characters in the Python one. Control
     # characters are looked for by hand instead, so that the line is right with both.
-    found = _UNPRINTABLE.search(text)
-    offset = found.start() if found else 0
+    match = _UNPRINTABLE.search(text)
+    offset = match.start() if match else 0
     line = text.count("\n", 0, offset) + 1
     column = offset - (text.rfind("\n", 0, offset) + 1) + 1
-    shown = f"#x{ord(found.group()):04x}" if found else str(error.reason)
+    shown = f"#x{ord(match.group()):04x}" if match else str(error.reason)
     return _Refused(f"not valid YAML: character {shown} is not allowed", line, column)
 
 

@@ -107,7 +107,7 @@ def in_order(message: str) -> str:
 
     # Upstream: preemption looks at nodes from a random one on, and complains in that order about those without victims.
     """
-    return _COMPLAINTS.sub(lambda found: f"[{', '.join(sorted(found[1].split(', ')))}]", message)
+    return _COMPLAINTS.sub(lambda match: f"[{', '.join(sorted(match[1].split(', ')))}]", message)
 
 
 def _feasible(expected: RecordedAnswer, got: RecordedAnswer) -> Finding:

@@ -24,7 +24,7 @@ class ExtenderServer:
 
     def __init__(self, client: RestClient, policies: Sequence[ExtenderPolicy]) -> None:
         self._client = client
-        self._policies = {each.name: each for each in policies}
+        self._policies = {policy.name: policy for policy in policies}
         self.cluster: Cluster | None = None
         self.url = ""
         self._asked: dict[str, set[str]] = {}

@@ -55,8 +55,8 @@ def question_in_words(policy: ExtenderPolicy, verb: str, question: Json, cluster
     if verb == "preempt":
         victims = _victims(question, cluster)
         told = [
-            f"{node}({each['violations']})={'+'.join(each['keys'])}"
-            for node, each in sorted(victims.items())
+            f"{node}({victim_list['violations']})={'+'.join(victim_list['keys'])}"
+            for node, victim_list in sorted(victims.items())
         ]
     elif verb == "bind":
         told = [question["Node"]]
@@ -98,8 +98,8 @@ def _filter(policy: ExtenderPolicy, question: Json) -> Reply:
     answer: Json = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable}
     if question.get("NodeNames") is not None:
         return Reply(answer | {"NodeNames": kept})
-    by_name = {each["metadata"]["name"]: each for each in question["Nodes"]["items"] or ()}
-    return Reply(answer | {"Nodes": {"items": [by_name[each] for each in kept]}})
+    by_name = {item["metadata"]["name"]: item for item in question["Nodes"]["items"] or ()}
+    return Reply(answer | {"Nodes": {"items": [by_name[name] for name in kept]}})
 
 
 def _prioritize(policy: ExtenderPolicy, question: Json) -> Reply:
@@ -119,12 +119,12 @@ def _prioritize(policy: ExtenderPolicy, question: Json) -> Reply:
 
 def _preempt(policy: ExtenderPolicy, question: Json, cluster: Cluster) -> Reply:
     pod, kept = question["Pod"], {}
-    for node, each in _victims(question, cluster).items():
+    for node, candidate in _victims(question, cluster).items():
         lot = _lot(policy, "preempt", pod["metadata"]["name"], node)
         if _objects(policy, pod, node) or lot < policy.keeps:
             continue
-        violations = each["violations"] + (1 if lot % 3 == 0 else 0)
-        uids = [{"UID": uid} for uid in each["uids"]]
+        violations = candidate["violations"] + (1 if lot % 3 == 0 else 0)
+        uids = [{"UID": uid} for uid in candidate["uids"]]
         kept[node] = {"Pods": uids, "NumPDBViolations": violations}
     return Reply({"NodeNameToMetaVictims": kept})
 
@@ -166,20 +166,20 @@ def _names(question: Json) -> list[str]:
     names: Iterable[str] | None = question.get("NodeNames")
     if names is not None:
         return list(names)
-    return [each["metadata"]["name"] for each in question["Nodes"]["items"] or ()]
+    return [item["metadata"]["name"] for item in question["Nodes"]["items"] or ()]
 
 
 def _victims(question: Json, cluster: Cluster) -> dict[str, Json]:
     """By node, from either form of the question."""
-    found: dict[str, Json] = {}
-    for node, each in (question.get("NodeNameToMetaVictims") or {}).items():
-        uids = [pod["UID"] for pod in each["Pods"] or ()]
-        found[node] = {"uids": uids, "keys": [cluster.key_of(uid) for uid in uids]}
-    for node, each in (question.get("NodeNameToVictims") or {}).items():
-        pods = [pod["metadata"] for pod in each["Pods"] or ()]
+    victims: dict[str, Json] = {}
+    for node, entry in (question.get("NodeNameToMetaVictims") or {}).items():
+        uids = [pod["UID"] for pod in entry["Pods"] or ()]
+        victims[node] = {"uids": uids, "keys": [cluster.key_of(uid) for uid in uids]}
+    for node, entry in (question.get("NodeNameToVictims") or {}).items():
+        pods = [pod["metadata"] for pod in entry["Pods"] or ()]
         keys = [f"{meta['namespace']}/{meta['name']}" for meta in pods]
-        found[node] = {"uids": [meta["uid"] for meta in pods], "keys": keys}
+        victims[node] = {"uids": [meta["uid"] for meta in pods], "keys": keys}
     for field in ("NodeNameToMetaVictims", "NodeNameToVictims"):
-        for node, each in (question.get(field) or {}).items():
-            found[node]["violations"] = each.get("NumPDBViolations") or 0
-    return found
+        for node, entry in (question.get(field) or {}).items():
+            victims[node]["violations"] = entry.get("NumPDBViolations") or 0
+    return victims

@@ -78,13 +78,13 @@ _FEATURES = (
 def placement(random: Random, taste: Taste = DEFAULT_TASTE) -> Json:
     """A cluster and pods to be placed on it."""
     nodes = [node(random, f"n{i:03}") for i in range(random.randint(*taste.nodes))]
-    names = [each["metadata"]["name"] for each in nodes]
+    names = [node["metadata"]["name"] for node in nodes]
     bound = []
     for i in range(random.randint(*taste.bound_pods)):
-        each = pod(random, f"p{i:04}", taste)
+        manifest = pod(random, f"p{i:04}", taste)
         # Where a pod runs was decided long ago, by other rules than today's.
-        each["spec"]["nodeName"] = random.choice(names)
-        bound.append(_with_history(random, each))
+        manifest["spec"]["nodeName"] = random.choice(names)
+        bound.append(_with_history(random, manifest))
     pending = [
         {"pod": _pinned(random, pod(random, f"q{i:04}", taste), names)}
         for i in range(random.randint(*taste.pending_pods))

@@ -119,7 +119,7 @@ def _tidy_constraint(constraint: Json) -> None:
     """A key may not be selected by value and by the pod's own value at once."""
     selector = constraint.get("labelSelector", {})
     selected = {*selector.get("matchLabels", ())}
-    selected |= {each["key"] for each in selector.get("matchExpressions", ())}
+    selected |= {expression["key"] for expression in selector.get("matchExpressions", ())}
     if selected & set(constraint.get("matchLabelKeys", ())):
         del constraint["matchLabelKeys"]
 
@@ -148,12 +148,12 @@ def _add_label_keys(affinity: Json, random: Random) -> None:
         parts = affinity.get(kind, {})
         required = parts.get("requiredDuringSchedulingIgnoredDuringExecution", ())
         preferred = parts.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-        for term in (*required, *(each["podAffinityTerm"] for each in preferred)):
+        for term in (*required, *(weighted["podAffinityTerm"] for weighted in preferred)):
             selector = term.get("labelSelector")
             if selector is None or random.random() > 0.2:
                 continue
             used = {*selector.get("matchLabels", ())}
-            used |= {each["key"] for each in selector.get("matchExpressions", ())}
+            used |= {expression["key"] for expression in selector.get("matchExpressions", ())}
             for field, key in (("matchLabelKeys", "tier"), ("mismatchLabelKeys", "app")):
                 if key not in used and random.random() < 0.6:
                     term[field] = [key]
@@ -164,7 +164,7 @@ def features_of(pod: Json) -> tuple[str, ...]:
     spec = pod["spec"]
     affinity = spec.get("affinity", {})
     containers = [*spec["containers"], *spec.get("initContainers", ())]
-    found = {
+    features = {
         "resources": "resources" in spec or any("resources" in c for c in containers),
         "node-affinity": "nodeAffinity" in affinity or "nodeSelector" in spec,
         "taints": bool(spec.get("tolerations")),
@@ -178,4 +178,4 @@ def features_of(pod: Json) -> tuple[str, ...]:
         "volumes": "volumes" in spec,
         "profiles": spec.get("schedulerName") == OTHER_PROFILE,
     }
-    return tuple(name for name, present in found.items() if present)
+    return tuple(name for name, present in features.items() if present)

@@ -45,7 +45,7 @@ def extended(random: Random, configuration: Json, salt: str) -> tuple[Json, list
     profiles = configuration.get("profiles") or [{"schedulerName": "default-scheduler"}]
     return {
         **configuration,
-        "profiles": [_weighed(each) for each in profiles],
+        "profiles": [_weighed(profile) for profile in profiles],
         "extenders": configured,
     }, policies
 
@@ -98,9 +98,9 @@ def _weighed(profile: Json) -> Json:
     """The profile with the same plugins that give points, and all weights times `UNIT`."""
     plugins = profile.get("plugins") or {}
     score = plugins.get("score") or {}
-    weights = _WEIGHTS | {each["name"]: each["weight"] for each in score.get("enabled") or ()}
-    for each in score.get("disabled") or ():
-        weights.pop(each["name"], None)
+    weights = _WEIGHTS | {plugin["name"]: plugin["weight"] for plugin in score.get("enabled") or ()}
+    for plugin in score.get("disabled") or ():
+        weights.pop(plugin["name"], None)
     enabled = [{"name": name, "weight": weight * UNIT} for name, weight in weights.items()]
     replaced = {"enabled": enabled, "disabled": [{"name": "*"}]}
     return {**profile, "plugins": {**plugins, "score": replaced}}

@@ -22,7 +22,7 @@ def surroundings(random: Random, features: Collection[str]) -> list[Json]:
         made += _priority_classes()
         made += _budgets(random)
     if "default-spread" in features:
-        made += [each for namespace in NAMESPACES for each in _workloads(random, namespace)]
+        made += [workload for namespace in NAMESPACES for workload in _workloads(random, namespace)]
     if "volumes" in features:
         made += volumes(random, NAMESPACES)
     return made
@@ -46,10 +46,10 @@ def _priority_classes() -> list[Json]:
     values = {"low": -10, "middle": 10, "high": 1000, "high-but-polite": 1000}
     made = []
     for name, value in values.items():
-        each = {**_object("scheduling.k8s.io/v1", "PriorityClass", name), "value": value}
+        manifest = {**_object("scheduling.k8s.io/v1", "PriorityClass", name), "value": value}
         if name == "high-but-polite":
-            each["preemptionPolicy"] = "Never"
-        made.append(each)
+            manifest["preemptionPolicy"] = "Never"
+        made.append(manifest)
     return made
 
 

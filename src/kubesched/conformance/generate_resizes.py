@@ -23,10 +23,12 @@ def resize(random: Random, pod: Json) -> Json | None:
     spec = pod["spec"]
     if spec.get("resources") and random.random() < 0.5:
         return {"spec": {"resources": {"requests": _requests(random)}}}
-    found = [(field, each) for field, each in _running(spec) if _may_change(each)]
-    if not found:
+    candidates = [
+        (field, container) for field, container in _running(spec) if _may_change(container)
+    ]
+    if not candidates:
         return None
-    field, container = random.choice(found)
+    field, container = random.choice(candidates)
     change = {"name": container["name"], "resources": {"requests": _requests(random)}}
     return {"spec": {field: [change]}}
 
@@ -56,10 +58,12 @@ def kubelet_report(random: Random, pod: Json) -> Json:
 def _running(spec: Json) -> list[tuple[str, Json]]:
     """Containers that stay, with the field they are in."""
     sidecars = [
-        each for each in spec.get("initContainers", ()) if each.get("restartPolicy") == "Always"
+        container
+        for container in spec.get("initContainers", ())
+        if container.get("restartPolicy") == "Always"
     ]
-    return [("containers", each) for each in spec["containers"]] + [
-        ("initContainers", each) for each in sidecars
+    return [("containers", container) for container in spec["containers"]] + [
+        ("initContainers", container) for container in sidecars
     ]
 
 
@@ -98,7 +102,7 @@ def put_pod_level(random: Random, pod: Json) -> bool:
     """Give the pod resources of its own, with room for those of its containers; whether that was possible."""
     spec = pod["spec"]
     containers = [*spec["containers"], *spec.get("initContainers", ())]
-    if len(containers) > 4 or any(_is_special(each) for each in containers):
+    if len(containers) > 4 or any(_is_special(container) for container in containers):
         return False
     for container in containers:
         container["resources"] = {"requests": _modest(random)}

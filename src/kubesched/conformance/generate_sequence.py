@@ -85,7 +85,9 @@ class _Composer:
     def compose(self, pods: int) -> Sequence:
         random = self._random
         objects = surroundings(random, self._features)
-        self._budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+        self._budgets = [
+            manifest for manifest in objects if manifest["kind"] == "PodDisruptionBudget"
+        ]
         for _ in range(random.randint(4, 16)):
             self._add_node()
         for number in range(pods):
@@ -272,7 +274,7 @@ class _Composer:
             self._patch("Pod", metadata, kubelet_report(random, pod), "status")
 
     def _finish_pod(self) -> None:
-        waiting = {each["metadata"]["name"] for each in self._gated}
+        waiting = {pod["metadata"]["name"] for pod in self._gated}
         if self._pods and (pod := self._some_pod())["name"] not in waiting:
             phase = self._random.choice(("Succeeded", "Failed"))
             self._patch("Pod", pod, {"status": {"phase": phase}}, "status")

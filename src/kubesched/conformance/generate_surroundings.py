@@ -30,7 +30,7 @@ _SELECTORS: tuple[Json, ...] = (
 
 def workloads(random: Random) -> Json:
     """Services and owners of pods in every namespace."""
-    found: Json = {
+    objects: Json = {
         "services": [],
         "replicationControllers": [],
         "replicaSets": [],
@@ -41,17 +41,17 @@ def workloads(random: Random) -> Json:
             spec: Json = {}
             if random.randint(1, 100) <= 80:
                 spec["selector"] = random.choice(_SELECTORS)
-            found["services"].append(_object(namespace, f"svc{number}", spec))
+            objects["services"].append(_object(namespace, f"svc{number}", spec))
         if random.randint(0, 1):
             spec = {"selector": random.choice(_SELECTORS[:4])}
-            found["replicationControllers"].append(_object(namespace, "rc", spec))
+            objects["replicationControllers"].append(_object(namespace, "rc", spec))
         if random.randint(0, 1):
             spec = {"selector": label_selector(random)}
-            found["replicaSets"].append(_object(namespace, "rs", spec))
+            objects["replicaSets"].append(_object(namespace, "rs", spec))
         if random.randint(0, 1):
             spec = {"selector": label_selector(random)}
-            found["statefulSets"].append(_object(namespace, "ss", spec))
-    return found
+            objects["statefulSets"].append(_object(namespace, "ss", spec))
+    return objects
 
 
 def owner_references(random: Random) -> list[Json]:

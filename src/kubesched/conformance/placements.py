@@ -41,8 +41,8 @@ class Cluster:
             placement.replica_sets,
             placement.stateful_sets,
         ):
-            for each in objects:
-                listers.of(type(each)).put(each)
+            for obj in objects:
+                listers.of(type(obj)).put(obj)
         self._frameworks = _frameworks(self.table, listers, placement, gates)
         self._algorithm = SchedulingAlgorithm(self.table, Random(0), parallelism=1)
 
@@ -59,10 +59,10 @@ class Cluster:
 
     def _framework_for(self, pod: Pod) -> Framework:
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
-        found = self._frameworks.get(name)
-        if found is None:
+        framework = self._frameworks.get(name)
+        if framework is None:
             raise RecordingError(f"pod {PodInfo(pod).key} wants the unknown scheduler {name}")
-        return found
+        return framework
 
     def place(self, pod: Pod) -> RecordedAnswer:
         """What becomes of the pod on this cluster. Scores are given even where one node is left."""

@@ -77,8 +77,8 @@ async def play(
         stage = _Stage(plane.client, pods, volumes, extenders)
         try:
             # Before the scheduler starts: it knows all of them when it takes up its first pod.
-            for each in scenario.objects:
-                await stage.create(each)
+            for manifest in scenario.objects:
+                await stage.create(manifest)
             async with scheduler_under_test(plane, command) as scheduler:
                 stage.scheduler = scheduler
                 await stage.until_scheduling()
@@ -294,10 +294,14 @@ async def wipe(client: RestClient, scenario: Scenario) -> None:
     documents = [*scenario.objects, *(step.object for step in scenario.steps)]
     # Volumes are also made on demand.
     kinds: dict[str, Kind[Any]] = {"PersistentVolume": kind_of(PersistentVolume)}
-    kinds |= {each["kind"]: _kind(each) for each in documents if each["kind"] != "Namespace"}
+    kinds |= {
+        document["kind"]: _kind(document)
+        for document in documents
+        if document["kind"] != "Namespace"
+    }
     for kind in kinds.values():
-        for each in (await client.list(kind)).items:
-            name, namespace = each.metadata.name, each.metadata.namespace
+        for obj in (await client.list(kind)).items:
+            name, namespace = obj.metadata.name, obj.metadata.namespace
             if name == "kubernetes" or name.startswith("system-"):
                 continue  # the API server's own Service and priority classes
             with contextlib.suppress(NotFound):

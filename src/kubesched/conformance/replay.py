@@ -77,8 +77,8 @@ async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision
     async with SchedulerHarness(configuration, gates=gates, extender_transport=extenders) as world:
         extenders.world = world
         player = _Player(world, extenders)
-        for each in sequence.objects:
-            player.create(each)
+        for manifest in sequence.objects:
+            player.create(manifest)
         for at, step in enumerate(sequence.steps):
             if step.asks_for_decision:
                 player.mark_nodes()
@@ -167,8 +167,8 @@ class _Player:
                 self._world.delete_pod(current)  # nobody watches pods that have come to their end
                 return
             spec = structs.replace(record.spec, node_name=current.spec.node_name)
-            told = {each.type: each for each in current.status.conditions or ()}
-            told |= {each.type: each for each in record.status.conditions or ()}
+            told = {condition.type: condition for condition in current.status.conditions or ()}
+            told |= {condition.type: condition for condition in record.status.conditions or ()}
             status = structs.replace(
                 record.status,
                 conditions=list(told.values()) or None,
@@ -186,9 +186,9 @@ class _Player:
         if kind == "Node":
             self._world.delete_node(name)
         elif kind == "Pod":
-            found = self._world.listers.of(Pod).get(namespace, name)
-            if found is not None:  # else it was a victim
-                self._world.delete_pod(found)
+            pod = self._world.listers.of(Pod).get(namespace, name)
+            if pod is not None:  # else it was a victim
+                self._world.delete_pod(pod)
         else:
             self._world.listers.of(type(_record(document))).remove(namespace, name)
 

@@ -21,7 +21,7 @@ class ReplayedExtenders:
     """The way to all extenders."""
 
     def __init__(self, policies: Sequence[ExtenderPolicy]) -> None:
-        self._policies = {each.name: each for each in policies}
+        self._policies = {policy.name: policy for policy in policies}
         self.world: SchedulerHarness | None = None
         self._asked: dict[str, set[str]] = {}
         self._keys: dict[str, str] = {}
@@ -43,18 +43,18 @@ class ReplayedExtenders:
         """Nothing is open."""
 
     def _find(self, namespace: str, name: str) -> Json | None:
-        found = self._pod(namespace, name)
-        return None if found is None else msgspec.to_builtins(found)
+        pod = self._pod(namespace, name)
+        return None if pod is None else msgspec.to_builtins(pod)
 
     def _pod(self, namespace: str, name: str) -> Pod | None:
         assert self.world is not None, "somebody is playing"
-        found: Pod | None = self.world.listers.of(Pod).get(namespace, name)
-        return found
+        pod: Pod | None = self.world.listers.of(Pod).get(namespace, name)
+        return pod
 
     def _key_of(self, uid: str) -> str:
         assert self.world is not None, "somebody is playing"
-        for each in self.world.listers.of(Pod).list():
-            self._keys[each.metadata.uid] = f"{each.metadata.namespace}/{each.metadata.name}"
+        for pod in self.world.listers.of(Pod).list():
+            self._keys[pod.metadata.uid] = f"{pod.metadata.namespace}/{pod.metadata.name}"
         return self._keys.get(uid, uid)
 
     async def _bind(self, question: Json) -> Json:

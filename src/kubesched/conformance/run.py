@@ -103,7 +103,7 @@ class RunReport:
 
     @property
     def is_complete(self) -> bool:
-        own = [each for each in self.unsteady if each.who != "kube-scheduler"]
+        own = [sequence for sequence in self.unsteady if sequence.who != "kube-scheduler"]
         return self.sequences > 0 and not self.differences and not own
 
 
@@ -247,9 +247,9 @@ def first_difference(scenario: Sequence, theirs: PlayResult, ours: PlayResult) -
         if sorted(_WORD.findall(refusals[0])) != sorted(_WORD.findall(refusals[1])):
             return Difference(seed, at, step.key, (Finding(Aspect.ERROR, *refusals),))
         if at in theirs.decisions:
-            found = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
-            if not all(finding.agrees for finding in found):
-                return Difference(seed, at, f"pod {step.key}", found)
+            findings = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
+            if not all(finding.agrees for finding in findings):
+                return Difference(seed, at, f"pod {step.key}", findings)
     if theirs.final != ours.final:
         pods = sorted(set(theirs.final.items()) ^ set(ours.final.items()))
         finding = Finding(Aspect.NODE, theirs.final.get(pods[0][0]), ours.final.get(pods[0][0]))

@@ -106,14 +106,14 @@ def _plain(scenario: Sequence) -> Sequence:
 
 def _without(scenario: Sequence, extender: str) -> Sequence:
     listed = [
-        each
-        for each in scenario.configuration["extenders"]
-        if not each["urlPrefix"].endswith(f"/{extender}")
+        entry
+        for entry in scenario.configuration["extenders"]
+        if not entry["urlPrefix"].endswith(f"/{extender}")
     ]
     return msgspec.structs.replace(
         scenario,
         configuration={**scenario.configuration, "extenders": listed},
-        extenders=[each for each in scenario.extenders if each.name != extender],
+        extenders=[policy for policy in scenario.extenders if policy.name != extender],
     )
 
 
@@ -162,8 +162,8 @@ async def shrink_difference(
         except KubeschedError:
             return False  # what cannot be played to its end is no smaller case
 
-    found = await shrink(played.scenario, difference.at, differs, plays, stop)
-    smallest = await on_stage.play(found)
+    smaller = await shrink(played.scenario, difference.at, differs, plays, stop)
+    smallest = await on_stage.play(smaller)
     if smallest.difference is None:
         return smallest
     # In a small cluster the two may part earlier; what follows is of no interest.
@@ -199,9 +199,9 @@ def write_case(folder: Path, scenario: Sequence, difference: Difference | None) 
     if scenario.extenders:
         commands.append("#   kubesched conformance extender sequence.json --kubeconfig $KUBECONFIG")
     commands += ["set -e", 'cd "$(dirname "$0")"']
-    for each in scenario.objects:
-        name = f"00-{each['kind'].lower()}-{_file_name(each)}.yaml"
-        (folder / name).write_text(yaml.safe_dump(each, sort_keys=False))
+    for manifest in scenario.objects:
+        name = f"00-{manifest['kind'].lower()}-{_file_name(manifest)}.yaml"
+        (folder / name).write_text(yaml.safe_dump(manifest, sort_keys=False))
         commands.append(f"kubectl apply -f {name}")
     for number, step in enumerate(scenario.steps, start=1):
         commands += _commands(folder, number, step)

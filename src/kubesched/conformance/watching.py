@@ -84,8 +84,8 @@ class Pods:
 
     def find(self, namespace: str, name: str) -> Json | None:
         """The pod as JSON."""
-        found = self.current.get(f"{namespace}/{name}")
-        return None if found is None else msgspec.to_builtins(found)
+        obj = self.current.get(f"{namespace}/{name}")
+        return None if obj is None else msgspec.to_builtins(obj)
 
     def key_of(self, uid: str) -> str:
         """Namespace and name of a pod, be it there or gone."""
@@ -171,8 +171,8 @@ async def _follow(
 ) -> None:
     try:
         listed = await client.list(kind)
-        for each in listed.items:
-            await take("ADDED", each)
+        for obj in listed.items:
+            await take("ADDED", obj)
         version = listed.metadata.resource_version
         async with client.watch(kind, resource_version=version, timeout_s=3600) as watch:
             async for event in watch:

@@ -31,8 +31,8 @@ class Lister(Generic[T]):
     ) -> list[T]:
         """All objects, or those of one namespace, or those a predicate accepts, in order of arrival."""
         store = self._store
-        found = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.values()
-        return found if matches is None else [obj for obj in found if matches(obj)]
+        objects = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.values()
+        return objects if matches is None else [obj for obj in objects if matches(obj)]
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
         """Have every change told as (old, new) when it happens; returns how to stop. See `Store.subscribe`."""

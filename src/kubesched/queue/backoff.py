@@ -134,8 +134,8 @@ class BackoffQueue:
         return removed if removed is not None else self._error.remove(key)
 
     def get(self, key: str) -> QueuedPodInfo | None:
-        found = self._plain.get(key)
-        return found if found is not None else self._error.get(key)
+        info = self._plain.get(key)
+        return info if info is not None else self._error.get(key)
 
     def holds_error(self, key: str) -> bool:
         """Is the pod here because its attempt broke?"""

@@ -146,7 +146,8 @@ class Nominator:
         assert all(self._by_node.values()), "a node without nominated pods is kept"
         for node_name, known in self._resolved.items():
             current = [
-                self._resolve(each).pod for each in self._by_node.get(node_name, {}).values()
+                self._resolve(nomination).pod
+                for nomination in self._by_node.get(node_name, {}).values()
             ]
             assert [pod.pod for pod in known] == current, (
                 f"answers about node {node_name} are stale"

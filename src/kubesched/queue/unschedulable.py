@@ -75,12 +75,12 @@ class UnschedulablePods:
         evaluator: HintEvaluator,
     ) -> list[tuple[QueuedPodInfo, Strategy]]:
         """The pods this event may help, and how, in the order in which they came here."""
-        found: list[tuple[QueuedPodInfo, Strategy]] = []
+        moves: list[tuple[QueuedPodInfo, Strategy]] = []
         for cohort in self._cohorts.values():
             if cohort.is_concerned(event):
-                found += cohort.worth_requeuing(event, old, new, pre_check, evaluator)
-        found.sort(key=lambda item: self._slots[item[0].pod_info.key].arrival)
-        return found
+                moves += cohort.worth_requeuing(event, old, new, pre_check, evaluator)
+        moves.sort(key=lambda item: self._slots[item[0].pod_info.key].arrival)
+        return moves
 
     @property
     def gated_count(self) -> int:

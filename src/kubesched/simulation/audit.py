@@ -149,7 +149,9 @@ def audit_pops(queue: SchedulingQueue, complain: Complain) -> None:
         info = pop()
         if info is not None:
             ready = (queue.get_pod(*_names(pod)) for pod in queue.pods_in_active_q())
-            first = min((each for each in ready if each is not None), key=_rank, default=info)
+            first = min(
+                (candidate for candidate in ready if candidate is not None), key=_rank, default=info
+            )
             if _rank(first) < _rank(info):
                 complain(
                     "the most important pod is tried first",
@@ -216,7 +218,7 @@ class WatchedPorts(HostPortIndex):
 
     def clear_row(self, row: int) -> None:
         self.blurred.pop(row, None)
-        self._shared = {each for each in self._shared if each[0] != row}
+        self._shared = {shared for shared in self._shared if shared[0] != row}
         super().clear_row(row)
 
 
@@ -234,20 +236,20 @@ def _blurred_ports(table: NodeTable) -> dict[str, frozenset[int]]:
 
 def known_budgets(handle: Handle) -> list[Budget]:
     assert handle.listers is not None, "a scheduler has listers"
-    return [Budget.of(to_json(each)) for each in handle.listers.of(PodDisruptionBudget).list()]
+    return [Budget.of(to_json(budget)) for budget in handle.listers.of(PodDisruptionBudget).list()]
 
 
 def _by_name(records: Iterable[Any]) -> dict[str, JsonObject]:
-    return {each.metadata.name: to_json(each) for each in records}
+    return {record.metadata.name: to_json(record) for record in records}
 
 
 def _attachable(csi_nodes: Iterable[CSINode]) -> dict[str, int]:
-    found = {}
-    for each in csi_nodes:
-        for driver in each.spec.drivers or ():
+    limits = {}
+    for csi_node in csi_nodes:
+        for driver in csi_node.spec.drivers or ():
             if driver.allocatable is not None and driver.allocatable.count is not None:
-                found[each.metadata.name] = driver.allocatable.count
-    return found
+                limits[csi_node.metadata.name] = driver.allocatable.count
+    return limits
 
 
 def to_json(obj: Any) -> JsonObject:  # noqa: ANN401  # any record

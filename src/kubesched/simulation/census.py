@@ -67,11 +67,11 @@ class Census:
         }
 
 
-def total(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+def total(censuses: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
     """The sum of several runs' counts."""
-    found = Census().to_plain()
-    for counts in each:
+    totals = Census().to_plain()
+    for counts in censuses:
         for where, kinds in counts.items():
             for what, count in kinds.items():
-                found[where][what] += count
-    return found
+                totals[where][what] += count
+    return totals

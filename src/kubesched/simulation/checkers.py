@@ -93,9 +93,9 @@ class Checkers:
         # against that. What each of them decides is checked against what it knows, see `plugins`.
         if self._has_one_writer:
             there = [
-                each
-                for each in self._cluster.active_pods()
-                if each["spec"].get("nodeName") == node_name
+                other
+                for other in self._cluster.active_pods()
+                if other["spec"].get("nodeName") == node_name
             ]
             why = overcommitment(self._rooms[node_name], there)
             if why is not None:
@@ -153,7 +153,7 @@ class Checkers:
         self._instants += 1
         self._complaints.raise_first()
         alive = self._processes.alive()
-        leaders = [each.name for each in alive if each.process.may_write()]
+        leaders = [incarnation.name for incarnation in alive if incarnation.process.may_write()]
         if len(leaders) > 1:
             raise Violation("no two schedulers lead at the same time", ", ".join(leaders))
         if not self._has_one_writer:
@@ -242,7 +242,7 @@ class Checkers:
         )
         for kind in kinds:
             stored, known = (
-                {each.metadata.uid: each.metadata.resource_version for each in objects}
+                {obj.metadata.uid: obj.metadata.resource_version for obj in objects}
                 for objects in (self._cluster.records_of(kind), process.informers.of(kind).list())
             )
             if stored != known:

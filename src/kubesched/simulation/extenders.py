@@ -104,7 +104,7 @@ class Opinion:
         answer: JsonObject = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable}
         if question.get("NodeNames") is not None:
             return answer | {"NodeNames": kept}
-        items = [each for each in question["Nodes"]["items"] if each["metadata"]["name"] in kept]
+        items = [node for node in question["Nodes"]["items"] if node["metadata"]["name"] in kept]
         return answer | {"Nodes": {"items": items}}
 
     def _preempt(self, question: JsonObject) -> JsonObject:
@@ -113,7 +113,9 @@ class Opinion:
         for name, victims in given.items():
             node = self._cluster.find_node(name)
             if node is not None and extender_objection(question["Pod"], node) is None:
-                uids = [each.get("UID") or each["metadata"]["uid"] for each in victims["Pods"]]
+                uids = [
+                    victim.get("UID") or victim["metadata"]["uid"] for victim in victims["Pods"]
+                ]
                 violations = victims["NumPDBViolations"]
                 kept[name] = {
                     "Pods": [{"UID": uid} for uid in uids],
@@ -218,7 +220,7 @@ def _names(question: JsonObject) -> list[str]:
     names: list[str] | None = question.get("NodeNames")
     if names is not None:
         return names
-    return [each["metadata"]["name"] for each in question["Nodes"]["items"]]
+    return [node["metadata"]["name"] for node in question["Nodes"]["items"]]
 
 
 def _pod_uid(request: Request) -> str:
@@ -230,4 +232,4 @@ def _kept(answer: JsonObject) -> tuple[str, ...]:
     names = answer.get("NodeNames")
     if names is not None:
         return tuple(names)
-    return tuple(each["metadata"]["name"] for each in answer["Nodes"]["items"])
+    return tuple(node["metadata"]["name"] for node in answer["Nodes"]["items"])

@@ -119,7 +119,9 @@ async def wait_until_settled(
 def _what_is_pending(
     cluster: SimulatedCluster, processes: Processes, checkers: Checkers
 ) -> str | None:
-    working = [each for each in processes.alive() if each.process.is_scheduling]
+    working = [
+        incarnation for incarnation in processes.alive() if incarnation.process.is_scheduling
+    ]
     if not working:
         return "nobody schedules"
     if any(pod["metadata"].get("deletionTimestamp") for pod in cluster.pods()):
@@ -179,7 +181,7 @@ async def what_can_be_placed(
             patch["status"].get("nominatedNodeName", "") is None for _, patch in patches
         )
     by_key = {_key(pod): pod for pod in pods}
-    found = made_room + placed + promised
+    reasons = made_room + placed + promised
     is_late = (
         withdraws
         or any(_may_have_more_against(by_key[key]) for key in preemptors)
@@ -189,10 +191,10 @@ async def what_can_be_placed(
         )
     )
     if is_late:
-        return Late("; ".join(found)) if found else None
+        return Late("; ".join(reasons)) if reasons else None
     if made_room:
-        return WithVictims("; ".join(found))
-    return found[0] if found else None
+        return WithVictims("; ".join(reasons))
+    return reasons[0] if reasons else None
 
 
 def _nominates(patch: Mapping[str, Any]) -> bool:

@@ -144,7 +144,9 @@ class Processes:
         network.on_call = self._on_call
 
     def alive(self) -> list[Incarnation]:
-        return [each for _slot, each in sorted(self.slots.items()) if each.is_alive]
+        return [
+            incarnation for _slot, incarnation in sorted(self.slots.items()) if incarnation.is_alive
+        ]
 
     async def keep_running(self, slot: int) -> None:
         """Run one replica for ever, starting it again whenever it ends."""

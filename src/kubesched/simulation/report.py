@@ -25,7 +25,7 @@ def failure(outcome: SimulationResult, *, command: str) -> str:
     """Everything a person needs to look into a broken promise."""
     assert outcome.violation is not None, "nothing failed"
     options = "\n".join(f"  {name}: {value}" for name, value in outcome.options.to_plain().items())
-    shown = "\n".join(f"  {each}" for each in outcome.last_lines[-SHOWN_LINES:])
+    shown = "\n".join(f"  {line_}" for line_ in outcome.last_lines[-SHOWN_LINES:])
     return (
         f"seed {outcome.seed} failed at event {outcome.events}, {outcome.virtual_s:.4f} s of virtual time\n"
         f"violated: {outcome.violation.property}\n"
@@ -62,7 +62,7 @@ def to_plain(outcome: SimulationResult) -> dict[str, Any]:
 
 def faults(outcomes: Iterable[SimulationResult]) -> str:
     """What went wrong in all runs together, a line for each place where it struck."""
-    counts = total(each.census for each in outcomes)
+    counts = total(outcome.census for outcome in outcomes)
     return "\n".join(
         f"{where}: " + "; ".join(f"{what}: {count}" for what, count in kinds.items())
         for where, kinds in counts.items()
@@ -71,7 +71,7 @@ def faults(outcomes: Iterable[SimulationResult]) -> str:
 
 def summary(outcomes: Iterable[SimulationResult]) -> str:
     runs = list(outcomes)
-    failed = [each.seed for each in runs if not each.is_good]
-    events = sum(each.events for each in runs)
+    failed = [run.seed for run in runs if not run.is_good]
+    events = sum(run.events for run in runs)
     text = f"{len(runs)} runs, {events} events, {len(failed)} failed"
     return f"{text}: seeds {', '.join(map(str, failed))}" if failed else text

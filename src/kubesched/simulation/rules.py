@@ -60,8 +60,8 @@ def roomier(one: JsonObject, other: JsonObject) -> JsonObject:
 
 def _request(pod: JsonObject, resource: str) -> str:
     requests = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
-    found: str = str(requests.get(resource, "0"))
-    return found
+    request: str = str(requests.get(resource, "0"))
+    return request
 
 
 def _amount(text: str) -> int:
@@ -109,7 +109,7 @@ def _node_objection(pod: JsonObject, node: JsonObject) -> str | None:
 
 
 def _tolerates_taints(pod: JsonObject, node: JsonObject) -> bool:
-    tolerated = {each.get("key") for each in pod["spec"].get("tolerations") or ()}
+    tolerated = {toleration.get("key") for toleration in pod["spec"].get("tolerations") or ()}
     return all(
         taint["key"] in tolerated
         for taint in node["spec"].get("taints") or ()
@@ -166,9 +166,9 @@ def _spread_objection(pod: JsonObject, node: JsonObject, state: State) -> str | 
             continue
         key = constraint["topologyKey"]
         counts: Counter[str] = Counter()
-        for each in state.nodes.values():
-            if key in _labels(each) and _node_objection_of_selector(pod, each) is None:
-                counts[_labels(each)[key]] += 0
+        for candidate in state.nodes.values():
+            if key in _labels(candidate) and _node_objection_of_selector(pod, candidate) is None:
+                counts[_labels(candidate)[key]] += 0
         for other, name in state.placed:
             there = state.nodes.get(name)
             if there is None or other["metadata"].get("deletionTimestamp"):

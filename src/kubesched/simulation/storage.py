@@ -190,11 +190,11 @@ class SimulatedStorage:
 
     def refuse_node(self) -> None:
         """The provisioner cannot serve the selected node: the scheduler is to choose again."""
-        for each in self._api.list(CLAIMS)[0]:
-            chosen = (each["metadata"].get("annotations") or {}).get(SELECTED_NODE)
-            if chosen and not each["spec"].get("volumeName"):
+        for claim in self._api.list(CLAIMS)[0]:
+            chosen = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+            if chosen and not claim["spec"].get("volumeName"):
                 patch: JsonObject = {"metadata": {"annotations": {SELECTED_NODE: None}}}
-                self._api.patch(CLAIMS, "default", each["metadata"]["name"], patch)
+                self._api.patch(CLAIMS, "default", claim["metadata"]["name"], patch)
                 return
 
     def disconnect(self) -> None:

@@ -65,7 +65,9 @@ def nobody_has_to_go(
 
 
 def _ahead(pod: JsonObject, nominated: Iterable[Placed]) -> tuple[Placed, ...]:
-    return tuple(each for each in nominated if _priority(each[0]) >= _priority(pod))
+    return tuple(
+        nomination for nomination in nominated if _priority(nomination[0]) >= _priority(pod)
+    )
 
 
 def _unspared(
@@ -77,8 +79,8 @@ def _unspared(
     spoilt: Sequence[JsonObject],
 ) -> int:
     gone, count = list(below), 0
-    for other in [*spoilt, *(each for each in below if each not in spoilt)]:
-        left = [each for each in gone if each is not other]
+    for other in [*spoilt, *(victim for victim in below if victim not in spoilt)]:
+        left = [victim for victim in gone if victim is not other]
         if _fits(pod, node_name, _without(state, left), ahead):
             gone = left
         else:
@@ -97,20 +99,22 @@ def _fits(pod: JsonObject, node_name: str, state: State, ahead: tuple[Placed, ..
 
 def _without(state: State, gone: Iterable[JsonObject]) -> State:
     uids = {other["metadata"]["uid"] for other in gone}
-    kept = tuple(each for each in state.placed if each[0]["metadata"]["uid"] not in uids)
+    kept = tuple(
+        placement for placement in state.placed if placement[0]["metadata"]["uid"] not in uids
+    )
     return replace(state, placed=kept)
 
 
 def _beyond_budget(pods: Sequence[JsonObject], budgets: Sequence[Budget]) -> list[JsonObject]:
     left = [budget.allowed for budget in budgets]
-    found = []
+    unprotected = []
     for pod in pods:
         covering = [index for index, budget in enumerate(budgets) if budget.covers(pod)]
         for index in covering:
             left[index] -= 1
         if any(left[index] < 0 for index in covering):
-            found.append(pod)
-    return found
+            unprotected.append(pod)
+    return unprotected
 
 
 def _priority(pod: JsonObject) -> int:

@@ -254,14 +254,14 @@ class SchedulerHarness:
 
     def current(self, pod: Pod) -> Pod:
         """The stored version; NotFound when it is gone or another one by now."""
-        found: Pod | None = self.listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
-        if found is None or found.metadata.uid != pod.metadata.uid:
+        current: Pod | None = self.listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
+        if current is None or current.metadata.uid != pod.metadata.uid:
             raise NotFound(f'pods "{pod.metadata.name}" not found')
-        return found
+        return current
 
     def pod(self, name: str, namespace: str = "default") -> Pod:
-        found: Pod = self.listers.of(Pod).objects[namespace, name]
-        return found
+        pod: Pod = self.listers.of(Pod).objects[namespace, name]
+        return pod
 
     def add_node(self, node: Node) -> None:
         self.listers.of(Node).put(node)
@@ -318,8 +318,8 @@ class _AsKept:
         self._harness = harness
 
     async def pod(self, pod: Pod) -> dict[str, Any]:
-        found: dict[str, Any] = to_builtins(self._harness.current(pod))
-        return found
+        manifest: dict[str, Any] = to_builtins(self._harness.current(pod))
+        return manifest
 
     async def nodes(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
         return [to_builtins(node) for node in nodes]

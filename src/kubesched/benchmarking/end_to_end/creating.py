@@ -176,10 +176,10 @@ class Creator:
 
 def kind_of_manifest(manifest: Manifest) -> Kind[Record]:
     """Raises `CreationError` for kinds that are not known here."""
-    found = find_kind(manifest["apiVersion"], manifest["kind"])
-    if found is None:
+    kind = find_kind(manifest["apiVersion"], manifest["kind"])
+    if kind is None:
         raise CreationError(f"{described(manifest)}: {manifest['apiVersion']} is not known here")
-    return found
+    return kind
 
 
 def described(manifest: Manifest) -> str:

@@ -172,10 +172,10 @@ class Driver:
 
     def _expect(self, manifests: Iterable[Manifest]) -> list[str]:
         keys = []
-        for each in manifests:
-            if each["kind"] == "Pod":
-                keys.append(key_of_manifest(each))
-                self._pods[keys[-1]] = each["metadata"].get("labels") or {}
+        for manifest in manifests:
+            if manifest["kind"] == "Pod":
+                keys.append(key_of_manifest(manifest))
+                self._pods[keys[-1]] = manifest["metadata"].get("labels") or {}
         return keys
 
     async def _create_pods(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
@@ -183,7 +183,7 @@ class Driver:
             await self._ensure_scheduler()
             await self._keep_up_measured(how, sets)
             return
-        manifests = [manifest for each in sets for manifest in each.manifests(self._names)]
+        manifests = [manifest for pod_set in sets for manifest in pod_set.manifests(self._names)]
         keys = self._expect(manifests)
         if how.collect_metrics:
             await self._measure(manifests, keys)
@@ -203,7 +203,7 @@ class Driver:
             await self._keep_up(how, sets)
             return
         self._stretch = await self._new_stretch(False)
-        self._stretch.namespaces = tuple(each.namespace for each in sets)
+        self._stretch.namespaces = tuple(pod_set.namespace for pod_set in sets)
         await self._keep_up(how, sets)
         await self._end_stretch()
 
@@ -216,7 +216,9 @@ class Driver:
                 manifests = list(made.manifests_of(index, self._names))
                 for manifest in manifests:
                     await self._creator.create(manifest)
-                keys = [key_of_manifest(each) for each in manifests if each["kind"] == "Pod"]
+                keys = [
+                    key_of_manifest(manifest) for manifest in manifests if manifest["kind"] == "Pod"
+                ]
                 await self._until_bound(keys, "pods that are kept up")
                 await self._creator.delete(manifests[-1])
 
@@ -361,8 +363,8 @@ class Driver:
 
     async def _update(self, step: ops.UpdateAny) -> None:
         manifests = list(step.manifests(self._names))
-        async for each in self._paced(manifests, step.update_per_second):
-            await self._creator.replace(each, step.subresources)
+        async for manifest in self._paced(manifests, step.update_per_second):
+            await self._creator.replace(manifest, step.subresources)
 
     async def _churn(self, step: ops.Churn) -> None:
         pause_s, turn = step.interval_milliseconds / 1000, 0

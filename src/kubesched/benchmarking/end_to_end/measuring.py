@@ -121,7 +121,7 @@ class UsageLog:
         """Processor time of each role from the last account before `began_at` to the last one of all."""
         first, last = self._account_at(began_at), self.accounts[-1]
         nothing = Usage(0.0, 0)
-        return {role: each.cpu_s - first.get(role, nothing).cpu_s for role, each in last.items()}
+        return {role: use.cpu_s - first.get(role, nothing).cpu_s for role, use in last.items()}
 
     def peak_bytes(self) -> dict[str, int]:
         peaks: dict[str, int] = {}
@@ -139,8 +139,8 @@ async def usage_log(
     plane: Plane, scheduler: Callable[[], RunningScheduler | None], clock: Clock
 ) -> AsyncIterator[UsageLog]:
     def scheduler_pid() -> int:
-        found = scheduler()
-        return 0 if found is None else found.pid
+        process = scheduler()
+        return 0 if process is None else process.pid
 
     def pid_of(process: Process) -> Callable[[], int]:
         return lambda: process.pid
@@ -169,9 +169,9 @@ async def until_settled(
     while count < expected and clock.monotonic() < min(deadline, last + QUIET_S):
         await asyncio.sleep(_COUNT_S)
         plane.check()
-        found = await count_objects(plane.client, EVENTS_PATH) - before
-        if found != count:
-            count, last = found, clock.monotonic()
+        seen = await count_objects(plane.client, EVENTS_PATH) - before
+        if seen != count:
+            count, last = seen, clock.monotonic()
     return count, last
 
 

@@ -79,28 +79,28 @@ class MetricPage:
         for line in text.splitlines():
             if not line or line.startswith("#"):
                 continue
-            found = _SAMPLE.match(line)
-            if found is None:
+            match = _SAMPLE.match(line)
+            if match is None:
                 raise MetricsError(f"not a metric: {line[:120]!r}")
-            name, labels, value = found.groups()
+            name, labels, value = match.groups()
             self._samples.setdefault(name, []).append(
                 Sample(dict(_LABEL.findall(labels or "")), float(value))
             )
 
     def total(self, name: str, where: Labels | None = None) -> float:
         """The sum over all label sets that fit."""
-        return sum(each.value for each in self._fitting(name, where))
+        return sum(sample.value for sample in self._fitting(name, where))
 
     def histogram(self, name: str, where: Labels | None = None) -> HistogramView:
         """The sum over all label sets that fit; empty if there is none."""
         buckets: dict[float, float] = {}
-        for each in self._fitting(f"{name}_bucket", where):
-            bound = float(each.labels["le"])
-            buckets[bound] = buckets.get(bound, 0.0) + each.value
+        for sample in self._fitting(f"{name}_bucket", where):
+            bound = float(sample.labels["le"])
+            buckets[bound] = buckets.get(bound, 0.0) + sample.value
         return HistogramView(
             buckets, self.total(f"{name}_count", where), self.total(f"{name}_sum", where)
         )
 
     def _fitting(self, name: str, where: Labels | None) -> list[Sample]:
         wanted = (where or {}).items()
-        return [each for each in self._samples.get(name, ()) if wanted <= each.labels.items()]
+        return [sample for sample in self._samples.get(name, ()) if wanted <= sample.labels.items()]

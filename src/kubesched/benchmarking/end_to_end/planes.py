@@ -114,10 +114,10 @@ async def count_objects(client: RestClient, path: str) -> int:
     from kubesched.api import codec
 
     try:
-        found = codec.decode(await client.get_raw(path, {"limit": "1"}), codec.ListOf[object])
+        page = codec.decode(await client.get_raw(path, {"limit": "1"}), codec.ListOf[object])
     except (ApiError, TransportError) as error:
         raise ControlPlaneError(f"cannot count the objects at {path}: {error}") from error
-    return len(found.items) + (found.metadata.remaining_item_count or 0)
+    return len(page.items) + (page.metadata.remaining_item_count or 0)
 
 
 async def _serve(kubeconfig: Path) -> None:

@@ -85,13 +85,16 @@ async def run_end_to_end(
             def report(text: str, told: str = told) -> None:
                 progress(f"{told}: {text}")
 
-            found = await _round(workload, contestant, options, clock, report)
-            if not found:
+            measurements = await _round(workload, contestant, options, clock, report)
+            if not measurements:
                 raise BenchmarkFailed(f"{told}: the workload measures nothing")
             if number > 0:
-                results += [_result(workload, contestant, options, number, each) for each in found]
-                for each in found:
-                    report(f"{each.rate:.0f} pods/s")
+                results += [
+                    _result(workload, contestant, options, number, measurement)
+                    for measurement in measurements
+                ]
+                for measurement in measurements:
+                    report(f"{measurement.rate:.0f} pods/s")
     return results
 
 
@@ -105,7 +108,7 @@ async def _round(
     folder = Path(tempfile.mkdtemp(prefix="kubesched-bench-"))
     try:
         async with _plane(options.assets, folder) as plane:
-            found = await _played(workload, contestant, options, plane, clock, report)
+            measurements = await _played(workload, contestant, options, plane, clock, report)
     except KubeschedError as error:
         raise BenchmarkFailed(
             f"{workload.full_name}, {contestant.name}: {error}\nlogs are kept in {folder}"
@@ -119,7 +122,7 @@ async def _round(
             f"{workload.full_name}, {contestant.name}: {first}\nlogs are kept in {folder}"
         ) from first
     shutil.rmtree(folder, ignore_errors=True)
-    return found
+    return measurements
 
 
 def _first(errors: BaseExceptionGroup[KubeschedError]) -> KubeschedError:
@@ -173,7 +176,7 @@ def _result(
     contestant: Contestant,
     options: EndToEndOptions,
     number: int,
-    found: Measurement,
+    measurement: Measurement,
 ) -> RunResult:
     is_real = options.control_plane == REAL
     return RunResult(
@@ -183,29 +186,29 @@ def _result(
         repeat=number,
         control_plane=options.control_plane,
         nodes=workload.node_count,
-        pods=found.pods,
-        seconds=found.seconds,
-        pods_per_s=found.rate,
-        throughput=percentiles(sample.pods_per_s for sample in found.series),
-        series=found.series,
-        attempt_ms=found.attempt_ms,
-        sli_ms=found.sli_ms,
-        attempts=found.attempts,
-        unschedulable_attempts=found.unschedulable_attempts,
-        scheduler=found.use_of(SCHEDULER),
-        api_server=found.use_of("kube-apiserver" if is_real else "embedded"),
+        pods=measurement.pods,
+        seconds=measurement.seconds,
+        pods_per_s=measurement.rate,
+        throughput=percentiles(sample.pods_per_s for sample in measurement.series),
+        series=measurement.series,
+        attempt_ms=measurement.attempt_ms,
+        sli_ms=measurement.sli_ms,
+        attempts=measurement.attempts,
+        unschedulable_attempts=measurement.unschedulable_attempts,
+        scheduler=measurement.use_of(SCHEDULER),
+        api_server=measurement.use_of("kube-apiserver" if is_real else "embedded"),
         threshold=workload.threshold,
         end_to_end=EndToEnd(
             release=options.pace.release.value,
             created_per_s=options.pace.pods_per_s,
             encoding=contestant.encoding,
-            events=found.events,
-            settled_s=found.settled_s,
-            pods_per_s_with_events=found.rate_with_events,
-            longest_pause_s=found.longest_pause_s,
-            seen_ms=found.seen_ms,
-            etcd=found.use_of("etcd"),
-            driver=found.use_of(DRIVER),
-            others_cores=found.others_cores,
+            events=measurement.events,
+            settled_s=measurement.settled_s,
+            pods_per_s_with_events=measurement.rate_with_events,
+            longest_pause_s=measurement.longest_pause_s,
+            seen_ms=measurement.seen_ms,
+            etcd=measurement.use_of("etcd"),
+            driver=measurement.use_of(DRIVER),
+            others_cores=measurement.others_cores,
         ),
     )
