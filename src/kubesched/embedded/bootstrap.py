@@ -11,7 +11,7 @@ _MANAGER = WriteOptions(manager="kube-apiserver")
 
 
 def bootstrap(registry: Registry) -> None:
-    """Create whatever is missing; a cluster restored from disk keeps what it has."""
+    """Create what is missing; a cluster restored from disk keeps its objects."""
     for name in DEFAULT_NAMESPACES:
         _ensure(
             registry,

@@ -73,8 +73,8 @@ def invalid(resource: ResourceInfo, name: str, problems: Sequence[FieldError]) -
         details["group"] = resource.group
     details["kind"] = resource.kind
     details["causes"] = [
-        {"reason": each.kind.reason, "message": each.body(), "field": each.path}
-        for each in problems
+        {"reason": problem.kind.reason, "message": problem.body(), "field": problem.path}
+        for problem in problems
     ]
     return Invalid(f'{kind} "{name}" is invalid: {aggregate(problems)}', details=details)
 

@@ -1,4 +1,4 @@
-"""JSON objects as the server handles them: encoding, copying, timestamps and the few fields everybody reads.
+"""JSON objects as the server handles them: encoding, copying, timestamps and common metadata fields.
 
 Everything here is independent of any particular kind. An object handed out by the store is shared and must be treated
 as frozen; `copy_json` is how a caller gets one of its own.
@@ -33,11 +33,6 @@ def copy_json(value: Json) -> Json:
     if value is None or kind in (str, int, float, bool):
         return value
     raise TypeError(f"not a JSON value: {value!r}")
-
-
-def metadata_of(obj: JsonObject) -> JsonObject:
-    metadata: JsonObject = obj["metadata"]
-    return metadata
 
 
 def name_of(obj: JsonObject) -> str:

@@ -39,7 +39,8 @@ def compile_field_selector(resource: ResourceInfo, text: str) -> Predicate | Non
     except SelectorError as error:
         raise BadRequest(str(error)) from None
     tests = [
-        (_field_reader(resource, each.field), each.value, each.is_equal) for each in requirements
+        (_field_reader(resource, requirement.field), requirement.value, requirement.is_equal)
+        for requirement in requirements
     ]
     if len(tests) == 1:
         read, wanted, is_equal = tests[0]
@@ -51,12 +52,12 @@ def compile_field_selector(resource: ResourceInfo, text: str) -> Predicate | Non
 
 def combine(*predicates: Predicate | None) -> Predicate | None:
     """All of the given tests at once; None stands for a test that everything passes."""
-    present = [each for each in predicates if each is not None]
+    present = [predicate for predicate in predicates if predicate is not None]
     if not present:
         return None
     if len(present) == 1:
         return present[0]
-    return lambda obj: all(each(obj) for each in present)
+    return lambda obj: all(predicate(obj) for predicate in present)
 
 
 def selector_matches(selector: Json, labels: Mapping[str, str]) -> bool:
@@ -66,7 +67,10 @@ def selector_matches(selector: Json, labels: Mapping[str, str]) -> bool:
     for key, value in (selector.get("matchLabels") or {}).items():
         if labels.get(key) != value:
             return False
-    return all(_expression_matches(each, labels) for each in selector.get("matchExpressions") or ())
+    return all(
+        _expression_matches(match_expression, labels)
+        for match_expression in selector.get("matchExpressions") or ()
+    )
 
 
 def _expression_matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -152,7 +156,7 @@ FIELDS: dict[str, dict[str, FieldReader]] = {
         "spec.driver": _path("spec", "driver"),
     },
     "events": {
-        **{f"involvedObject.{each}": _path("involvedObject", each) for each in _INVOLVED},
+        **{f"involvedObject.{name}": _path("involvedObject", name) for name in _INVOLVED},
         "reason": _path("reason"),
         "reportingComponent": _path("reportingComponent"),
         "source": _event_source,
@@ -161,6 +165,6 @@ FIELDS: dict[str, dict[str, FieldReader]] = {
 }
 FIELDS["events.events.k8s.io"] = {
     **FIELDS["events"],
-    **{f"regarding.{each}": _path("involvedObject", each) for each in _INVOLVED},
+    **{f"regarding.{name}": _path("involvedObject", name) for name in _INVOLVED},
     "reportingController": _path("reportingComponent"),
 }

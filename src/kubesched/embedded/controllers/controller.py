@@ -55,7 +55,7 @@ def settling_s(objects: int) -> float:
     return min(_LONGEST_SETTLING_S, objects * _SETTLING_S_PER_OBJECT)
 
 
-# The next read resolves these by itself: somebody else was faster.
+# Another writer was faster; the next sync reads the new state.
 _EXPECTED_ERRORS = (Conflict, AlreadyExists, NotFound)
 
 

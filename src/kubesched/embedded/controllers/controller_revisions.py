@@ -44,18 +44,18 @@ class RevisionHistory:
     def revisions_of(self, owner: JsonObject) -> list[JsonObject]:
         """The owner's revisions, the newest last."""
         owned = self._revisions.claim(owner, selector_of(owner))
-        return sorted(owned, key=lambda each: (each.get("revision", 0), name_of(each)))
+        return sorted(owned, key=lambda revision: (revision.get("revision", 0), name_of(revision)))
 
     def ensure_current(self, owner: JsonObject, revisions: list[JsonObject]) -> JsonObject:
         """The revision of the owner's present template, made or renumbered so that it is the newest."""
         data = revision_data(owner)
-        newest = max((each.get("revision", 0) for each in revisions), default=0)
-        for each in reversed(revisions):
-            if normalized(each.get("data")) == normalized(data):
-                if each.get("revision", 0) == newest:
-                    return each
+        newest = max((revision.get("revision", 0) for revision in revisions), default=0)
+        for revision in reversed(revisions):
+            if normalized(revision.get("data")) == normalized(data):
+                if revision.get("revision", 0) == newest:
+                    return revision
                 return self._api.patch(
-                    RESOURCE, namespace_of(each), name_of(each), {"revision": newest + 1}
+                    RESOURCE, namespace_of(revision), name_of(revision), {"revision": newest + 1}
                 )
         return self._create(owner, data, newest + 1)
 
@@ -63,10 +63,10 @@ class RevisionHistory:
         self, owner: JsonObject, revisions: list[JsonObject], live: Collection[str]
     ) -> None:
         """Delete the oldest revisions that nothing uses, beyond the history limit."""
-        unused = [each for each in revisions if name_of(each) not in live]
+        unused = [revision for revision in revisions if name_of(revision) not in live]
         limit = int(spec_of(owner).get("revisionHistoryLimit", 10))
-        for each in unused[: max(0, len(unused) - limit)]:
-            self._api.delete(RESOURCE, namespace_of(each), name_of(each), uid=uid_of(each))
+        for old in unused[: max(0, len(unused) - limit)]:
+            self._api.delete(RESOURCE, namespace_of(old), name_of(old), uid=uid_of(old))
 
     def _create(self, owner: JsonObject, data: JsonObject, number: int) -> JsonObject:
         labels = ((spec_of(owner).get("template") or {}).get("metadata") or {}).get("labels") or {}

@@ -210,7 +210,7 @@ class DisruptionController(Controller[str]):
         pause_s = settling_s(self._pods.count(BY_NAMESPACE, namespace_of(pod)))
         for budget in self._budgets.find(BY_NAMESPACE, namespace_of(pod)):
             selector = spec_of(budget).get("selector")
-            if any(selector_matches(selector, each) for each in labels):
+            if any(selector_matches(selector, label) for label in labels):
                 self.queue.add_after(key_of(budget), pause_s)
 
     def _owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:

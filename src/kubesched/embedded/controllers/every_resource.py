@@ -11,7 +11,7 @@ from kubesched.embedded.resources.catalog import ResourceInfo
 Follower = Callable[[ResourceInfo, str, JsonObject, JsonObject | None], None]
 """Called with the resource, the kind of change, the object and its state before."""
 
-_NOT_FOLLOWED = frozenset({"events"})  # they own nothing, nobody owns them, and they are many
+_NOT_FOLLOWED = frozenset({"events"})  # events have no owners, own nothing, and are many
 
 
 class EveryResource:
@@ -28,7 +28,11 @@ class EveryResource:
 
     def resources(self) -> list[ResourceInfo]:
         """Every stored resource, each collection once."""
-        by_key = {each.storage_key: each for each in self._api.registry.catalog if each.is_stored}
+        by_key = {
+            resource.storage_key: resource
+            for resource in self._api.registry.catalog
+            if resource.is_stored
+        }
         return list(by_key.values())
 
     def start(self) -> None:

@@ -85,8 +85,8 @@ class GarbageCollector(Controller[Task]):
         for where in self._dependents.get(owner_uid, ()):
             obj = self._get(where)
             if obj is not None and any(
-                each.get("uid") == owner_uid and each.get("blockOwnerDeletion")
-                for each in owners_of(obj)
+                owner.get("uid") == owner_uid and owner.get("blockOwnerDeletion")
+                for owner in owners_of(obj)
             ):
                 blocking.append(where)
         return blocking
@@ -115,7 +115,7 @@ class GarbageCollector(Controller[Task]):
             else:
                 solid = True
         if solid:
-            # Somebody still wants it: it only forgets the owners that are gone or leaving.
+            # Other owners remain: only the references to absent or leaving owners go.
             if gone or waiting:
                 self._drop_owners(where, gone | waiting)
         elif waiting and self._dependents.get(uid_of(obj)):
@@ -175,12 +175,12 @@ class GarbageCollector(Controller[Task]):
         obj = self._get(where)
         if obj is None:
             return
-        references = [each for each in owners_of(obj) if each.get("uid") not in uids]
+        references = [owner for owner in owners_of(obj) if owner.get("uid") not in uids]
         patch = {"metadata": {"uid": uid_of(obj), "ownerReferences": references or None}}
         self.api.patch(where.resource, where.namespace, where.name, patch)
 
     def _remove_finalizer(self, where: ObjectId, obj: JsonObject, finalizer: str) -> None:
-        finalizers = [each for each in obj["metadata"].get("finalizers") or () if each != finalizer]
+        finalizers = [item for item in obj["metadata"].get("finalizers") or () if item != finalizer]
         patch = {"metadata": {"uid": uid_of(obj), "finalizers": finalizers or None}}
         self.api.patch(where.resource, where.namespace, where.name, patch)
 
@@ -196,10 +196,10 @@ class GarbageCollector(Controller[Task]):
         self, resource: ResourceInfo, kind: str, obj: JsonObject, old: JsonObject | None
     ) -> None:
         where = ObjectId(resource.key, namespace_of(obj), name_of(obj))
-        before = {each.get("uid", "") for each in owners_of(old)} if old is not None else set()
-        after = {each.get("uid", "") for each in owners_of(obj)} if kind != "DELETED" else set()
+        before = {owner.get("uid", "") for owner in owners_of(old)} if old is not None else set()
+        after = {owner.get("uid", "") for owner in owners_of(obj)} if kind != "DELETED" else set()
         if kind == "DELETED":
-            before |= {each.get("uid", "") for each in owners_of(obj)}
+            before |= {owner.get("uid", "") for owner in owners_of(obj)}
         if before or after:
             self._relink(where, before, after)
         if kind == "DELETED":

@@ -104,7 +104,7 @@ class ControllerOptions:
 
 @dataclass(frozen=True, slots=True)
 class CastStatistics:
-    """What everybody has done so far."""
+    """Work done so far, by controller."""
 
     controllers: tuple[ControllerStatistics, ...]
     events: EventStatistics
@@ -136,12 +136,12 @@ class ControllerSet:
         raise KeyError(name)
 
     async def run(self) -> None:
-        """Run everybody until `stop` or cancellation."""
+        """Run all controllers until `stop` or cancellation."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(each.run(), name=f"controller/{each.name}")
-                    for each in self._controllers
+                    group.create_task(controller.run(), name=f"controller/{controller.name}")
+                    for controller in self._controllers
                 ]
                 await self._stopped.wait()
                 for task in tasks:
@@ -154,13 +154,13 @@ class ControllerSet:
         self._stopped.set()
 
     def disconnect(self) -> None:
-        """Leave the server; nobody hears of changes any more."""
+        """Unsubscribe every controller from the server."""
         self._informers.stop()
         self._everything.stop()
 
     def step(self) -> int:
         """Give every controller one turn with what is due now; returns how many keys were synced."""
-        return sum(each.process() for each in self._controllers)
+        return sum(controller.process() for controller in self._controllers)
 
     def settle(self) -> int:
         """Take turns until nothing is due at this moment; returns how many keys were synced."""
@@ -171,15 +171,17 @@ class ControllerSet:
         return total
 
     def next_due_s(self) -> float | None:
-        """Seconds until somebody has something to do; None when nobody ever will."""
+        """Seconds until the first controller has work; None if no work is scheduled."""
         waits = [
-            wait for each in self._controllers if (wait := each.queue.next_due_s()) is not None
+            wait
+            for controller in self._controllers
+            if (wait := controller.queue.next_due_s()) is not None
         ]
         return min(waits, default=None)
 
     def statistics(self) -> CastStatistics:
         return CastStatistics(
-            tuple(each.statistics() for each in self._controllers),
+            tuple(controller.statistics() for controller in self._controllers),
             self._recorders[0].statistics(),
             self._recorders[1].statistics(),
         )

@@ -56,7 +56,7 @@ class NamespaceController(Controller[str]):
 
     def _finalize(self, namespace: JsonObject) -> None:
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
-        kept = [each for each in finalizers if each != FINALIZER]
+        kept = [finalizer for finalizer in finalizers if finalizer != FINALIZER]
         if kept != finalizers:
             spec = {**(namespace.get("spec") or {}), "finalizers": kept}
             self.api.registry.update(

@@ -3,7 +3,7 @@
     conditions, cordon ──► NoSchedule taints            (any node)
     Lease not renewed  ──► Ready becomes Unknown ──► NoExecute taint, pods not ready
 
-Only nodes that have a Lease are watched for silence: a node object that nobody ever heartbeats (made
+Only nodes that have a Lease are monitored: a node object that never had a heartbeat (made
 by hand for a test) keeps the conditions it was given.
 """
 
@@ -125,8 +125,8 @@ class NodeLifecycleController(Controller[str]):
     def _keep_taints(self, node: JsonObject) -> None:
         taints: list[JsonObject] = spec_of(node).get("taints") or []
         wanted = list(_wanted_taints(node))
-        kept = [each for each in taints if not _is_ours(each) or _identity(each) in wanted]
-        known = {_identity(each) for each in kept}
+        kept = [taint for taint in taints if not _is_ours(taint) or _identity(taint) in wanted]
+        known = {_identity(other) for other in kept}
         added = [
             {"key": key, "effect": effect, "timeAdded": timestamp(self.clock.now())}
             for key, effect in wanted
@@ -138,7 +138,7 @@ class NodeLifecycleController(Controller[str]):
             )
 
     def _mark_pods_not_ready(self, node_name: str) -> None:
-        """Services stop sending traffic to pods nobody hears from."""
+        """Mark the pods of a silent node not ready, so that services stop sending traffic to them."""
         for pod in self._pods.find(BY_NODE, node_name):
             if is_finished(pod) or not is_ready(pod):
                 continue
@@ -202,7 +202,7 @@ def _identity(taint: JsonObject) -> tuple[str, str]:
 
 def _statuses(node: JsonObject) -> dict[str, str]:
     conditions = status_of(node).get("conditions") or ()
-    return {each.get("type", ""): each.get("status", "") for each in conditions}
+    return {entry.get("type", ""): entry.get("status", "") for entry in conditions}
 
 
 def _is_node_ready(node: JsonObject) -> bool:

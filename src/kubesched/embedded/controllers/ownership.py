@@ -102,7 +102,7 @@ class Dependents:
         return self._patch(obj, metadata)
 
     def _release(self, obj: JsonObject, owner_uid: str) -> None:
-        references = [each for each in owners_of(obj) if each.get("uid") != owner_uid]
+        references = [owner for owner in owners_of(obj) if owner.get("uid") != owner_uid]
         self._patch(obj, {"uid": uid_of(obj), "ownerReferences": references or None})
 
     def _patch(self, obj: JsonObject, metadata: JsonObject) -> JsonObject | None:

@@ -30,7 +30,7 @@ SWEEP = "sweep"
 
 
 class PodGcController(Controller[str]):
-    """Sweeps up pods nobody else will."""
+    """Deletes pods that no other controller removes."""
 
     name: ClassVar[str] = "podgc"
 
@@ -77,7 +77,7 @@ class PodGcController(Controller[str]):
             self._delete(pod)
 
     def _fail(self, pod: JsonObject) -> None:
-        """Say why it ends, for whoever watches."""
+        """Record in the status why the pod ends."""
         if is_finished(pod):
             return
         status = {

@@ -169,7 +169,7 @@ class ReplicaSetController(Controller[str]):
         """Pods of all ReplicaSets under the same Deployment: they make a node crowded together."""
         owner = controller_of(replica_set)
         siblings = self._siblings.of_uid(owner["uid"]) if owner else [replica_set]
-        return [pod for each in siblings for pod in self._pods.of(each)]
+        return [pod for sibling in siblings for pod in self._pods.of(sibling)]
 
     def _status(
         self, replica_set: JsonObject, counts: PodCounts, failure: ApiError | None

@@ -49,7 +49,7 @@ class TaintEvictionController(Controller[str]):
         if pod is None or is_deleting(pod) or is_finished(pod):
             return None
         node = self._nodes.get(node_name_of(pod))
-        taints = [each for each in taints_of(node) if each.effect == NO_EXECUTE] if node else []
+        taints = [taint for taint in taints_of(node) if taint.effect == NO_EXECUTE] if node else []
         stay_s = may_stay_s(taints, tolerations_of(spec_of(pod)))
         if stay_s is None:
             self._cancel(pod)
@@ -116,7 +116,7 @@ def may_stay_s(taints: list[Taint], tolerations: list[Toleration]) -> float | No
     """Seconds a pod may stay beside these taints; None for ever."""
     shortest: float | None = None
     for taint in taints:
-        covering = [each for each in tolerations if tolerates(each, taint)]
+        covering = [candidate for candidate in tolerations if tolerates(candidate, taint)]
         if not covering:
             return 0.0
         for toleration in covering:
@@ -127,4 +127,4 @@ def may_stay_s(taints: list[Taint], tolerations: list[Toleration]) -> float | No
 
 
 def _has_no_execute(node: JsonObject) -> bool:
-    return any(each.get("effect") == NO_EXECUTE for each in spec_of(node).get("taints") or ())
+    return any(taint.get("effect") == NO_EXECUTE for taint in spec_of(node).get("taints") or ())

@@ -1,7 +1,7 @@
 """Short names for pod templates: equal templates, equal hash.
 
 The hash has the look of Kubernetes' (FNV-1a over 32 bits, in letters that form no words) but not its
-value: that is computed over Go's memory layout, which nobody else can reproduce.
+value: that depends on how Go prints its types in memory, which cannot be reproduced here.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def with_label(template: JsonObject, label: str, value: str) -> JsonObject:
 
 
 def same_template(first: JsonObject, second: JsonObject) -> bool:
-    """Whether two pod templates mean the same, whatever hash label they carry."""
+    """Whether two pod templates are equal, ignoring the hash label."""
     return bool(
         normalized(without_label(first, POD_TEMPLATE_HASH))
         == normalized(without_label(second, POD_TEMPLATE_HASH))

@@ -135,7 +135,8 @@ class Discovery:
 
     def _group(self, group: str) -> JsonObject:
         versions = [
-            {"groupVersion": f"{group}/{each}", "version": each} for each in self._groups()[group]
+            {"groupVersion": f"{group}/{other}", "version": other}
+            for other in self._groups()[group]
         ]
         return {
             "kind": "APIGroup",
@@ -154,24 +155,28 @@ class Discovery:
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def _resources(self, group: str, version: str) -> list[ResourceInfo]:
-        return [each for each in self._catalog if each.group == group and each.version == version]
+        return [
+            resource
+            for resource in self._catalog
+            if resource.group == group and resource.version == version
+        ]
 
     def _resource_list(self, group: str, version: str) -> JsonObject:
         resources: list[JsonObject] = []
-        for each in self._resources(group, version):
+        for resource in self._resources(group, version):
             row: JsonObject = {
-                "name": each.plural,
-                "singularName": each.singular,
-                "namespaced": each.namespaced,
-                "kind": each.kind,
-                "verbs": list(each.verbs),
+                "name": resource.plural,
+                "singularName": resource.singular,
+                "namespaced": resource.namespaced,
+                "kind": resource.kind,
+                "verbs": list(resource.verbs),
             }
-            if each.short_names:
-                row["shortNames"] = list(each.short_names)
-            if each.categories:
-                row["categories"] = list(each.categories)
+            if resource.short_names:
+                row["shortNames"] = list(resource.short_names)
+            if resource.categories:
+                row["categories"] = list(resource.categories)
             resources.append(row)
-            resources += [_subresource_row(each, name) for name in each.subresources]
+            resources += [_subresource_row(resource, name) for name in resource.subresources]
         return {
             "kind": "APIResourceList",
             "apiVersion": "v1",
@@ -192,8 +197,8 @@ class Discovery:
                         {
                             "version": version,
                             "resources": [
-                                _aggregated_resource(each)
-                                for each in self._resources(group, version)
+                                _aggregated_resource(resource)
+                                for resource in self._resources(group, version)
                             ],
                             "freshness": "Current",
                         }

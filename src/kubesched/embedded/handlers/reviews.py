@@ -48,7 +48,7 @@ def _status(request: ApiRequest, kind: str, spec: JsonObject, token: str) -> Jso
             "incomplete": False,
         }
     if kind == "SubjectAccessReview" and "system:masters" not in (spec.get("groups") or ()):
-        # Anybody who got past authentication is the administrator; strangers are nobody.
+        # Every authenticated request is the administrator's; other users have no permissions.
         is_known = spec.get("user") not in (None, "", "system:anonymous")
         return {"allowed": is_known, "reason": "every authenticated user is an administrator here"}
     return {"allowed": True, "reason": "every authenticated user is an administrator here"}

@@ -63,7 +63,7 @@ def _manager_from_agent(request: ApiRequest) -> str:
 def with_warnings(response: ApiResponse, warnings: list[str]) -> ApiResponse:
     """The answer, telling the client what it may want to know (kubectl prints it)."""
     if warnings:
-        quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in warnings)
+        quoted = (warning.replace("\\", "\\\\").replace('"', '\\"') for warning in warnings)
         response.headers = {"Warning": ", ".join(f'299 - "{text}"' for text in quoted)}
     return response
 
@@ -172,7 +172,7 @@ def delete(
 def delete_collection(
     registry: Registry, request: ApiRequest, target: Target, query: Query
 ) -> ApiResponse:
-    """Delete what a list with the same selectors would show; somebody else's deletion in between is no failure."""
+    """Delete what a list with the same selectors would show. Objects deleted meanwhile are skipped."""
     options = delete_options(request, query)
     page = list_page(registry, target, query)
     deleted = []

@@ -91,7 +91,7 @@ class NodeLedger:
             return _insufficient("pods", 1, len(self._guests), self.allocatable.allowed_pods)
         for name, amount in _amounts(guest.requests).items():
             used, capacity = self._used.get(name, 0), offered.get(name)
-            # Upstream: a device the node never heard of is left to whoever provides it.
+            # Upstream: a device that the node does not know is left to its device plugin.
             if amount > 0 and capacity is not None and used + amount > capacity:
                 return _insufficient(name, amount, used, capacity)
         return None
@@ -131,7 +131,7 @@ def _wrong_place(
             "NodeAffinity",
             "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
         )
-    if guest.ports and any(any_conflict(guest.ports, each.ports) for each in guests.values()):
+    if guest.ports and any(any_conflict(guest.ports, other.ports) for other in guests.values()):
         return Rejection(
             "NodePorts",
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",

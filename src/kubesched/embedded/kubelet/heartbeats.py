@@ -89,7 +89,7 @@ class NodeKeeper(Controller[Key]):
         now = self.clock.now()
         known: list[JsonObject] = status_of(node).get("conditions") or []
         healthy = ready_conditions(now)
-        others = [each for each in known if find_condition(healthy, each.get("type", "")) is None]
+        others = [item for item in known if find_condition(healthy, item.get("type", "")) is None]
         self.api.patch(
             "nodes",
             None,

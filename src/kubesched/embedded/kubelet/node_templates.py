@@ -135,7 +135,7 @@ def build_node(planned: PlannedNode, now: float) -> JsonObject:
     spec: JsonObject = {"podCIDR": cidr, "podCIDRs": [cidr]}
     if pool.taints:
         spec["taints"] = [
-            {key: value for key, value in _taint(each).items() if value} for each in pool.taints
+            {key: value for key, value in _taint(taint).items() if value} for taint in pool.taints
         ]
     if pool.unschedulable:
         spec["unschedulable"] = True
@@ -223,7 +223,7 @@ def _status(planned: PlannedNode, now: float) -> JsonObject:
     }
     if pool.images:
         status["images"] = [
-            {"names": list(each.names), "sizeBytes": each.size_bytes} for each in pool.images
+            {"names": list(image.names), "sizeBytes": image.size_bytes} for image in pool.images
         ]
     if pool.declared_features:
         status["declaredFeatures"] = sorted(pool.declared_features)

@@ -63,17 +63,19 @@ class Path:
         found: list[Any] = [obj]
         for kind, name, wanted in self._steps:
             if kind == "member":
-                found = [each[name] for each in found if isinstance(each, dict) and name in each]
+                found = [
+                    match[name] for match in found if isinstance(match, dict) and name in match
+                ]
             else:
-                elements = [each for group in found if isinstance(group, list) for each in group]
+                elements = [item for group in found if isinstance(group, list) for item in group]
                 if kind == "where":
                     elements = [
-                        each
-                        for each in elements
-                        if isinstance(each, dict) and str(each.get(name)) == wanted
+                        element
+                        for element in elements
+                        if isinstance(element, dict) and str(element.get(name)) == wanted
                     ]
                 found = elements
-        return [each for each in found if each is not None]
+        return [match for match in found if match is not None]
 
 
 def _step(match: re.Match[str]) -> tuple[str, str, str]:

@@ -199,7 +199,7 @@ class PodPlayer(Controller[str]):
 
     def _release(self, host: _Host, uid: str) -> None:
         host.ledger.leave(uid)
-        for address in [each for each, owner in host.addresses.items() if owner == uid]:
+        for address in [taken for taken, owner in host.addresses.items() if owner == uid]:
             del host.addresses[address]
 
     # -- addresses -------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class Delay(Record):
 
 
 class ContainerChange(Record):
-    """What becomes of containers."""
+    """State change of containers."""
 
     state: str = ""
     reason: str = ""
@@ -134,8 +134,12 @@ class Stage:
         return cls(
             record,
             tuple(
-                (Path(each.key), each.operator, frozenset(each.values))
-                for each in record.selector.match_expressions
+                (
+                    Path(match_expression.key),
+                    match_expression.operator,
+                    frozenset(match_expression.values),
+                )
+                for match_expression in record.selector.match_expressions
             ),
             Path(record.delay.duration_from) if record.delay.duration_from else None,
         )
@@ -243,8 +247,10 @@ def _stage_problems(stage: StageRecord, path: str) -> Iterator[FieldProblem]:
                 f"{path}.delay.{name}", times.format_duration(value), "must not be negative"
             )
     yield from _path_problems(stage.delay.duration_from, f"{path}.delay.durationFrom")
-    for index, each in enumerate(stage.selector.match_expressions):
-        yield from _expression_problems(each, f"{path}.selector.matchExpressions[{index}]")
+    for index, match_expression in enumerate(stage.selector.match_expressions):
+        yield from _expression_problems(
+            match_expression, f"{path}.selector.matchExpressions[{index}]"
+        )
     yield from _transition_problems(stage.next, f"{path}.next")
 
 
@@ -304,8 +310,8 @@ def _holds(found: list[object], operator: str, values: frozenset[str]) -> bool:
     if operator == "DoesNotExist":
         return not found
     is_among = False
-    for each in found:
-        is_among = is_among or _text(each) in values
+    for match in found:
+        is_among = is_among or _text(match) in values
     return is_among is (operator == "In")
 
 

@@ -42,7 +42,11 @@ def containers_in(pod: JsonObject, scope: str) -> list[JsonObject]:
     if scope == "containers":
         return spec_of(pod).get("containers") or []
     wanted = scope == "sidecars"
-    return [each for each in spec_of(pod).get("initContainers") or () if is_sidecar(each) is wanted]
+    return [
+        init_container
+        for init_container in spec_of(pod).get("initContainers") or ()
+        if is_sidecar(init_container) is wanted
+    ]
 
 
 def apply(pod: JsonObject, transition: Transition, place: Place, now: float) -> JsonObject:
@@ -61,18 +65,21 @@ def apply(pod: JsonObject, transition: Transition, place: Place, now: float) -> 
         status["podIP"] = place.pod_ip
         status["podIPs"] = [{"ip": place.pod_ip}]
     init_changes = {
-        each["name"]: change
+        container["name"]: change
         for scope, change in (
             ("initContainers", transition.init_containers),
             ("sidecars", transition.sidecars),
         )
         if change is not None
-        for each in containers_in(pod, scope)
+        for container in containers_in(pod, scope)
     }
     if init_changes:
         _change(pod, status, "initContainers", "initContainerStatuses", init_changes, now)
     if transition.containers is not None:
-        changes = {each["name"]: transition.containers for each in containers_in(pod, "containers")}
+        changes = {
+            container["name"]: transition.containers
+            for container in containers_in(pod, "containers")
+        }
         _change(pod, status, "containers", "containerStatuses", changes, now)
     status["conditions"] = _conditions(pod, status, now)
     status["observedGeneration"] = pod["metadata"].get("generation", 0)
@@ -108,7 +115,7 @@ def _change(
     changes: dict[str, ContainerChange],
     now: float,
 ) -> None:
-    known = {each.get("name"): each for each in status.get(status_field) or ()}
+    known = {item.get("name"): item for item in status.get(status_field) or ()}
     status[status_field] = [
         _container_status(
             pod, container, known.get(container["name"]), changes.get(container["name"]), now
@@ -252,7 +259,11 @@ def _containers_not_ready(
         **_by_name(status.get("initContainerStatuses")),
     }
     serving = [*containers_in(pod, "sidecars"), *containers_in(pod, "containers")]
-    unready = [each["name"] for each in serving if not known.get(each["name"], {}).get("ready")]
+    unready = [
+        container["name"]
+        for container in serving
+        if not known.get(container["name"], {}).get("ready")
+    ]
     return _names_problem("ContainersNotReady", "unready", unready)
 
 
@@ -279,4 +290,4 @@ def _gates_not_ready(pod: JsonObject, conditions: list[JsonObject]) -> tuple[str
 
 
 def _by_name(statuses: Iterable[JsonObject] | None) -> dict[str, JsonObject]:
-    return {each["name"]: each for each in statuses or ()}
+    return {status["name"]: status for status in statuses or ()}

@@ -1,4 +1,4 @@
-"""The verbs on stored objects, whoever asks: create, update, patch, delete, bind, evict, scale.
+"""The verbs on stored objects: create, update, patch, delete, bind, evict, scale.
 
 Independent of HTTP: handlers and in-process callers (`local`) share this package.
 """

@@ -69,7 +69,11 @@ def _bound(
     status = dict(pod.get("status") or {})
     status.pop("nominatedNodeName", None)
     status["conditions"] = [
-        *(each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"),
+        *(
+            condition
+            for condition in status.get("conditions") or ()
+            if condition.get("type") != "PodScheduled"
+        ),
         {
             "type": "PodScheduled",
             "status": "True",

@@ -110,7 +110,7 @@ def _propagation(metadata: JsonObject, default: Propagation) -> Propagation:
 
 def _finalizers(metadata: JsonObject, propagation: Propagation) -> list[str]:
     own = (ORPHAN_FINALIZER, FOREGROUND_FINALIZER)
-    kept = [each for each in metadata.get("finalizers") or () if each not in own]
+    kept = [finalizer for finalizer in metadata.get("finalizers") or () if finalizer not in own]
     if propagation == "Orphan":
         kept.append(ORPHAN_FINALIZER)
     elif propagation == "Foreground":

@@ -52,11 +52,14 @@ def _needs_no_budget(pod: JsonObject) -> bool:
 
 def _is_ready(pod: JsonObject) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in conditions
+    )
 
 
 def _is_unready_and_exempt(pod: JsonObject, budget: JsonObject) -> bool:
-    """A pod that serves nobody may go: always, or while the budget's healthy target is met anyway."""
+    """Whether the budget's policy lets this unready pod go: always, or while enough pods are healthy."""
     if _is_ready(pod):
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":

@@ -98,7 +98,9 @@ def _validate_owners(owners: list[JsonObject]) -> list[FieldError]:
 def _validate_finalizers(finalizers: list[Any]) -> list[FieldError]:
     path = "metadata.finalizers"
     problems = [
-        invalid(path, each, text) for each in finalizers for text in label_key_problems(each)
+        invalid(path, finalizer, text)
+        for finalizer in finalizers
+        for text in label_key_problems(finalizer)
     ]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
@@ -110,9 +112,9 @@ def _unqualified_finalizers(finalizers: list[str]) -> list[FieldError]:
     """Built-in kinds take finalizers with a domain only, and the few that existed before that rule."""
     neither = "name is neither a standard finalizer name nor is it fully qualified"
     return [
-        invalid(f"metadata.finalizers[{index}]", each, neither)
-        for index, each in enumerate(finalizers)
-        if "/" not in each and each not in _STANDARD_FINALIZERS
+        invalid(f"metadata.finalizers[{index}]", finalizer, neither)
+        for index, finalizer in enumerate(finalizers)
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
     ]
 
 
@@ -121,10 +123,12 @@ def validate_metadata_update(new: JsonObject, old: JsonObject) -> list[FieldErro
     if old["metadata"].get("deletionTimestamp") is None:
         return []
     known = old["metadata"].get("finalizers") or ()
-    added = [each for each in new["metadata"].get("finalizers") or () if each not in known]
+    added = [
+        finalizer for finalizer in new["metadata"].get("finalizers") or () if finalizer not in known
+    ]
     if not added:
         return []
-    listed = ", ".join(f'"{each}"' for each in added)
+    listed = ", ".join(f'"{name}"' for name in added)
     detail = (
         "no new finalizers can be added if the object is being deleted,"
         f" found new finalizers []string{{{listed}}}"
@@ -136,7 +140,7 @@ def path_segment_problems(name: str) -> tuple[str, ...]:
     """The loosest rule: the name must fit into a URL."""
     if name in (".", ".."):
         return (f"may not be '{name}'",)
-    return tuple(f"may not contain '{each}'" for each in "/%" if each in name)
+    return tuple(f"may not contain '{char}'" for char in "/%" if char in name)
 
 
 def subdomain_problems(name: str) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class WriteOptions:
     """What a client may say about a write besides the object itself."""
 
     manager: str = ""
-    """Who writes, for the ownership of fields; empty: nobody keeps account of this write."""
+    """The field manager of this write; empty: field ownership is not tracked."""
     dry_run: bool = False
 
 

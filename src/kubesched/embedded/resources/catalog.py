@@ -75,7 +75,7 @@ BUILT_IN: tuple[ResourceInfo, ...] = tuple(built_in(kind) for kind in KINDS if n
 
 
 class ResourceCatalog:
-    """The resources served right now: the built-in table and whatever custom definitions add."""
+    """The resources served right now: the built-in kinds and those of custom resource definitions."""
 
     def __init__(self, resources: Iterable[ResourceInfo] = BUILT_IN) -> None:
         self._by_path: dict[tuple[str, str, str], ResourceInfo] = {}

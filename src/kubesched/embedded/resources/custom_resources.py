@@ -54,7 +54,9 @@ def _status(obj: JsonObject, now: str) -> JsonObject:
             for kind, (reason, message) in reasons.items()
         ],
         "storedVersions": [
-            each.get("name", "") for each in spec.get("versions") or () if each.get("storage")
+            version.get("name", "")
+            for version in spec.get("versions") or ()
+            if version.get("storage")
         ],
     }
 
@@ -75,9 +77,9 @@ def validate_definition(obj: JsonObject) -> list[FieldError]:
     ]
     if not versions:
         problems.append(required("spec.versions"))
-    elif sum(1 for each in versions if each.get("storage")) != 1:
+    elif sum(1 for other in versions if other.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
-        problems.append(invalid("spec.versions", [each.get("name") for each in versions], detail))
+        problems.append(invalid("spec.versions", [other.get("name") for other in versions], detail))
     for index, version in enumerate(versions):
         if not version.get("name"):
             problems.append(required(f"spec.versions[{index}].name"))
@@ -168,7 +170,7 @@ class CustomResources:
             return
         metadata = dict(entry.obj["metadata"])
         metadata["finalizers"] = [
-            each for each in metadata.get("finalizers") or () if each != CLEANUP
+            finalizer for finalizer in metadata.get("finalizers") or () if finalizer != CLEANUP
         ]
         registry.replace(
             registry.catalog.get(DEFINITIONS), entry, {**entry.obj, "metadata": metadata}
@@ -190,7 +192,7 @@ def resources_of(definition: JsonObject) -> list[ResourceInfo]:
             short_names=tuple(names.get("shortNames") or ()),
             namespaced=spec.get("scope") == "Namespaced",
             subresources=tuple(
-                each for each in ("scale", "status") if each in (version.get("subresources") or {})
+                item for item in ("scale", "status") if item in (version.get("subresources") or {})
             ),
             categories=tuple(names.get("categories") or ()),
             custom=True,

@@ -2,7 +2,7 @@
 
 Every change is handed over in revision order and committed by a thread of its own, many at a time when they come fast
 (`synchronous=FULL`, one fsync per commit). The server answers a request only when everything the answer may reflect
-has been committed (`settled`), so whatever a client was told survives `kill -9`.
+has been committed (`settled`), so every acknowledged write survives `kill -9`.
 
 A disk that fails ends it: from then on nothing is acknowledged any more, because memory is ahead of the disk.
 """

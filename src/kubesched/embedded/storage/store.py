@@ -1,13 +1,13 @@
 """The revisioned store: what exists, what changed, in which order.
 
 One counter numbers every write of every resource. A collection per resource keeps the live entries and a bounded
-history of changes; the history serves three masters: watches resuming from a revision, lists that continue at the
+history of changes; the history serves watches resuming from a revision, lists that continue at the
 revision of their first page (the changes since are undone), and in-process subscribers.
 
     write ──> entry replaced, change appended, journal told ──> pending changes ──> subscribers, in revision order
 
 Invariants:
-- An object that entered the store is never changed in place; `Entry.body` is computed once and shared by everybody.
+- An object that entered the store is never changed in place; `Entry.body` is computed once and shared by all readers.
 - `metadata.resourceVersion` of an entry is its revision; a deleted object carries the revision of its deletion.
 - Subscribers see every change of a collection once and in order, even when one of them writes while being told.
 - A revision at or below `Collection.compacted` cannot be read or resumed from any more.
@@ -120,10 +120,10 @@ class Collection:
     def entries(self, namespace: str | None = None) -> Iterator[Entry]:
         """Live entries in key order, of one namespace or of all."""
         namespaces = sorted(self.by_namespace) if namespace is None else [namespace]
-        for each in namespaces:
-            names = self.by_namespace.get(each)
+        for other in namespaces:
+            names = self.by_namespace.get(other)
             if names is not None:
-                for name in self._names_in_order(each, names):
+                for name in self._names_in_order(other, names):
                     yield names[name]
 
     def entries_at(self, revision: int, namespace: str | None = None) -> Iterator[Entry]:
@@ -319,7 +319,11 @@ class Store:
     def statistics(self) -> dict[str, Any]:
         return {
             "revision": self.revision,
-            "objects": {key: each.count for key, each in self._collections.items() if each.count},
+            "objects": {
+                key: collection.count
+                for key, collection in self._collections.items()
+                if collection.count
+            },
         }
 
     def _commit(self, collection: Collection, namespace: str, name: str, change: Change) -> None:
@@ -331,7 +335,7 @@ class Store:
             self._notify()
 
     def _notify(self) -> None:
-        # A subscriber may write: its change is queued and told after the present one has reached everybody.
+        # A subscriber may write: its change is queued and announced after the present one has reached all subscribers.
         if self._is_notifying:
             return
         self._is_notifying = True

@@ -2,7 +2,7 @@
 
 A watch owns no queue. It is a position in the collection's shared history plus a wake-up: memory does not grow with
 the number of watchers, a burst of writes is read as one batch, and a reader that falls behind the bounded history is
-told so (`Gone`) instead of slowing anybody down.
+told so (`Gone`) instead of slowing the others down.
 
 With a selector the change an observer sees is relative to what it could see before: an object that begins to match is
 ADDED, one that ceases to match is DELETED.
@@ -57,7 +57,7 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """End the watch; whoever waits for a batch gets an empty one."""
+        """End the watch; a pending wait for a batch returns an empty one."""
         self.is_closed = True
         self._unsubscribe()
         if self._wake_up is not None and not self._wake_up.done():

@@ -122,7 +122,7 @@ class DaemonSetController(Controller[str]):
             raise failure
         pods = self._pods.of(daemon_set)
         hashes = {labels_of(pod).get(CONTROLLER_REVISION_HASH, "") for pod in pods}
-        live = [name_of(each) for each in revisions if hash_of(each) in hashes]
+        live = [name_of(revision) for revision in revisions if hash_of(revision) in hashes]
         self._history.truncate(daemon_set, revisions, [name_of(current), *live])
         available_s = next_availability_s(pods, min_ready_s(daemon_set), self.clock.now())
         if available_s is not None:
@@ -238,7 +238,7 @@ class DaemonSetController(Controller[str]):
             elif not self._is_available(daemon_set, serving):
                 unavailable += 1
                 if old is not None:
-                    plan.delete.append(old)  # it serves nobody: replacing it costs nothing
+                    plan.delete.append(old)  # not available: replacing it costs nothing
             elif old is not None:
                 candidates.append(old)
         plan.delete += candidates[: max(0, max_unavailable - unavailable)]
@@ -342,7 +342,7 @@ class DaemonSetController(Controller[str]):
     def _daemon_set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
         self.queue.add(key_of(obj))
         if kind == "DELETED":
-            for known in [each for each in self._failed if each[0] == uid_of(obj)]:
+            for known in [failure for failure in self._failed if failure[0] == uid_of(obj)]:
                 del self._failed[known]
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
@@ -361,7 +361,7 @@ class DaemonSetController(Controller[str]):
         if is_same_place:
             return
         if kind == "DELETED":
-            for known in [each for each in self._failed if each[1] == name_of(node)]:
+            for known in [failure for failure in self._failed if failure[1] == name_of(node)]:
                 del self._failed[known]
         for daemon_set in self._sets:
             eligibility = Eligibility(daemon_set)

@@ -74,7 +74,11 @@ class DeploymentController(Controller[str]):
             return self._finish(deployment, owned, bounds, is_rollout=False)
         deployment = self._mark_paused(deployment)
         new = revisions.find_new(deployment, owned)
-        old = [each for each in owned if new is None or uid_of(each) != uid_of(new)]
+        old = [
+            replica_set
+            for replica_set in owned
+            if new is None or uid_of(replica_set) != uid_of(new)
+        ]
         is_paused = bool(spec_of(deployment).get("paused"))
         if is_paused or self._was_scaled(owned, bounds):
             self._follow_scale(deployment, new, old, bounds)
@@ -103,7 +107,9 @@ class DeploymentController(Controller[str]):
     def _recreate(
         self, deployment: JsonObject, new: JsonObject | None, old: list[JsonObject], bounds: Bounds
     ) -> None:
-        steps = {name_of(each): 0 for each in old if revisions.replicas_of(each) > 0}
+        steps = {
+            name_of(replica_set): 0 for replica_set in old if revisions.replicas_of(replica_set) > 0
+        }
         if steps:
             self._resize(deployment, old, steps, bounds)
             return
@@ -116,7 +122,9 @@ class DeploymentController(Controller[str]):
             self._clean_up(deployment, old)
 
     def _has_pods_left(self, old: list[JsonObject]) -> bool:
-        return any(not is_finished(pod) for each in old for pod in self._pods.of(each))
+        return any(
+            not is_finished(pod) for replica_set in old for pod in self._pods.of(replica_set)
+        )
 
     def _ensure_new(
         self, deployment: JsonObject, new: JsonObject | None, old: list[JsonObject], bounds: Bounds
@@ -141,7 +149,7 @@ class DeploymentController(Controller[str]):
     def _create_new(
         self, deployment: JsonObject, old: list[JsonObject], revision: int, bounds: Bounds
     ) -> JsonObject:
-        total = sum(revisions.replicas_of(each) for each in old)
+        total = sum(revisions.replicas_of(replica_set) for replica_set in old)
         rolling = strategy.is_rolling(deployment)
         replicas = strategy.new_size(bounds, 0, total) if rolling else bounds.wanted
         wanted = revisions.build_replica_set(deployment, replicas, revision, bounds)
@@ -179,9 +187,9 @@ class DeploymentController(Controller[str]):
     def _was_scaled(owned: Sequence[JsonObject], bounds: Bounds) -> bool:
         """Whether the Deployment's size differs from what its active ReplicaSets were sized for."""
         return any(
-            revisions.replicas_of(each) > 0
-            and revisions.desired_replicas(each) not in (None, bounds.wanted)
-            for each in owned
+            revisions.replicas_of(replica_set) > 0
+            and revisions.desired_replicas(replica_set) not in (None, bounds.wanted)
+            for replica_set in owned
         )
 
     def _follow_scale(
@@ -198,8 +206,8 @@ class DeploymentController(Controller[str]):
     @staticmethod
     def _sizes(deployment: JsonObject, replica_sets: Sequence[JsonObject]) -> dict[str, Size]:
         return {
-            name_of(each): revisions.size_of(each, rank, deployment)
-            for rank, each in enumerate(revisions.by_age(replica_sets))
+            name_of(replica_set): revisions.size_of(replica_set, rank, deployment)
+            for rank, replica_set in enumerate(revisions.by_age(replica_sets))
         }
 
     def _resize(
@@ -210,17 +218,17 @@ class DeploymentController(Controller[str]):
         bounds: Bounds,
     ) -> None:
         annotations = revisions.size_annotations(bounds)
-        for each in replica_sets:
-            replicas = steps.get(name_of(each))
+        for replica_set in replica_sets:
+            replicas = steps.get(name_of(replica_set))
             if replicas is None:
                 continue
-            before = revisions.replicas_of(each)
-            if replicas == before and annotations.items() <= annotations_of(each).items():
+            before = revisions.replicas_of(replica_set)
+            if replicas == before and annotations.items() <= annotations_of(replica_set).items():
                 continue
             patch = {"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}}
-            self.api.patch(REPLICA_SETS, namespace_of(each), name_of(each), patch)
+            self.api.patch(REPLICA_SETS, namespace_of(replica_set), name_of(replica_set), patch)
             if replicas != before:
-                self._tell_scaling(deployment, name_of(each), before, replicas)
+                self._tell_scaling(deployment, name_of(replica_set), before, replicas)
 
     def _tell_scaling(self, deployment: JsonObject, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
@@ -234,16 +242,25 @@ class DeploymentController(Controller[str]):
         limit = spec_of(deployment).get("revisionHistoryLimit")
         if limit is None:
             return
-        alive = [each for each in revisions.by_revision(old) if not is_deleting(each)]
-        for each in alive[: max(0, len(alive) - int(limit))]:
-            status = status_of(each)
-            is_settled = status.get("observedGeneration", 0) >= each["metadata"].get(
+        alive = [
+            replica_set
+            for replica_set in revisions.by_revision(old)
+            if not is_deleting(replica_set)
+        ]
+        for replica_set in alive[: max(0, len(alive) - int(limit))]:
+            status = status_of(replica_set)
+            is_settled = status.get("observedGeneration", 0) >= replica_set["metadata"].get(
                 "generation", 0
             )
-            if status.get("replicas", 0) or revisions.replicas_of(each) or not is_settled:
+            if status.get("replicas", 0) or revisions.replicas_of(replica_set) or not is_settled:
                 continue
             try:
-                self.api.delete(REPLICA_SETS, namespace_of(each), name_of(each), uid=uid_of(each))
+                self.api.delete(
+                    REPLICA_SETS,
+                    namespace_of(replica_set),
+                    name_of(replica_set),
+                    uid=uid_of(replica_set),
+                )
             except NotFound:
                 continue
 

@@ -71,7 +71,7 @@ def build_status(
     now: float,
 ) -> JsonObject:
     """Counts and availability; the other conditions stay as they are."""
-    wanted_total = sum(int(spec_of(each).get("replicas", 1)) for each in replica_sets)
+    wanted_total = sum(int(spec_of(replica_set).get("replicas", 1)) for replica_set in replica_sets)
     available = _total(replica_sets, "availableReplicas")
     conditions: list[JsonObject] = status_of(deployment).get("conditions") or []
     if available >= bounds.min_available:
@@ -235,12 +235,12 @@ def _has_timed_out(deployment: JsonObject, known: JsonObject | None, now: float)
 def _replica_failure(
     replica_sets: Sequence[JsonObject], new: JsonObject | None
 ) -> JsonObject | None:
-    for each in (*([new] if new is not None else []), *replica_sets):
-        failure = find_condition(status_of(each).get("conditions"), REPLICA_FAILURE)
+    for item in (*([new] if new is not None else []), *replica_sets):
+        failure = find_condition(status_of(item).get("conditions"), REPLICA_FAILURE)
         if failure is not None:
             return failure
     return None
 
 
 def _total(replica_sets: Sequence[JsonObject], field: str) -> int:
-    return sum(int(status_of(each).get(field, 0)) for each in replica_sets)
+    return sum(int(status_of(replica_set).get(field, 0)) for replica_set in replica_sets)

@@ -51,16 +51,16 @@ def by_age(replica_sets: Sequence[JsonObject]) -> list[JsonObject]:
     """The oldest first; names decide among those created in the same second."""
     return sorted(
         replica_sets,
-        key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each)),
+        key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), name_of(obj)),
     )
 
 
 def find_new(deployment: JsonObject, replica_sets: Sequence[JsonObject]) -> JsonObject | None:
     """The ReplicaSet of the current template. Upstream: the oldest, should there be several."""
     template = spec_of(deployment).get("template") or {}
-    for each in by_age(replica_sets):
-        if same_template(spec_of(each).get("template") or {}, template):
-            return each
+    for replica_set in by_age(replica_sets):
+        if same_template(spec_of(replica_set).get("template") or {}, template):
+            return replica_set
     return None
 
 
@@ -74,7 +74,7 @@ def by_revision(replica_sets: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def next_revision(old: Sequence[JsonObject]) -> int:
-    return max((revision_of(each) for each in old), default=0) + 1
+    return max((revision_of(replica_set) for replica_set in old), default=0) + 1
 
 
 def replicas_of(replica_set: JsonObject) -> int:
@@ -175,7 +175,7 @@ def _copied_annotations(deployment: JsonObject) -> dict[str, str]:
 
 def _history(annotations: dict[str, str]) -> str:
     """The past revisions, the oldest dropped when the text would grow too long."""
-    revisions = [each for each in annotations.get(REVISION_HISTORY, "").split(",") if each]
+    revisions = [item for item in annotations.get(REVISION_HISTORY, "").split(",") if item]
     revisions.append(annotations[REVISION])
     while len(",".join(revisions)) > HISTORY_LIMIT_CHARS:
         revisions.pop(0)

@@ -3,7 +3,7 @@
 Pure functions from sizes to sizes. Every function answers with the ReplicaSets to change and their
 new size; an empty answer means there is nothing to do until something else changes.
 
-Invariants of a rolling update, kept whatever the order of events:
+Invariants of a rolling update, independent of the order of events:
 - the sizes never add up to more than the wanted replicas plus the surge (except for what a smaller
   Deployment still has from before);
 - nothing is scaled down that would leave fewer than wanted minus `max_unavailable` pods available.
@@ -95,32 +95,36 @@ def new_size(bounds: Bounds, new_replicas: int, total: int) -> int:
 
 
 def _grow_new(bounds: Bounds, new: Size, old: Sequence[Size]) -> dict[str, int]:
-    total = new.replicas + sum(each.replicas for each in old)
+    total = new.replicas + sum(replica_set.replicas for replica_set in old)
     size = new_size(bounds, new.replicas, total)
     return {new.name: size} if size != new.replicas else {}
 
 
 def _shrink_old(bounds: Bounds, new: Size, old: Sequence[Size]) -> dict[str, int]:
-    sizes = {each.name: each.replicas for each in old}
+    sizes = {replica_set.name: replica_set.replicas for replica_set in old}
     total = new.replicas + sum(sizes.values())
     new_unavailable = new.replicas - new.surely_available
     budget = total - bounds.min_available - new_unavailable
     if budget <= 0:
         return {}
-    by_age = sorted(old, key=lambda each: each.age_rank)
-    # First pods that serve nobody; they do not count against availability.
-    for each in by_age:
-        unhealthy = each.replicas - each.surely_available
+    by_age = sorted(old, key=lambda replica_set: replica_set.age_rank)
+    # Unavailable pods first: they do not count against availability.
+    for replica_set in by_age:
+        unhealthy = replica_set.replicas - replica_set.surely_available
         gone = min(budget, unhealthy)
-        sizes[each.name] -= gone
+        sizes[replica_set.name] -= gone
         budget -= gone
-    available = sum(each.surely_available for each in (*old, new))
+    available = sum(item.surely_available for item in (*old, new))
     spare = available - bounds.min_available
-    for each in by_age:
-        gone = max(0, min(spare, sizes[each.name]))
-        sizes[each.name] -= gone
+    for replica_set in by_age:
+        gone = max(0, min(spare, sizes[replica_set.name]))
+        sizes[replica_set.name] -= gone
         spare -= gone
-    return {each.name: sizes[each.name] for each in old if sizes[each.name] != each.replicas}
+    return {
+        replica_set.name: sizes[replica_set.name]
+        for replica_set in old
+        if sizes[replica_set.name] != replica_set.replicas
+    }
 
 
 def scaled_steps(
@@ -132,11 +136,11 @@ def scaled_steps(
     when its own size stays.
     """
     everyone = [*old, *([new] if new is not None else [])]
-    active = [each for each in everyone if each.replicas > 0]
+    active = [replica_set for replica_set in everyone if replica_set.replicas > 0]
     if len(active) <= 1:
         return _scale_only_one(bounds, active, new, old)
     if new is not None and _is_saturated(bounds, new):
-        return {each.name: 0 for each in old if each.replicas > 0}
+        return {replica_set.name: 0 for replica_set in old if replica_set.replicas > 0}
     return _scale_proportionally(bounds, active) if rolling else {}
 
 
@@ -153,7 +157,7 @@ def _scale_only_one(
     elif new is not None:
         target = new
     elif old:
-        target = max(old, key=lambda each: each.age_rank)
+        target = max(old, key=lambda replica_set: replica_set.age_rank)
     else:
         return {}
     return {target.name: bounds.wanted}
@@ -166,33 +170,37 @@ def _scale_proportionally(bounds: Bounds, active: list[Size]) -> dict[str, int]:
     rounding leaves over goes to the first.
     """
     allowed = bounds.most if bounds.wanted > 0 else 0
-    to_add = allowed - sum(each.replicas for each in active)
+    to_add = allowed - sum(replica_set.replicas for replica_set in active)
     newest_first = to_add > 0
     ordered = sorted(
-        active, key=lambda each: (-each.replicas, -each.age_rank if newest_first else each.age_rank)
+        active,
+        key=lambda replica_set: (
+            -replica_set.replicas,
+            -replica_set.age_rank if newest_first else replica_set.age_rank,
+        ),
     )
-    sizes = {each.name: each.replicas for each in ordered}
+    sizes = {replica_set.name: replica_set.replicas for replica_set in ordered}
     if to_add == 0:
         return sizes
     added = 0
-    for each in ordered:
-        share = _share(bounds, each)
+    for replica_set in ordered:
+        share = _share(bounds, replica_set)
         left = to_add - added
         share = min(share, left) if to_add > 0 else max(share, left)
-        sizes[each.name] += share
+        sizes[replica_set.name] += share
         added += share
     first = ordered[0].name
     sizes[first] = max(0, sizes[first] + to_add - added)
     return sizes
 
 
-def _share(bounds: Bounds, each: Size) -> int:
+def _share(bounds: Bounds, replica_set: Size) -> int:
     if bounds.wanted == 0:
-        return -each.replicas
-    before = each.max_replicas_before
+        return -replica_set.replicas
+    before = replica_set.max_replicas_before
     if not before:
         return 0
-    return _round_half_away(each.replicas * bounds.most / before) - each.replicas
+    return _round_half_away(replica_set.replicas * bounds.most / before) - replica_set.replicas
 
 
 def _round_half_away(value: float) -> int:

@@ -220,10 +220,10 @@ class JobController(Controller[Key]):
         if template_spec.get("restartPolicy") != "OnFailure":
             return False
         restarts = sum(
-            int(each.get("restartCount", 0))
+            int(item.get("restartCount", 0))
             for pod in active
             for field in ("initContainerStatuses", "containerStatuses")
-            for each in status_of(pod).get(field) or ()
+            for item in status_of(pod).get(field) or ()
         )
         return restarts > 0 if limit == 0 else restarts >= limit
 
@@ -284,9 +284,8 @@ class JobController(Controller[Key]):
     def _free_indexes(job: JsonObject, active: list[JsonObject]) -> list[int | None]:
         taken = parse_indexes(status_of(job).get("completedIndexes", ""))
         taken |= {index for pod in active if (index := index_of(pod)) is not None}
-        return [
-            each for each in range(int(spec_of(job).get("completions") or 0)) if each not in taken
-        ]
+        completions = int(spec_of(job).get("completions") or 0)
+        return [number for number in range(completions) if number not in taken]
 
     def _delete_all(self, job: JsonObject, active: list[JsonObject]) -> None:
         for pod in active:
@@ -373,9 +372,9 @@ class JobController(Controller[Key]):
         if ttl_s is None or is_deleting(job):
             return None
         finished = next(
-            each
-            for each in status_of(job)["conditions"]
-            if each["type"] in ("Complete", "Failed") and each["status"] == "True"
+            condition
+            for condition in status_of(job)["conditions"]
+            if condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
         )
         left_s = parse_timestamp(finished["lastTransitionTime"]) + float(ttl_s) - self.clock.now()
         if left_s > 0:
@@ -442,5 +441,5 @@ def _with_job_condition(
 
 
 def _sooner(first: float | None, second: float | None) -> float | None:
-    known = [each for each in (first, second) if each is not None]
+    known = [item for item in (first, second) if item is not None]
     return max(0.0, min(known)) if known else None

@@ -65,6 +65,6 @@ def _add_index_variable(spec: JsonObject) -> None:
     }
     for field in ("initContainers", "containers"):
         for container in spec.get(field) or ():
-            names = {each["name"] for each in container.get("env") or ()}
+            names = {entry["name"] for entry in container.get("env") or ()}
             if variable["name"] not in names:
                 container["env"] = [*(container.get("env") or ()), variable]

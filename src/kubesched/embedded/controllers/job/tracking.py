@@ -98,7 +98,9 @@ def has_finalizer(pod: JsonObject) -> bool:
 
 def remove_finalizer(api: LocalApi, pod: JsonObject) -> None:
     """Step 2: let the pod go; one that is gone already is fine."""
-    finalizers = [each for each in pod["metadata"].get("finalizers") or () if each != FINALIZER]
+    finalizers = [
+        finalizer for finalizer in pod["metadata"].get("finalizers") or () if finalizer != FINALIZER
+    ]
     patch = {"metadata": {"uid": uid_of(pod), "finalizers": finalizers or None}}
     try:
         api.patch("pods", namespace_of(pod), name_of(pod), patch)

@@ -99,10 +99,10 @@ def _wanted_owners(
     stateful_set: JsonObject, pod: JsonObject, claim: JsonObject
 ) -> list[JsonObject]:
     ours = (uid_of(stateful_set), uid_of(pod))
-    others = [each for each in owners_of(claim) if each.get("uid") not in ours]
+    others = [owner for owner in owners_of(claim) if owner.get("uid") not in ours]
     manager = controller_of(claim)
     if manager is not None and manager.get("uid") not in ours:
-        return others  # somebody else manages this claim; the policy does not apply to it
+        return others  # managed by another controller; the policy does not apply
     policy = spec_of(stateful_set).get("persistentVolumeClaimRetentionPolicy") or {}
     is_scaled_away = ordinal_of(pod) not in ordinals(stateful_set)
     if policy.get("whenScaled") == "Delete" and is_scaled_away:

@@ -79,7 +79,7 @@ class StatefulSetController(Controller[str]):
         revisions = self._history.revisions_of(stateful_set)
         update = self._history.ensure_current(stateful_set, revisions)
         known = status_of(stateful_set).get("currentRevision")
-        current = next((each for each in revisions if name_of(each) == known), update)
+        current = next((revision for revision in revisions if name_of(revision) == known), update)
         failure: ApiError | None = None
         if not is_deleting(stateful_set):
             try:

@@ -70,7 +70,7 @@ def build_pod(
     if spec_of(stateful_set).get("serviceName"):
         spec["subdomain"] = spec_of(stateful_set)["serviceName"]
     claims = _claim_volumes(stateful_set, name)
-    others = [each for each in spec.get("volumes") or () if each["name"] not in claims]
+    others = [volume for volume in spec.get("volumes") or () if volume["name"] not in claims]
     if claims or others:
         spec["volumes"] = [*claims.values(), *others]
     return pod

@@ -152,13 +152,15 @@ class VolumeBinder(Controller[Key]):
         if has_class(claim):
             return claim
         defaults = [
-            each for each in self._classes if annotations_of(each).get(DEFAULT_CLASS) == "true"
+            storage_class
+            for storage_class in self._classes
+            if annotations_of(storage_class).get(DEFAULT_CLASS) == "true"
         ]
         if not defaults:
             return claim
         newest = max(
             defaults,
-            key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each)),
+            key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), name_of(obj)),
         )
         patch = {"spec": {"storageClassName": name_of(newest)}}
         return self.api.patch(CLAIMS, namespace_of(claim), name_of(claim), patch)
@@ -279,7 +281,7 @@ class VolumeBinder(Controller[Key]):
                 "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}},
             }
             self.api.patch(VOLUMES, None, name_of(volume), patch)
-        # Delete is the provisioner's: whoever made the volume knows how to remove it.
+        # Delete is left to the provisioner that made the volume.
 
     def _unbind_loser(self, volume: JsonObject) -> None:
         """The claim went with another volume; this one is free again, or removed if made for it."""

@@ -66,9 +66,10 @@ def segment_of_volume(driver: StorageDriver, volume: JsonObject) -> Segment | No
     required = (spec_of(volume).get("nodeAffinity") or {}).get("required") or {}
     for term in required.get("nodeSelectorTerms") or ():
         values = {
-            each["key"]: each["values"][0]
-            for each in term.get("matchExpressions") or ()
-            if each.get("operator") == "In" and len(each.get("values") or ()) == 1
+            match_expression["key"]: match_expression["values"][0]
+            for match_expression in term.get("matchExpressions") or ()
+            if match_expression.get("operator") == "In"
+            and len(match_expression.get("values") or ()) == 1
         }
         if all(key in values for key in driver.topology_keys):
             return tuple((key, values[key]) for key in driver.topology_keys)
@@ -174,7 +175,7 @@ class CsiPublisher(Controller[str]):
             return
         ours = {driver.name for driver in self._drivers}
         others = [
-            each for each in spec_of(known).get("drivers") or () if each.get("name") not in ours
+            other for other in spec_of(known).get("drivers") or () if other.get("name") not in ours
         ]
         wanted = [*others, *drivers]
         if spec_of(known).get("drivers") != wanted:
@@ -196,7 +197,7 @@ class CsiPublisher(Controller[str]):
             segment for node in self._nodes if (segment := driver.segment_of(node)) is not None
         }
         classes = [
-            name_of(each) for each in self._classes if each.get("provisioner") == driver.name
+            name_of(other) for other in self._classes if other.get("provisioner") == driver.name
         ]
         used = used_by_segment(driver, self._volumes)
         total = quantity.value(driver.segment_capacity)
@@ -206,7 +207,11 @@ class CsiPublisher(Controller[str]):
             for storage_class in classes:
                 obj = _capacity_object(driver, storage_class, segment, free)
                 wanted[name_of(obj)] = obj
-        known = {name_of(each): each for each in self._capacities if _belongs_to(each, driver)}
+        known = {
+            name_of(capacity): capacity
+            for capacity in self._capacities
+            if _belongs_to(capacity, driver)
+        }
         for name, obj in wanted.items():
             present = known.pop(name, None)
             if present is None:
@@ -214,9 +219,9 @@ class CsiPublisher(Controller[str]):
             elif present.get("capacity") != obj["capacity"]:
                 patch = {"capacity": obj["capacity"], "maximumVolumeSize": obj["maximumVolumeSize"]}
                 self.api.patch(CAPACITIES, CAPACITY_NAMESPACE, name, patch)
-        for each in known.values():
+        for item in known.values():
             try:
-                self.api.delete(CAPACITIES, namespace_of(each), name_of(each), uid=uid_of(each))
+                self.api.delete(CAPACITIES, namespace_of(item), name_of(item), uid=uid_of(item))
             except NotFound:
                 continue
 
@@ -241,8 +246,8 @@ def allows(terms: Sequence[JsonObject] | None, segment: Segment) -> bool:
     return any(
         bool(term.get("matchLabelExpressions"))
         and all(
-            labels.get(each.get("key", "")) in (each.get("values") or ())
-            for each in term["matchLabelExpressions"]
+            labels.get(requirement.get("key", "")) in (requirement.get("values") or ())
+            for requirement in term["matchLabelExpressions"]
         )
         for term in terms
     )

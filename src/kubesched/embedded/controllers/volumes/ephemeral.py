@@ -47,7 +47,7 @@ class EphemeralVolumes(Controller[str]):
         existing = self._claims.get(f"{namespace_of(pod)}/{name}")
         if existing is not None:
             if not is_controlled_by(existing, uid_of(pod)):
-                # Taking somebody else's data for our own would be worse than waiting.
+                # Using a claim that belongs to another pod would mix up their data.
                 message = (
                     f'PVC "{namespace_of(pod)}/{name}" was not created for pod'
                     f' "{key_of(pod)}" (pod is not owner)'
@@ -86,4 +86,4 @@ class EphemeralVolumes(Controller[str]):
 
 
 def _ephemeral_volumes(pod: JsonObject) -> list[JsonObject]:
-    return [each for each in spec_of(pod).get("volumes") or () if each.get("ephemeral")]
+    return [volume for volume in spec_of(pod).get("volumes") or () if volume.get("ephemeral")]

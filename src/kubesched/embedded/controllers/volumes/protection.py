@@ -1,6 +1,6 @@
 """Nothing in use disappears: claims that pods use and volumes that claims use wait for them.
 
-Deleting such an object marks it; this controller takes its own finalizer off once nobody uses it.
+Deleting such an object only marks it; this controller removes its finalizer once the object is no longer in use.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class VolumeProtection(Controller[Key]):
             if finalizer not in finalizers:
                 self._write(resource, obj, [*finalizers, finalizer])
         elif finalizer in finalizers and not is_used:
-            self._write(resource, obj, [each for each in finalizers if each != finalizer])
+            self._write(resource, obj, [item for item in finalizers if item != finalizer])
 
     def _write(self, resource: str, obj: JsonObject, finalizers: list[str]) -> None:
         patch = {"metadata": {"uid": uid_of(obj), "finalizers": finalizers or None}}

@@ -142,7 +142,7 @@ class Provisioner(Controller[Key]):
             return segments[int(uid_of(claim).replace("-", "") or "0", 16) % len(segments)], ""
         used = used_by_segment(driver, self._volumes)
         total = quantity.value(driver.segment_capacity)
-        free = {each: total - used.get(each, 0) for each in segments}
+        free = {segment: total - used.get(segment, 0) for segment in segments}
         best = max(segments, key=lambda each: free[each])
         if free[best] < requested_bytes(claim):
             return None, "rpc error: code = ResourceExhausted desc = not enough capacity"
@@ -156,7 +156,7 @@ class Provisioner(Controller[Key]):
         )
         self.events.warning(claim, driver.name, "ProvisioningFailed", message)
         if SELECTED_NODE not in annotations_of(claim):
-            return RETRY_S  # nobody else will change anything about this claim
+            return RETRY_S  # no event will follow for this claim
         patch = {"metadata": {"annotations": {SELECTED_NODE: None}}}
         self.api.patch(CLAIMS, namespace_of(claim), name_of(claim), patch)
         return None

@@ -1,4 +1,4 @@
-"""OpenAPI documents, made from the type table when somebody asks: kubectl explains and validates with them."""
+"""OpenAPI documents, built from the type table on first request; kubectl explains and validates with them."""
 
 from __future__ import annotations
 

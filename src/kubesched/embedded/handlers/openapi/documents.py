@@ -79,7 +79,7 @@ class OpenApi:
         return ApiResponse(200, body)
 
     def _group_versions(self) -> list[tuple[str, str]]:
-        return sorted({(each.group, each.version) for each in self._registry.catalog})
+        return sorted({(resource.group, resource.version) for resource in self._registry.catalog})
 
     def _index(self) -> JsonObject:
         paths = {}
@@ -217,7 +217,7 @@ def _operation(
         body = {"type": "object"} if action == "patch" else schema
         if is_v3:
             operation["requestBody"] = {
-                "content": {each: {"schema": body} for each in types},
+                "content": {media_type: {"schema": body} for media_type in types},
                 "required": True,
             }
         else:

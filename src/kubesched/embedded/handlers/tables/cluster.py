@@ -171,8 +171,8 @@ CSI_DRIVER_COLUMNS = (
         "TokenRequests",
         lambda obj, _: (
             ",".join(
-                each.get("audience", "")
-                for each in (obj.get("spec") or {}).get("tokenRequests") or ()
+                token_request.get("audience", "")
+                for token_request in (obj.get("spec") or {}).get("tokenRequests") or ()
             )
             or _UNSET
         ),
@@ -201,7 +201,7 @@ def _external_address(obj: JsonObject) -> str:
         return str(spec.get("externalName", ""))
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     found = (
-        [each.get("ip") or each.get("hostname", "") for each in ingress]
+        [point.get("ip") or point.get("hostname", "") for point in ingress]
         if kind == "LoadBalancer"
         else []
     )
@@ -333,7 +333,7 @@ ROLE_BINDING_COLUMNS = (NAME, Column("Role", lambda obj, _: _role(obj)), AGE)
 def _endpoints(obj: JsonObject) -> str:
     found = []
     for subset in obj.get("subsets") or ():
-        ports = [each.get("port") for each in subset.get("ports") or ()] or [None]
+        ports = [entry.get("port") for entry in subset.get("ports") or ()] or [None]
         found += [
             f"{address.get('ip')}:{port}" if port else str(address.get("ip"))
             for port in ports

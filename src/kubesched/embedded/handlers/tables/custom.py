@@ -19,7 +19,7 @@ def custom_columns(registry: Registry, resource: ResourceInfo) -> tuple[Column, 
     if entry is not None:
         for version in (entry.obj.get("spec") or {}).get("versions") or ():
             if version.get("name") == resource.version and version.get("additionalPrinterColumns"):
-                return (NAME, *(_column(each) for each in version["additionalPrinterColumns"]))
+                return (NAME, *(_column(column) for column in version["additionalPrinterColumns"]))
     return (NAME, AGE)
 
 
@@ -58,7 +58,7 @@ def find(obj: Json, path: str) -> Json:
             obj = obj[int(index)] if isinstance(obj, list) and int(index) < len(obj) else None
         elif isinstance(obj, list):
             obj = next(
-                (each for each in obj if isinstance(each, dict) and each.get(key) == wanted), None
+                (item for item in obj if isinstance(item, dict) and item.get(key) == wanted), None
             )
         if obj is None:
             return None

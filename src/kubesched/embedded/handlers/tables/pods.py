@@ -67,8 +67,8 @@ def _container_reason(status: JsonObject, reason: str) -> str:
             has_running = True
     if reason == "Completed" and has_running:
         is_ready = any(
-            each.get("type") == "Ready" and each.get("status") == "True"
-            for each in status.get("conditions") or ()
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
         )
         return "Running" if is_ready else "NotReady"
     return reason
@@ -77,8 +77,8 @@ def _container_reason(status: JsonObject, reason: str) -> str:
 def _sidecar_statuses(pod: JsonObject) -> list[JsonObject]:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return [
-        each
-        for index, each in enumerate(status.get("initContainerStatuses") or ())
+        init_container_status
+        for index, init_container_status in enumerate(status.get("initContainerStatuses") or ())
         if _is_sidecar(spec, index)
     ]
 
@@ -87,21 +87,24 @@ def ready_text(pod: JsonObject) -> str:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     total = len(spec.get("containers") or ())
     total += sum(
-        1 for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"
+        1
+        for init_container in spec.get("initContainers") or ()
+        if init_container.get("restartPolicy") == "Always"
     )
     statuses = [*_sidecar_statuses(pod), *(status.get("containerStatuses") or ())]
-    ready = sum(1 for each in statuses if each.get("ready"))
+    ready = sum(1 for container_status in statuses if container_status.get("ready"))
     return f"{ready}/{total}"
 
 
 def restarts_text(pod: JsonObject, now: float) -> str:
     status = pod.get("status") or {}
     statuses = [*_sidecar_statuses(pod), *(status.get("containerStatuses") or ())]
-    count = sum(each.get("restartCount", 0) for each in statuses)
+    count = sum(container_status.get("restartCount", 0) for container_status in statuses)
     last = [
         ended["finishedAt"]
-        for each in statuses
-        if (ended := (each.get("lastState") or {}).get("terminated")) and ended.get("finishedAt")
+        for container_status in statuses
+        if (ended := (container_status.get("lastState") or {}).get("terminated"))
+        and ended.get("finishedAt")
     ]
     if not count or not last:
         return str(count)
@@ -120,11 +123,11 @@ def _readiness_gates(pod: JsonObject) -> str:
     if not gates:
         return _NONE
     true = {
-        each.get("type")
-        for each in (pod.get("status") or {}).get("conditions") or ()
-        if each.get("status") == "True"
+        condition.get("type")
+        for condition in (pod.get("status") or {}).get("conditions") or ()
+        if condition.get("status") == "True"
     }
-    return f"{sum(1 for each in gates if each.get('conditionType') in true)}/{len(gates)}"
+    return f"{sum(1 for gate in gates if gate.get('conditionType') in true)}/{len(gates)}"
 
 
 POD_COLUMNS = (

@@ -36,12 +36,12 @@ def _selector(obj: JsonObject) -> str:
 
 _CONTAINERS = Column(
     "Containers",
-    lambda obj, _: ",".join(each.get("name", "") for each in _template_containers(obj)),
+    lambda obj, _: ",".join(container.get("name", "") for container in _template_containers(obj)),
     priority=1,
 )
 _IMAGES = Column(
     "Images",
-    lambda obj, _: ",".join(each.get("image", "") for each in _template_containers(obj)),
+    lambda obj, _: ",".join(container.get("image", "") for container in _template_containers(obj)),
     priority=1,
 )
 _SELECTOR = Column("Selector", lambda obj, _: _selector(obj), priority=1)
@@ -91,9 +91,9 @@ DAEMON_SET_COLUMNS = (
 
 def _job_status(obj: JsonObject) -> str:
     true = {
-        each.get("type")
-        for each in _status(obj).get("conditions") or ()
-        if each.get("status") == "True"
+        entry.get("type")
+        for entry in _status(obj).get("conditions") or ()
+        if entry.get("status") == "True"
     }
     for condition in ("Complete", "Failed"):
         if condition in true:

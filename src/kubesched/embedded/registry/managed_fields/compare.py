@@ -42,7 +42,7 @@ def _compare(layout: Layout, old: Json, new: Json, path: Path, result: Differenc
     elif layout.kind == "items" and isinstance(old, list) and isinstance(new, list):
         _compare_items(layout, old, new, path, result)
     elif layout.kind == "set" and isinstance(old, list) and isinstance(new, list):
-        before, after = {value_step(each) for each in old}, {value_step(each) for each in new}
+        before, after = {value_step(item) for item in old}, {value_step(item) for item in new}
         result.changed |= {(*path, step) for step in after - before}
         result.removed |= {(*path, step) for step in before - after}
     else:
@@ -95,4 +95,4 @@ def _members(layout: Layout, item: Json, path: Path) -> set[Path]:
 def _below(layout: Layout, value: Json, path: Path) -> set[Path]:
     if value is _ABSENT:
         return set()
-    return {(*path, *each) for each in paths_of(layout, value)}
+    return {(*path, *tail) for tail in paths_of(layout, value)}

@@ -1,8 +1,8 @@
 """The list of managers of an object and how a write changes it.
 
 An entry is small: who, how, when, and the encoded field set, which is shared between objects of the same shape. A
-write that is not an apply takes over what it changes; nobody owns what is gone. Fields that only the server writes are
-nobody's.
+write that is not an apply takes over what it changes; removed fields have no owner, nor have fields that only the
+server writes.
 """
 
 from __future__ import annotations
@@ -113,15 +113,15 @@ def parse_managers(entries: object) -> tuple[Manager, ...]:
         return ()
     return tuple(
         Manager(
-            name=each.get("manager", ""),
-            operation=each.get("operation", "Update"),
-            api_version=each.get("apiVersion", ""),
-            time=each.get("time", ""),
-            subresource=each.get("subresource", ""),
-            fields=encode_fields(from_fields_v1(each.get("fieldsV1") or {})),
+            name=entry.get("manager", ""),
+            operation=entry.get("operation", "Update"),
+            api_version=entry.get("apiVersion", ""),
+            time=entry.get("time", ""),
+            subresource=entry.get("subresource", ""),
+            fields=encode_fields(from_fields_v1(entry.get("fieldsV1") or {})),
         )
-        for each in entries
-        if isinstance(each, dict) and each
+        for entry in entries
+        if isinstance(entry, dict) and entry
     )
 
 
@@ -139,7 +139,7 @@ def ownable(paths: Paths | set[Path]) -> set[Path]:
 def creator(
     layout: Layout, obj: JsonObject, *, manager: str, api_version: str, now: float
 ) -> tuple[Manager, ...]:
-    """The managers of a new object: whoever created it owns all it says."""
+    """The managers of a new object: its creator owns every field."""
     fields = fields_v1_of(layout, obj)
     for step in _TYPE_META:
         fields.pop(step, None)

@@ -28,7 +28,7 @@ def merge(layout: Layout, live: Json, applied: Json) -> Json:
     if layout.kind == "items" and isinstance(applied, list) and isinstance(live, list):
         return _merge_items(layout, live, applied)
     if layout.kind == "set" and isinstance(applied, list) and isinstance(live, list):
-        return live + [each for each in applied if each not in live]
+        return live + [item for item in applied if item not in live]
     return applied
 
 
@@ -63,7 +63,7 @@ def prune(layout: Layout, value: JsonObject, removed: set[Path], kept: set[Path]
     """The object without what stands at or below removed paths, except on the way to paths that are kept.
 
     Both sets contain their own prefixes. An object or item that its owner gave up goes as a whole, with whatever
-    defaults it had, unless somebody else holds a part of it.
+    defaults it had, unless another manager owns a part of it.
     """
     pruned: JsonObject = _prune_members(layout, value, (), removed, kept)
     return pruned
@@ -86,8 +86,8 @@ def _prune_value(
     if is_object(layout, value):
         return _prune_members(layout, value, path, removed, kept)
     if layout.kind == "set" and isinstance(value, list):
-        steps = ((each, (*path, value_step(each))) for each in value)
-        return [each for each, here in steps if here not in removed or here in kept]
+        steps = ((entry, (*path, value_step(entry))) for entry in value)
+        return [step for step, here in steps if here not in removed or here in kept]
     if layout.kind == "items" and isinstance(value, list):
         inner = layout.item
         result = []

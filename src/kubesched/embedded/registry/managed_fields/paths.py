@@ -1,7 +1,7 @@
 """Sets of field paths, and their `FieldsV1` form.
 
 A path is a tuple of steps as FieldsV1 spells them: `f:name` a field, `k:{"name":"c"}` an item of a list that is a map,
-`v:"x"` an item of a list that is a set. A set contains a path when somebody owns exactly that field; owning a field of
+`v:"x"` an item of a list that is a set. A set contains a path when exactly that field is owned; owning a field of
 an item implies nothing about the item, so items are members themselves.
 """
 
@@ -17,7 +17,6 @@ from kubesched.embedded.resources.schema.table import Field, ObjectType, TypeRef
 Path: TypeAlias = tuple[str, ...]
 Paths: TypeAlias = frozenset[Path]
 
-NO_PATHS: Paths = frozenset()
 _SELF = "."
 _LEAF: JsonObject = {}
 
@@ -130,7 +129,7 @@ def is_object(layout: Layout, value: Json) -> bool:
 
 
 def paths_of(layout: Layout, value: Json) -> Paths:
-    """Every path that somebody who writes this value sets."""
+    """Every path that a write of this value sets."""
     found: list[Path] = []
     _collect(layout, value, (), found)
     return frozenset(found)

@@ -2,7 +2,7 @@
 
     config + live ──merge──> merged ──prune what the owner no longer says──> new version
                       │
-                      └── a field that somebody else owns would change: conflict, unless forced
+                      └── a field of another manager would change: conflict, unless forced
 
 Claims of appliers are the configuration's own fields; defaults and other writers' fields are not theirs.
 """
@@ -87,13 +87,13 @@ def _applied(
     managers = old.managers or (_before_first_apply(resource, layout, old),)
     merged = merge(layout, old.obj, config)
     claimed = set(mine.paths())
-    others = [each for each in managers if not each.is_same_as(mine)]
+    others = [manager for manager in managers if not manager.is_same_as(mine)]
     others = _settle_conflicts(layout, old.obj, merged, claimed, others, force=force)
-    last = next((each for each in managers if each.is_same_as(mine)), None)
+    last = next((manager for manager in managers if manager.is_same_as(mine)), None)
     present = [*others, mine]
     if last is not None:
         removed = prefixes(last.paths()) - prefixes(claimed)
-        kept = prefixes(path for each in others for path in each.paths())
+        kept = prefixes(path for other in others for path in other.paths())
         merged = prune(layout, merged, removed, kept)
         if last.fields == mine.fields:
             present = _in_place(managers, others, last)
@@ -114,10 +114,13 @@ def _check_preconditions(resource: ResourceInfo, old: Entry, metadata: JsonObjec
 def _in_place(managers: tuple[Manager, ...], others: list[Manager], mine: Manager) -> list[Manager]:
     """The same order as before, so that applying the same configuration again changes nothing."""
     surviving = {
-        (each.name, each.operation, each.subresource, each.api_version): each
-        for each in (*others, mine)
+        (item.name, item.operation, item.subresource, item.api_version): item
+        for item in (*others, mine)
     }
-    keys = ((each.name, each.operation, each.subresource, each.api_version) for each in managers)
+    keys = (
+        (manager.name, manager.operation, manager.subresource, manager.api_version)
+        for manager in managers
+    )
     return [surviving[key] for key in keys if key in surviving]
 
 
@@ -153,7 +156,7 @@ def _own_config(
 
 
 def _before_first_apply(resource: ResourceInfo, layout: Layout, old: Entry) -> Manager:
-    """An object nobody is known to have written belongs, as it is, to a manager of this name."""
+    """The manager of all fields of an object that has no managers yet."""
     return Manager(
         name=BEFORE_FIRST_APPLY,
         operation="Update",
@@ -176,17 +179,17 @@ def _settle_conflicts(
     contested = compare(layout, live, merged).changed & claimed
     if not contested:
         return others
-    conflicts = [(each, lost) for each in others if (lost := each.paths() & contested)]
+    conflicts = [(other, lost) for other in others if (lost := other.paths() & contested)]
     if conflicts and not force:
         raise _conflict(conflicts)
     result = []
-    for each in others:
-        paths = each.paths()
+    for other in others:
+        paths = other.paths()
         left = paths - contested
         if left == paths:
-            result.append(each)
+            result.append(other)
         elif left:
-            result.append(replace(each, fields=encode_fields(left)))
+            result.append(replace(other, fields=encode_fields(left)))
     return result
 
 

@@ -82,7 +82,7 @@ def _merge_value(
             return _merge_list(old if isinstance(old, list) else [], new, field)
         if field.merges_values:
             present = list(old) if isinstance(old, list) else []
-            return present + [each for each in new if each not in present]
+            return present + [item for item in new if item not in present]
     return new
 
 
@@ -134,7 +134,7 @@ def _delete_primitives(result: JsonObject, field: str, values: Json) -> None:
         raise BadRequest(f"{DELETE_FROM}{field} must be a list")
     present = result.get(field)
     if isinstance(present, list):
-        result[field] = [each for each in present if each not in values]
+        result[field] = [value for value in present if value not in values]
 
 
 def _order_list(
@@ -155,7 +155,7 @@ def _order_list(
     def identity(item: Json) -> Json:
         return item.get(key) if key and isinstance(item, dict) else item
 
-    ranks = [identity(each) for each in order]
+    ranks = [identity(entry) for entry in order]
     named = sorted(
         (item for item in items if identity(item) in ranks),
         key=lambda item: ranks.index(identity(item)),

@@ -30,7 +30,7 @@ def admit_pod(registry: Registry, pod: JsonObject) -> None:
 
 
 def admit_pod_update(registry: Registry, pod: JsonObject, old: JsonObject) -> None:
-    """An update that drops the default tolerations or the priority gets them back before anybody complains."""
+    """Restore default tolerations and priority that an update left out, before validation compares them."""
     _default_tolerations(pod["spec"])
     for field in ("priority", "preemptionPolicy"):
         if pod["spec"].get(field) is None and old["spec"].get(field) is not None:
@@ -52,7 +52,7 @@ def _service_account(spec: JsonObject) -> None:
 
 
 def _priority(registry: Registry, pod: JsonObject, spec: JsonObject) -> None:
-    """Resolve the class into a number; whoever states a number must state the right one."""
+    """Resolve the class into a number; a stated number must be the class's."""
     class_name = spec.get("priorityClassName")
     if class_name:
         entry = registry.store.get(PRIORITY_CLASSES, "", class_name)
@@ -100,12 +100,14 @@ def _default_tolerations(spec: JsonObject) -> None:
     """Five minutes' patience with a node that is not ready or not reachable, unless the pod says otherwise."""
     present: list[JsonObject] = spec.get("tolerations") or []
     tolerated = set()
-    for each in present:
-        if each.get("effect") in (None, "", "NoExecute"):
-            tolerated.add(each.get("key") or "")
+    for toleration in present:
+        if toleration.get("effect") in (None, "", "NoExecute"):
+            tolerated.add(toleration.get("key") or "")
     if "" in tolerated:
         return
-    missing = [each for each in DEFAULT_TOLERATIONS if each["key"] not in tolerated]
+    missing = [
+        toleration for toleration in DEFAULT_TOLERATIONS if toleration["key"] not in tolerated
+    ]
     if missing:
         spec["tolerations"] = present + missing
 
@@ -163,7 +165,7 @@ def qos_class(spec: JsonObject) -> str:
         bodies = [pod_level]
     else:
         containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-        bodies = [each.get("resources") or {} for each in containers]
+        bodies = [container.get("resources") or {} for container in containers]
     is_best_effort, is_guaranteed = True, True
     for resources in bodies:
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}

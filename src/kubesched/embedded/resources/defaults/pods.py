@@ -135,8 +135,8 @@ def _pod_level_requests(spec: JsonObject) -> None:
         for name, amount in limits.items():
             # A pod-level limit stands in for a request only where no container states one.
             if name not in requests and not any(
-                name in ((each.get("resources") or {}).get("requests") or {})
-                for each in spec.get("containers") or ()
+                name in ((container.get("resources") or {}).get("requests") or {})
+                for container in spec.get("containers") or ()
             ):
                 requests[name] = amount
 

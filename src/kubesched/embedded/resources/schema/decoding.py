@@ -103,10 +103,10 @@ def _record(identity: str, strict: bool, is_top: bool) -> type[msgspec.Struct]:
     return msgspec.defstruct(
         identity.rpartition(".")[2],
         [
-            (attribute, _python_type(each.type, strict), None)
-            for attribute, each in zip(attributes, fields, strict=True)
+            (attribute, _python_type(item.type, strict), None)
+            for attribute, item in zip(attributes, fields, strict=True)
         ],
-        rename={attribute: each.name for attribute, each in zip(attributes, fields, strict=True)},
+        rename={attribute: item.name for attribute, item in zip(attributes, fields, strict=True)},
         forbid_unknown_fields=strict,
         gc=False,
     )
@@ -189,8 +189,8 @@ def _collect_unknown(
 ) -> None:
     if ref.shape == "object" and isinstance(value, dict):
         known = {
-            each.name: each.type
-            for each in _fields(
+            field.name: field.type
+            for field in _fields(
                 types()[ref.name], is_top or ref.name == "core.PersistentVolumeClaim"
             )
         }

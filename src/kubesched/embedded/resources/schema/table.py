@@ -105,7 +105,9 @@ def types() -> dict[str, ObjectType]:
         parsed = [_parse_field(group, part.split()) for part in body.split(";") if part.strip()]
         identity = f"{group}.{name.removesuffix('!')}"
         found[identity] = ObjectType(
-            identity, {each.name: each for each in parsed}, name.endswith("!")
+            identity,
+            {parsed_field.name: parsed_field for parsed_field in parsed},
+            name.endswith("!"),
         )
     return found
 

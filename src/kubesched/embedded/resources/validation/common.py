@@ -14,7 +14,6 @@ IS_NEGATIVE = "must be greater than or equal to 0"
 IS_IMMUTABLE = "field is immutable"
 _PORT_RANGE = "must be between 1 and 65535, inclusive"
 _PERCENT = re.compile(r"[0-9]+%")
-_SELECTOR_OPERATORS = ("DoesNotExist", "Exists", "In", "NotIn")
 
 
 def one_of(value: str, supported: Iterable[str], path: str) -> list[FieldError]:

@@ -192,7 +192,7 @@ def _mounts(mounts: Sequence[JsonObject], path: str, volume_names: set[str]) -> 
 
 def _probe(probe: JsonObject, path: str, *, must_succeed_once: bool) -> list[FieldError]:
     problems: list[FieldError] = []
-    handlers = [each for each in ("exec", "httpGet", "tcpSocket", "grpc") if each in probe]
+    handlers = [item for item in ("exec", "httpGet", "tcpSocket", "grpc") if item in probe]
     if not handlers:
         problems.append(required(path, "must specify a handler type"))
     problems += [

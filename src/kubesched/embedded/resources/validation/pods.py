@@ -67,7 +67,7 @@ def _host_ports(spec: JsonObject, path: str) -> list[FieldError]:
             here = f"{path}.containers[{index}].ports[{position}]"
             claim = (port.get("protocol", "TCP"), port.get("hostIP", ""), host_port)
             if claim in taken:
-                text = "/".join(str(each) for each in claim)
+                text = "/".join(str(part) for part in claim)
                 problems.append(invalid(f"{here}.hostPort", text, "is claimed twice by this pod"))
             taken.add(claim)
             if uses_host_network and host_port != port.get("containerPort"):
@@ -160,15 +160,15 @@ def _toleration_update(before: JsonObject, after: JsonObject) -> list[FieldError
     def identity(toleration: JsonObject) -> JsonObject:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
-    kept = [identity(each) for each in after.get("tolerations") or ()]
-    if all(identity(each) in kept for each in before.get("tolerations") or ()):
+    kept = [identity(candidate) for candidate in after.get("tolerations") or ()]
+    if all(identity(candidate) in kept for candidate in before.get("tolerations") or ()):
         return []
     detail = "existing toleration can not be modified except its tolerationSeconds"
     return [forbidden("spec.tolerations", detail)]
 
 
 def _gate_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
-    known = {each.get("name") for each in before.get("schedulingGates") or ()}
+    known = {scheduling_gate.get("name") for scheduling_gate in before.get("schedulingGates") or ()}
     return [
         forbidden(
             f"spec.schedulingGates[{index}].name",
@@ -207,7 +207,7 @@ def _gated_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
     for index, (old, new) in enumerate(zip(old_terms, new_terms, strict=True)):
         for field in ("matchExpressions", "matchFields"):
             kept = new.get(field) or []
-            if any(each not in kept for each in old.get(field) or ()):
+            if any(item not in kept for item in old.get(field) or ()):
                 detail = "only additions are allowed (no mutations or deletions)"
                 problems.append(invalid(f"{path}[{index}]", new, detail))
                 break
@@ -239,7 +239,7 @@ def _fixed_part(spec: JsonObject, *, is_gated: bool) -> JsonObject:
     for name in ("containers", "initContainers"):
         if name in fixed:
             fixed[name] = [
-                {key: value for key, value in each.items() if key != "image"}
-                for each in fixed[name]
+                {key: value for key, value in item.items() if key != "image"}
+                for item in fixed[name]
             ]
     return fixed

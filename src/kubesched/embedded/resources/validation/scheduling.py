@@ -22,7 +22,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-# The tolerations every pod gets. Pods share them, and whoever shares them needs no second look.
+# The tolerations every pod gets. Pods share these very lists, so an identity check can skip validating them.
 DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = tuple(
     {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -32,10 +32,10 @@ DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = tuple(
 def tolerations(items: Sequence[JsonObject], path: str) -> list[FieldError]:
     problems: list[FieldError] = []
     for index, toleration in enumerate(items):
-        if any(toleration is each for each in DEFAULT_TOLERATIONS):
+        if any(toleration is default for default in DEFAULT_TOLERATIONS):
             continue
         here = f"{path}[{index}]"
-        key, operator, value = (toleration.get(each, "") for each in ("key", "operator", "value"))
+        key, operator, value = (toleration.get(item, "") for item in ("key", "operator", "value"))
         if key:
             problems += [invalid(f"{here}.key", key, text) for text in label_key_problems(key)]
         elif operator != "Exists":
@@ -218,7 +218,7 @@ def _match_label_keys(term: JsonObject, path: str) -> list[FieldError]:
 
 def topology_spread(items: Sequence[JsonObject], path: str) -> list[FieldError]:
     problems: list[FieldError] = []
-    pairs = [(each.get("topologyKey", ""), each.get("whenUnsatisfiable", "")) for each in items]
+    pairs = [(item.get("topologyKey", ""), item.get("whenUnsatisfiable", "")) for item in items]
     for index, constraint in enumerate(items):
         here = f"{path}[{index}]"
         skew = constraint.get("maxSkew", 0)
