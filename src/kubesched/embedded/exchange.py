@@ -173,7 +173,7 @@ def decode_raw_json(body: bytes) -> Json:
 def decode_yaml(body: bytes) -> Json:
     import yaml
 
-    from kubesched.embedded.handlers.yaml_bodies import load
+    from kubesched.api.kubernetes_yaml import load
 
     try:
         return strip_nulls(load(body))

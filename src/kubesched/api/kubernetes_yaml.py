@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
 from kubesched.api.yaml_loading import BoundedLoader
-from kubesched.embedded.objects import Json
+
+Json: TypeAlias = Any
+"""Any JSON value."""
 
 
 class _Loader(BoundedLoader):
@@ -72,3 +74,9 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 def load(text: bytes) -> Json:
     """The first document of the text; anything that JSON could not say is refused."""
     return yaml.load(text, Loader=_Loader)
+
+
+def compose(text: bytes) -> yaml.Node | None:
+    """The nodes of the first document, which know their lines."""
+    node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+    return node

@@ -1,0 +1,97 @@
+"""The options that say which state a command looks at, and loading it.
+
+Every command that takes a state calls `add_state_source` on its parser and `load_state` on the parsed arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubesched.state.cluster_state import ClusterState
+    from kubesched.state.live import Progress
+
+
+def add_state_source(parser: argparse.ArgumentParser, *, files: bool = True) -> None:
+    """Add the group of source options; without `files` only a live cluster can be chosen."""
+    group = parser.add_argument_group(
+        "state",
+        "where the objects come from; without any of these, the cluster that kubectl would talk to",
+    )
+    group.add_argument("--kubeconfig", default="", metavar="FILE", help="a live cluster: its file")
+    group.add_argument(
+        "--context", default="", metavar="NAME", help="a live cluster: the context to use"
+    )
+    if files:
+        group.add_argument(
+            "--from",
+            dest="from_",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory of them, "
+            "or - for standard input; may be repeated",
+        )
+
+
+def load_state(args: argparse.Namespace) -> ClusterState:
+    """The state that the options name. Notes about it go to stderr.
+
+    Raises:
+        StateError, CredentialsError, ApiError, TransportError: it cannot be had, and why.
+    """
+    dumps: list[str] = getattr(args, "from_", [])
+    if dumps and (args.kubeconfig or args.context):
+        raise SystemExit(
+            _wrong_usage("--from names files, --kubeconfig and --context a cluster; choose one")
+        )
+    state = _dumped(dumps) if dumps else _live(args.kubeconfig, args.context)
+    for note in state.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return state
+
+
+def _dumped(paths: list[str]) -> ClusterState:
+    from kubesched.state.dumps import load_dumps
+
+    return load_dumps(paths)
+
+
+def _live(kubeconfig: str, context: str) -> ClusterState:
+    from kubesched.app.event_loop import run
+    from kubesched.state.live import load_live
+
+    shown = _ProgressLine()
+    try:
+        return run(load_live(kubeconfig, context, shown.update))
+    finally:
+        shown.clear()
+
+
+class _ProgressLine:
+    """One line on a terminal that is rewritten; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+
+    def update(self, progress: Progress) -> None:
+        if self._is_terminal:
+            of = f" of {progress.listed + progress.remaining}" if progress.remaining else ""
+            self._write(f"listing {progress.resource}: {progress.listed}{of}")
+
+    def clear(self) -> None:
+        if self._is_terminal:
+            self._write("")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+def _wrong_usage(message: str) -> int:
+    from kubesched.cli.main import usage_error
+
+    return usage_error(message)

@@ -1,0 +1,188 @@
+"""ClusterState: typed records by kind and key, with where they came from.
+
+Responsible for holding objects, for resolving duplicates and for saying how consistent the whole is. The sources
+(`dumps`, `live`, `archive`) fill it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from msgspec import structs
+
+from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
+from kubesched.api.core_v1 import (
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    ReplicationController,
+    Service,
+)
+from kubesched.api.kinds import Kind, kind_of
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.names import object_key
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.scheduling_v1 import PriorityClass
+from kubesched.api.scheduling_v1alpha2 import PodGroup, Workload
+from kubesched.api.storage_v1 import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+    VolumeAttachment,
+)
+
+T = TypeVar("T")
+
+KINDS: tuple[Kind[Any], ...] = tuple(
+    kind_of(record)
+    for record in (
+        Pod,
+        Node,
+        Namespace,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        StorageClass,
+        CSINode,
+        CSIDriver,
+        CSIStorageCapacity,
+        VolumeAttachment,
+        PodDisruptionBudget,
+        PriorityClass,
+        Service,
+        ReplicationController,
+        ReplicaSet,
+        StatefulSet,
+        ResourceClaim,
+        ResourceSlice,
+        DeviceClass,
+        PodGroup,
+        Workload,
+    )
+)
+"""The kinds that scheduling reads. Pods come first: the revision of their list is the one the others are read at."""
+
+_RECORDS = frozenset(kind.record for kind in KINDS)
+_NAMESPACED = frozenset(kind.record for kind in KINDS if kind.namespaced)
+
+FINISHED = frozenset({"Succeeded", "Failed"})
+"""Phases of pods that take no more resources. The scheduler does not watch them, and a state leaves them out."""
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class ClusterState:
+    """Objects by kind and `namespace/name`, in order of arrival."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        """Where the objects came from, for people."""
+        self.resource_versions: dict[str, str] = {}
+        """Revision at which each resource was listed, where the source says so: `pods` -> `4711`."""
+        self.notes: list[str] = []
+        """What a reader must know to trust the state: kinds that are missing, lists of different revisions."""
+        self.skipped: Counter[str] = Counter()
+        """Objects that scheduling does not read, counted by `apiVersion kind`."""
+        self.finished_count = 0
+        """Pods left out because they have finished."""
+        self.duplicate_count = 0
+        """Objects that came more than once; the newest revision was kept."""
+        self._objects: dict[type[Any], dict[str, Any]] = {}
+
+    def put(self, obj: Any) -> None:  # noqa: ANN401  # a record of any of `KINDS`
+        """Add an object; of two versions of one object the newer stays.
+
+        Objects that never passed an API server get what one would have given them: a namespace, a uid and, for
+        pods, a scheduler name.
+        """
+        record = type(obj)
+        if record not in _RECORDS:
+            kind = kind_of(record)
+            self.skip(kind.api_version, kind.kind)
+            return
+        if record is Pod and obj.status.phase in FINISHED:
+            self.finished_count += 1
+            return
+        metadata: ObjectMeta = obj.metadata
+        if not metadata.uid or (not metadata.namespace and record in _NAMESPACED):
+            obj = _completed(obj, record in _NAMESPACED)
+            metadata = obj.metadata
+        if record is Pod and not obj.spec.scheduler_name:
+            spec = structs.replace(obj.spec, scheduler_name=DEFAULT_SCHEDULER)
+            obj = structs.replace(obj, spec=spec)
+        by_key = self._objects.get(record)
+        if by_key is None:
+            by_key = self._objects[record] = {}
+        key = object_key(metadata.namespace, metadata.name)
+        old = by_key.get(key)
+        if old is not None:
+            self.duplicate_count += 1
+            if _revision(old) > _revision(obj):
+                return
+        by_key[key] = obj
+
+    def skip(self, api_version: str, kind: str) -> None:
+        """Count an object of a kind that scheduling does not read."""
+        self.skipped[f"{api_version} {kind}"] += 1
+
+    def remove(self, kind: type[Any], namespace: str, name: str) -> bool:
+        """Take an object out; says whether it was there."""
+        by_key = self._objects.get(kind, {})
+        return by_key.pop(object_key(namespace, name), None) is not None
+
+    def get(self, kind: type[T], namespace: str, name: str) -> T | None:
+        """The object, or None. Cluster-scoped kinds use an empty namespace."""
+        return self._objects.get(kind, {}).get(object_key(namespace, name))
+
+    def of(self, kind: type[T]) -> list[T]:
+        """All objects of a kind, in order of arrival."""
+        return list(self._objects.get(kind, {}).values())
+
+    def count(self, kind: type[Any]) -> int:
+        return len(self._objects.get(kind, ()))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Every object, kind by kind in the order of `KINDS`."""
+        for kind in KINDS:
+            yield from self._objects.get(kind.record, {}).values()
+
+    def __len__(self) -> int:
+        return sum(len(by_key) for by_key in self._objects.values())
+
+    def copy(self) -> ClusterState:
+        """An independent state over the same (frozen) records."""
+        other = ClusterState(self.source)
+        other.resource_versions = dict(self.resource_versions)
+        other.notes = list(self.notes)
+        other.skipped = Counter(self.skipped)
+        other.finished_count = self.finished_count
+        other.duplicate_count = self.duplicate_count
+        other._objects = {kind: dict(by_key) for kind, by_key in self._objects.items()}
+        return other
+
+    def describe(self) -> str:
+        """One line for people: source and counts."""
+        counts = ", ".join(
+            f"{self.count(kind.record)} {kind.resource}"
+            for kind in KINDS
+            if self.count(kind.record)
+        )
+        return f"{self.source}: {counts or 'no objects'}"
+
+
+def _completed(obj: Any, namespaced: bool) -> Any:  # noqa: ANN401  # a record of any kind
+    metadata: ObjectMeta = obj.metadata
+    namespace = metadata.namespace or ("default" if namespaced else "")
+    uid = metadata.uid or f"{type(obj).__name__.lower()}/{object_key(namespace, metadata.name)}"
+    return structs.replace(obj, metadata=structs.replace(metadata, namespace=namespace, uid=uid))
+
+
+def _revision(obj: Any) -> int:  # noqa: ANN401  # as above
+    """The resource version as a number; Kubernetes 1.35 and newer promise that it is one."""
+    text: str = obj.metadata.resource_version
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,261 @@
+"""From the text of a dump to objects in a `ClusterState`.
+
+Reads what `kubectl get -o json` and `-o yaml` print, in any combination: single objects, Lists of one or several kinds,
+several JSON values after one another (JSON lines included), several YAML documents.
+
+JSON goes from the buffer straight into records, item by item, and the buffer is released behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+import yaml
+
+from kubesched.api import codec
+from kubesched.api.codec import DECODE_ERRORS, MalformedObject
+from kubesched.api.kinds import Kind, find_kind
+from kubesched.api.kubernetes_yaml import Json, compose, load
+from kubesched.api.meta import ListMeta
+from kubesched.state.buffers import Buffer
+from kubesched.state.cluster_state import ClusterState
+from kubesched.state.problems import Problem
+
+RELEASE_EVERY = 4096
+"""Items between two releases of the buffer."""
+
+_KIND_FIRST = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
+"""How kubectl begins every object. Objects that begin otherwise are looked through once more."""
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_AT_BYTE = re.compile(r"\(byte (\d+)\)")
+_MARKER = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
+
+
+class _Identity(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+
+
+class _Document(msgspec.Struct):
+    """A List, or a single object of which only the identity is looked at."""
+
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    items: list[msgspec.Raw] | None = None
+
+
+_identity = msgspec.json.Decoder(_Identity)
+_document = msgspec.json.Decoder(_Document)
+
+
+class DocumentReader:
+    """Reads one file's contents; problems are collected, everything else lands in the state."""
+
+    def __init__(self, state: ClusterState, file: str, problems: list[Problem]) -> None:
+        self._state = state
+        self._file = file
+        self._problems = problems
+
+    def read(self, buffer: Buffer) -> None:
+        view = buffer.view()
+        start = _skip_space(view, 3 if bytes(view[:3]) == b"\xef\xbb\xbf" else 0)
+        if start == len(view):
+            return
+        if view[start] in b"{[":
+            self._read_json(buffer, view, start)
+        else:
+            self._read_yaml(bytes(view))
+
+    # -- JSON ------------------------------------------------------------------------------------------------------
+
+    def _read_json(self, buffer: Buffer, view: memoryview, start: int) -> None:
+        while start < len(view):
+            end = len(view)
+            try:
+                document = _document.decode(view[start:])
+            except DECODE_ERRORS as error:
+                if (trailing := _TRAILING.search(str(error))) is None:
+                    self._json_problem(view, start, error)
+                    return
+                end = _end_of_value(view, start + int(trailing[1]))
+                try:
+                    document = _document.decode(view[start:end])
+                except DECODE_ERRORS as inner:
+                    self._json_problem(view, start, inner)
+                    return
+            self._json_document(buffer, view, start, end, document)
+            start = _skip_space(view, end)
+
+    def _json_document(
+        self, buffer: Buffer, view: memoryview, start: int, end: int, document: _Document
+    ) -> None:
+        if document.items is None:
+            self._json_object(view[start:end], "", "", view)
+            return
+        self._note_revision(document)
+        kind = document.kind.removesuffix("List")
+        base = _address(view)
+        for count, item in enumerate(document.items, start=1):
+            self._json_object(item, document.api_version, kind, view)
+            if count % RELEASE_EVERY == 0 and not self._problems:  # lines are counted from the text
+                buffer.release(_address(item) - base)
+
+    def _note_revision(self, document: _Document) -> None:
+        kind = find_kind(document.api_version, document.kind.removesuffix("List"))
+        try:
+            metadata = msgspec.json.decode(document.metadata, type=ListMeta)
+        except DECODE_ERRORS:
+            return  # kubectl's own Lists say nothing about a revision
+        if kind is not None and metadata.resource_version:
+            self._state.resource_versions[kind.resource] = metadata.resource_version
+
+    def _json_object(
+        self,
+        raw: Any,  # noqa: ANN401  # any buffer
+        api_version: str,
+        kind_name: str,
+        view: memoryview,
+    ) -> None:
+        """One object; of a typed list (`PodList`) the items do not say what they are, but the list does."""
+        begin = _KIND_FIRST.match(raw)
+        try:
+            if begin is not None:
+                own = begin[1].decode(), begin[2].decode()
+            else:
+                identity = _identity.decode(raw)
+                own = identity.api_version, identity.kind
+            kind = self._kind(own[0] or api_version, own[1] or kind_name)
+            if kind is not None:
+                self._put(codec.decode(raw, kind.record))
+        except MalformedObject as error:
+            self._problem(_line(view, raw), str(error))
+        except DECODE_ERRORS as error:
+            self._problem(_line(view, raw), codec.reworded(error))
+
+    def _json_problem(self, view: memoryview, start: int, error: Exception) -> None:
+        at = _AT_BYTE.search(str(error))
+        offset = len(view) if at is None else start + int(at[1])
+        message = codec.reworded(error)
+        if isinstance(error, msgspec.ValidationError):
+            offset, message = start, f"neither an object nor a list: {message}"
+        self._problem(_line_at(view, offset), _AT_BYTE.sub("", message).rstrip())
+
+    # -- YAML ------------------------------------------------------------------------------------------------------
+
+    def _read_yaml(self, text: bytes) -> None:
+        starts = [match.end() for match in _MARKER.finditer(text)]
+        ends = [match.start() for match in _MARKER.finditer(text)]
+        line, previous = 1, 0
+        for begin, end in zip([0, *starts], [*ends, len(text)], strict=True):
+            line += text.count(b"\n", previous, begin)
+            previous = begin
+            self._yaml_document(text[begin:end], line)
+
+    def _yaml_document(self, text: bytes, line: int) -> None:
+        try:
+            value = load(text)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            within = 0 if mark is None else mark.line
+            self._problem(line + within, f"not valid YAML: {error.problem}")
+            return
+        except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+            self._problem(line, f"not valid YAML: {error}")
+            return
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            self._problem(line, "neither an object nor a list")
+            return
+        items = value.get("items")
+        if not isinstance(items, list):
+            self._yaml_object(value, "", "", text, line, None)
+            return
+        api_version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
+        for index, item in enumerate(items):
+            self._yaml_object(item, api_version, kind.removesuffix("List"), text, line, index)
+
+    def _yaml_object(
+        self,
+        value: Json,
+        api_version: str,
+        kind_name: str,
+        text: bytes,
+        line: int,
+        index: int | None,
+    ) -> None:
+        try:
+            if not isinstance(value, dict):
+                raise MalformedObject("object", "", "expected a mapping")
+            own = value.get("apiVersion"), value.get("kind")
+            kind = self._kind(str(own[0] or api_version), str(own[1] or kind_name))
+            if kind is not None:
+                self._put(codec.convert(value, kind.record))
+        except MalformedObject as error:
+            self._problem(line + _item_line(text, index), str(error))
+
+    # -- both ------------------------------------------------------------------------------------------------------
+
+    def _kind(self, api_version: str, kind: str) -> Kind[Any] | None:
+        if not kind:
+            raise MalformedObject("object", "kind", "missing")
+        if not api_version:
+            raise MalformedObject(kind, "apiVersion", "missing")
+        known = find_kind(api_version, kind)
+        if known is None:
+            self._state.skip(api_version, kind)
+        return known
+
+    def _put(self, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
+        if not obj.metadata.name:
+            raise MalformedObject(type(obj).__name__, "metadata.name", "missing")
+        self._state.put(obj)
+
+    def _problem(self, line: int, message: str) -> None:
+        self._problems.append(Problem(self._file, line, message))
+
+
+def _skip_space(view: memoryview, start: int) -> int:
+    while start < len(view) and view[start] in b" \t\r\n":
+        start += 1
+    return start
+
+
+def _end_of_value(view: memoryview, after: int) -> int:
+    """Where a value ends, given a place in or right after what follows it."""
+    while view[after - 1] not in b"}]":
+        after -= 1
+    return after
+
+
+def _address(buffer: Any) -> int:  # noqa: ANN401  # any buffer
+    return int(np.frombuffer(buffer, np.uint8).ctypes.data)
+
+
+def _line(view: memoryview, part: Any) -> int:  # noqa: ANN401  # any buffer
+    """The line in which a part of the text begins."""
+    return _line_at(view, _address(part) - _address(view))
+
+
+def _line_at(view: memoryview, offset: int) -> int:
+    return 1 + int(np.count_nonzero(np.frombuffer(view[:offset], np.uint8) == ord("\n")))
+
+
+def _item_line(text: bytes, index: int | None) -> int:
+    """Lines between the beginning of a document and that of its item; composed again, as this is an error's path."""
+    try:
+        root = compose(text)
+    except yaml.YAMLError:
+        return 0
+    if not isinstance(root, yaml.MappingNode):
+        return 0
+    if index is None:
+        return int(root.start_mark.line)
+    for key, value in root.value:
+        if key.value == "items":
+            return int(value.value[index].start_mark.line)
+    return 0

@@ -1,0 +1,86 @@
+"""Dumps: files, directories and standard input, as `kubectl get … -o json|yaml` or `kubesched snapshot` wrote them."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from kubesched.state.buffers import read_all
+from kubesched.state.cluster_state import ClusterState
+from kubesched.state.documents import DocumentReader
+from kubesched.state.problems import Problem, StateError
+
+STDIN = "-"
+SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
+"""What is read in a directory, each also with `.gz` behind it; a file that is named is read whatever it is called."""
+
+
+def load_dumps(paths: Sequence[str]) -> ClusterState:
+    """All objects in these files.
+
+    Raises:
+        StateError: something is not there, not readable, or broken; every broken object is named.
+    """
+    state = ClusterState(", ".join("standard input" if path == STDIN else path for path in paths))
+    problems: list[Problem] = []
+    with _collector_paused():
+        for path in _files(paths):
+            _load(path, state, problems)
+    if problems:
+        raise StateError(problems)
+    if state.skipped:
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(state.skipped.items()))
+        state.notes.append(f"skipped objects that scheduling does not read: {listed}")
+    if state.duplicate_count:
+        state.notes.append(
+            f"{state.duplicate_count} objects came more than once; the newest revision counts"
+        )
+    return state
+
+
+def _load(path: str, state: ClusterState, problems: list[Problem]) -> None:
+    name = "standard input" if path == STDIN else path
+    try:
+        with _opened(path) as stream:
+            buffer = read_all(stream, name)
+    except OSError as error:
+        raise StateError(f"{name}: {error.strerror or error}") from None
+    DocumentReader(state, name, problems).read(buffer)
+
+
+def _opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    if path == STDIN:
+        return contextlib.nullcontext(sys.stdin.buffer)
+    return open(path, "rb")  # the caller closes it
+
+
+def _files(paths: Sequence[str]) -> Iterator[str]:
+    for path in paths:
+        if path == STDIN or not os.path.isdir(path):
+            yield path
+            continue
+        found = sorted(
+            str(each)
+            for each in Path(path).rglob("*")
+            if each.name.removesuffix(".gz").endswith(SUFFIXES) and each.is_file()
+        )
+        if not found:
+            raise StateError(f"{path}: no {', '.join(SUFFIXES)} files in this directory")
+        yield from found
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Records hold no cycles; walking over millions of them again and again would double the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,169 @@
+"""A scheduler over a state: the production wiring without an API server.
+
+    scheduler = in_memory_scheduler(state, config)
+    scheduler.assembly.scheduler.attempt()
+
+What the scheduler writes goes to `client`. The default client refuses every write, for callers that only look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NoReturn
+
+from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.api.names import key_of
+from kubesched.clock import Clock, ManualClock
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.load import default_config
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.errors import KubeschedError
+from kubesched.framework.handle import EventRecorder, SchedulerClient
+from kubesched.framework.registry import Registry
+from kubesched.framework.waiting_pods import CallLater
+from kubesched.informers.lister import Lister
+from kubesched.informers.store import Store
+from kubesched.metrics.registry import MetricsRegistry
+from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.state.cluster_state import ClusterState
+
+
+class MemoryListers:
+    """Listers of every kind over stores that the owner fills."""
+
+    def __init__(self) -> None:
+        self._stores: dict[type[Any], Store[Any]] = {}
+        self._listers: dict[type[Any], Lister[Any]] = {}
+
+    def store(self, kind: type[Any]) -> Store[Any]:
+        found = self._stores.get(kind)
+        if found is None:
+            found = self._stores[kind] = Store()
+        return found
+
+    def of(self, kind: type[Any]) -> Lister[Any]:
+        found = self._listers.get(kind)
+        if found is None:
+            found = self._listers[kind] = Lister(self.store(kind))
+        return found
+
+    def put(self, obj: Any) -> Any:  # noqa: ANN401  # a record of any kind
+        """Store an object; returns what was there before."""
+        return self.store(type(obj)).put(key_of(obj.metadata), obj)
+
+
+class RefusingClient:
+    """A client for callers that only look: every write is a mistake."""
+
+    async def bind_pod(self, pod: Pod, node_name: str) -> NoReturn:
+        raise AssertionError(f"{key_of(pod.metadata)} must not be bound to {node_name} here")
+
+    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> NoReturn:
+        raise AssertionError(
+            f"the status of {key_of(pod.metadata)} must not be written here: {patch}"
+        )
+
+    async def delete_pod(self, pod: Pod) -> NoReturn:
+        raise AssertionError(f"{key_of(pod.metadata)} must not be deleted here")
+
+    async def update(self, obj: Any) -> NoReturn:  # noqa: ANN401  # of any kind
+        raise AssertionError(f"{key_of(obj.metadata)} must not be written here")
+
+
+class NoEvents:
+    """An event recorder that keeps nothing."""
+
+    def event(
+        self,
+        regarding: object,
+        related: object | None,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Called for every event."""
+
+
+@dataclass(frozen=True, slots=True)
+class InMemoryScheduler:
+    """A scheduler that knows a state."""
+
+    assembly: Assembly
+    listers: MemoryListers
+    problems: list[str]
+    """Objects that the scheduler refuses (a quantity that is none, say), and why; it decides without them."""
+
+
+def in_memory_scheduler(
+    state: ClusterState,
+    config: KubeSchedulerConfiguration | None = None,
+    *,
+    gates: FeatureGates = DEFAULT_GATES,
+    registry: Registry | None = None,
+    client: SchedulerClient | None = None,
+    recorder: Callable[[str], EventRecorder] | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    call_later: CallLater | None = None,
+    classes: bool = True,
+) -> InMemoryScheduler:
+    """Assemble a scheduler and tell it about every object of the state. Nothing runs yet.
+
+    Pods without a node that one of the profiles is responsible for are in its queue afterwards.
+
+    Raises:
+        ConfigError: the configuration names plugins that do not exist or do not fit.
+    """
+    if registry is None:
+        registry = in_tree_registry()
+        registry.add_installed()
+    listers = MemoryListers()
+    no_events = NoEvents()
+    assembly = assemble(
+        config or default_config(gates),
+        gates,
+        registry,
+        Surroundings(
+            listers=listers,
+            client=client or RefusingClient(),
+            recorder=recorder or (lambda _profile: no_events),
+            clock=clock or ManualClock(),
+            random=random or Random(0),
+            call_later=call_later or _call_later,
+            metrics=SchedulerMetrics(MetricsRegistry()),
+        ),
+        classes=classes,
+    )
+    return InMemoryScheduler(assembly, listers, fill(assembly, listers, state))
+
+
+def _call_later(delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(delay, callback)
+
+
+def fill(assembly: Assembly, listers: MemoryListers, state: ClusterState) -> list[str]:
+    """Tell the scheduler about every object: stores first, as informers do, then nodes, then pods.
+
+    Returns what the scheduler refused; an informer would log it and go on, too.
+    """
+    for obj in state:
+        listers.put(obj)
+    handlers, problems = assembly.handlers, list[str]()
+    told: tuple[tuple[type[Any], Callable[[Any], None]], ...] = (
+        (Namespace, handlers.namespace_changed),
+        (Node, handlers.node_added),
+        (Pod, handlers.pod_added),
+    )
+    for kind, handler in told:
+        for obj in state.of(kind):
+            try:
+                handler(obj)
+            except KubeschedError as error:
+                problems.append(f"{kind.__name__} {key_of(obj.metadata)}: {error}")
+    return problems
