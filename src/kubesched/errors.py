@@ -11,8 +11,7 @@ Verdicts about pods are values (`framework.status.Status`), never exceptions. Wh
     │  └─ TooManyRequests · ServerError
     ├─ TransportError       no answer: ConnectFailed · DeadlineExceeded · StreamEnded
     ├─ CelError             an expression does not compile or cannot be evaluated
-    ├─ Unrecoverable        in-memory state is wrong in a way that only a restart repairs; ends the process
-    └─ PluginError          which plugin, which extension point, which pod; cause chained
+    └─ Unrecoverable        in-memory state is wrong in a way that only a restart repairs; ends the process
 
 Messages begin in lower case, name the object as `namespace/name`, say what was expected and what was found.
 """
@@ -189,16 +188,6 @@ class StreamEnded(TransportError):
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
         self.sent = sent
-
-
-class PluginError(KubeschedError):
-    """A plugin raised or returned nonsense: `plugin`, `point` and `pod` say where."""
-
-    def __init__(self, plugin: str, point: str, pod: str, message: str) -> None:
-        super().__init__(f'plugin "{plugin}" at {point} for pod {pod}: {message}')
-        self.plugin = plugin
-        self.point = point
-        self.pod = pod
 
 
 def without_groups(error: Exception) -> Exception:

@@ -79,6 +79,14 @@ class Logger:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, message, extra={"values": values}, stacklevel=2)
 
+    def infof(self, message: str, /, *arguments: object, v: int = 0) -> None:
+        """A line without keys, for those that upstream writes with klog.Infof."""
+        self._logger.log(max(logging.INFO - v, _LOWEST_LEVEL), message, *arguments, stacklevel=2)
+
+    def warningf(self, message: str, /, *arguments: object) -> None:
+        """A line without keys, for those that upstream writes with klog.Warningf."""
+        self._logger.warning(message, *arguments, stacklevel=2)
+
     def warning(self, message: str, /, **values: object) -> None:
         self._logger.warning(message, extra={"values": values}, stacklevel=2)
 

@@ -206,17 +206,6 @@ def test_every_metric_is_an_attribute_named_like_it():
     assert {row[0] for row in CONTRACT} == set(vars(metrics))
 
 
-def test_expected_plugins_start_at_zero():
-    registry = MetricsRegistry()
-    SchedulerMetrics(registry).expect_plugins(
-        "default-scheduler", "Filter", ["NodeName", "NodePorts"]
-    )
-    assert (
-        'scheduler_plugin_evaluation_total{plugin="NodeName",extension_point="Filter",profile="default-scheduler"} 0'
-        in registry.text().splitlines()
-    )
-
-
 @pytest.mark.parametrize(
     ("attempts", "label"),
     [

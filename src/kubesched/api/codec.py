@@ -214,17 +214,6 @@ def decode_preserved(data: bytes | str, type_: type[R]) -> Preserved[R]:
     return Preserved(decode(raw, type_), raw)
 
 
-def decode_preserved_list(data: bytes | str, type_: type[R]) -> ListOf[Preserved[R]]:
-    """A list of objects, each kept whole; raises MalformedObject."""
-    listed = decode(data, ListOf[msgspec.Raw])
-    return ListOf(
-        kind=listed.kind,
-        api_version=listed.api_version,
-        metadata=listed.metadata,
-        items=[decode_preserved(bytes(item), type_) for item in listed.items],
-    )
-
-
 def _merge(raw: object, old: object, new: object) -> object:
     """`raw`, of which `old` is what we understood, changed the way `new` differs from `old`."""
     if old == new:

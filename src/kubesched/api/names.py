@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from kubesched.api.meta import ObjectMeta
 
@@ -36,7 +38,14 @@ def object_key(namespace: str, name: str) -> str:
 
 def key_of(metadata: ObjectMeta) -> str:
     """`namespace/name` of an object."""
-    return object_key(metadata.namespace, metadata.name)
+    # Written out: the scheduling path asks for every pod several times.
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+def key_of_manifest(manifest: Mapping[str, Any]) -> str:
+    """`namespace/name` of an object as plain JSON."""
+    metadata = manifest["metadata"]
+    return object_key(metadata.get("namespace") or "", metadata["name"])
 
 
 def split_key(key: str) -> tuple[str, str]:

@@ -26,8 +26,6 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 HUGE_PAGES_PREFIX = "hugepages-"
 
-DEFAULT_MILLI_CPU_REQUEST = 100
-DEFAULT_MEMORY_REQUEST = 200 * 1024 * 1024
 DEFAULT_REQUESTS: Mapping[str, RawQuantity] = {CPU: "100m", MEMORY: "200Mi"}
 """What a container that names no request is taken to need when nodes are compared."""
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.names import key_of
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.watching import NOT_FINISHED
 from kubesched.client.rest import RestClient
@@ -146,10 +147,7 @@ async def _differences(app: SchedulerApp, client: RestClient) -> dict[str, set[s
 
 
 def _revisions(objects: Iterable[Node] | Iterable[Pod]) -> set[str]:
-    return {
-        f"{meta.namespace}/{meta.name}@{meta.resource_version}"
-        for meta in (obj.metadata for obj in objects)
-    }
+    return {f"{key_of(meta)}@{meta.resource_version}" for meta in (obj.metadata for obj in objects)}
 
 
 def _some(names: set[str]) -> list[str]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -85,8 +84,7 @@ def run(line: CommandLine) -> int:
 def _log_flags(options: RunOptions) -> None:
     if log.enabled(1):
         for name, value in options.shown().items():
-            # Upstream: one line without keys each, which is how people find it.
-            logging.getLogger(__name__).log(logging.INFO - 1, 'FLAG: --%s="%s"', name, value)
+            log.infof('FLAG: --%s="%s"', name, value, v=1)
 
 
 def _failed(error: Exception | str) -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import logging
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from kubesched.server.secure_server import SecureServer
 
 log = get_logger(__name__)
-plain_log = logging.getLogger(__name__)
 """For the lines that upstream writes without keys."""
 
 REVIEW_QPS, REVIEW_BURST = 200.0, 400
@@ -97,7 +95,7 @@ class Serving:
         self._tls_settings.check()
         self._settings, self._exposed = settings, exposed
         if authorization is None:
-            plain_log.warning(
+            log.warningf(
                 "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
             )
         self._reviewers = authentication, authorization
@@ -211,7 +209,7 @@ class Serving:
         )
         self._tls.refresh()
         self._listener = self._make_listener(self._tls)
-        plain_log.info("Serving securely on %s", self._address)
+        log.infof("Serving securely on %s", self._address)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listener.serve(), name="serving")
             group.create_task(self._watch_tls(), name="serving certificates")
@@ -225,7 +223,7 @@ class Serving:
         options = self._settings.options
         if not options.tls_cert_file and self._pair is None:
             self._pair = self_signed.make(self._clock.now())
-            plain_log.info("Generated self-signed cert in-memory")
+            log.infof("Generated self-signed cert in-memory")
 
     def _make_listener(self, tls: ServingTls) -> Listener:
         from kubesched.server.listener import Listener
@@ -256,7 +254,7 @@ class Serving:
                 stack.push_async_callback(transport.aclose)
             self._socket.close()
             if self._listener is not None:
-                plain_log.info("Stopped listening on %s", self._address)
+                log.infof("Stopped listening on %s", self._address)
                 log.info("[graceful-termination] secure server has stopped listening")
                 await self._listener.close(SHUTDOWN_S)
                 log.info("[graceful-termination] secure server is exiting")

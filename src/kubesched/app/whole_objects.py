@@ -12,6 +12,7 @@ from typing import Any
 from kubesched.api.codec import MalformedObject, decode
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.kinds import kind_of
+from kubesched.api.names import key_of
 from kubesched.client.rest import RestClient
 from kubesched.errors import NotFound
 
@@ -33,7 +34,7 @@ class WholeObjectsByRest:
         meta = pod.metadata
         obj = await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
         if _metadata(obj).get("uid") != meta.uid:
-            raise NotFound(f"pod {meta.namespace}/{meta.name} with UID {meta.uid} is gone")
+            raise NotFound(f"pod {key_of(meta)} with UID {meta.uid} is gone")
         return obj
 
     async def nodes(self, nodes: Sequence[Node]) -> list[JsonObject]:

@@ -19,6 +19,7 @@ from kubesched.api import codec
 from kubesched.api.core_v1 import Namespace, Node, Pod, PodCondition
 from kubesched.api.kinds import Kind, find_kind
 from kubesched.api.meta import Record
+from kubesched.api.names import key_of
 from kubesched.benchmarking.templates import Manifest
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -292,6 +293,4 @@ def has_labels(pod: Pod, labels: Mapping[str, str]) -> bool:
 
 
 def _named(obj: Any) -> str:  # noqa: ANN401  # anything with metadata
-    meta = obj.metadata
-    name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-    return f"{type(obj).__name__} {name}"
+    return f"{type(obj).__name__} {key_of(obj.metadata)}"

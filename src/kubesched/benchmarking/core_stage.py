@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter, thread_time
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
 from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.progress import Progress
@@ -289,5 +290,5 @@ class CoreStage:
         for pod in waiting[:1]:
             conditions = pod.status.conditions or ()
             message = next((c.message for c in conditions if c.type == "PodScheduled"), "")
-            text += f"; {pod.metadata.namespace}/{pod.metadata.name}: {message or 'never tried'}"
+            text += f"; {key_of(pod.metadata)}: {message or 'never tried'}"
         return text

@@ -16,6 +16,7 @@ An assumed pod stays until its Add event or until it is forgotten; there is no e
 from __future__ import annotations
 
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.names import key_of
 from kubesched.errors import Unrecoverable
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -54,7 +55,7 @@ class Cache:
 
     def forget_pod(self, pod: Pod) -> None:
         """Take back an assumption; a pod that is no longer here is fine."""
-        uid, key = pod.metadata.uid, _key(pod)
+        uid, key = pod.metadata.uid, key_of(pod.metadata)
         self._check_uid(uid, key)
         known = self._pods.get(uid)
         if known is None:
@@ -69,7 +70,7 @@ class Cache:
 
     def add_pod(self, pod: Pod) -> None:
         """The watch shows a bound pod: confirm the assumption, or learn of a pod someone else bound."""
-        uid, key = pod.metadata.uid, _key(pod)
+        uid, key = pod.metadata.uid, key_of(pod.metadata)
         self._check_uid(uid, key)
         known = self._pods.get(uid)
         if known is None:
@@ -90,7 +91,7 @@ class Cache:
         self._insert(newer)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
-        uid, key = old.metadata.uid, _key(old)
+        uid, key = old.metadata.uid, key_of(old.metadata)
         self._check_uid(uid, key)
         known = self._pods.get(uid)
         if known is None:
@@ -110,7 +111,7 @@ class Cache:
 
     def remove_pod(self, pod: Pod) -> None:
         """The watch shows the pod gone. A stale last state may name no node; another node is a contradiction."""
-        uid, key = pod.metadata.uid, _key(pod)
+        uid, key = pod.metadata.uid, key_of(pod.metadata)
         self._check_uid(uid, key)
         known = self._pods.get(uid)
         if known is None:
@@ -191,10 +192,6 @@ def _understood(pod: Pod) -> PodInfo:
     info = PodInfo(pod)
     _ = (info.requests, info.nonzero_requests, info.host_ports, info.affinity_terms)
     return info
-
-
-def _key(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _counts_alike(old: Pod, new: Pod) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from kubesched.client.event_series import EventRecord
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.errors import NotFound
 
 
 class RestEventClient:
@@ -24,11 +23,3 @@ class RestEventClient:
         await self._client.patch(
             type(event), metadata.name, metadata.namespace, strategic_merge_patch(change)
         )
-
-    async def has_events_v1(self) -> bool:
-        """Whether the server knows events.k8s.io/v1. All that are less than six years old do."""
-        try:
-            await self._client.get_raw("/apis/events.k8s.io/v1")
-        except NotFound:
-            return False
-        return True

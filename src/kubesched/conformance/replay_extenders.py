@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import Request, Response
 from kubesched.conformance.extenders import Cluster, question_in_words, reply, subject
@@ -54,7 +55,7 @@ class ReplayedExtenders:
     def _key_of(self, uid: str) -> str:
         assert self.world is not None, "somebody is playing"
         for pod in self.world.listers.of(Pod).list():
-            self._keys[pod.metadata.uid] = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            self._keys[pod.metadata.uid] = key_of(pod.metadata)
         return self._keys.get(uid, uid)
 
     async def _bind(self, question: Json) -> Json:

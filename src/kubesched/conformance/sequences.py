@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from kubesched.api.names import key_of_manifest
+
 Json = dict[str, Any]
 
 EPOCH = "2026-01-01T00:{minute:02}:{second:02}Z"
@@ -80,7 +82,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return key_of_manifest(self.object)
 
     @property
     def is_strategic(self) -> bool:
@@ -136,14 +138,6 @@ class Sequence(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def decisions(self) -> Iterator[tuple[int, Step]]:
         return ((at, step) for at, step in enumerate(self.steps) if step.asks_for_decision)
-
-    def with_expectations(self, decisions: dict[int, Decision]) -> Sequence:
-        """As decided by somebody else."""
-        steps = [
-            msgspec.structs.replace(step, expect=decisions.get(at))
-            for at, step in enumerate(self.steps)
-        ]
-        return msgspec.structs.replace(self, steps=steps)
 
 
 class _Placed(msgspec.Struct, frozen=True):

@@ -17,10 +17,6 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 
-def key_of(claim: PersistentVolumeClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"
-
-
 def meant_by(volume: PersistentVolume) -> str:
     """The claim that the volume is promised to; empty if to none."""
     reference: ObjectReference | None = volume.spec.claim_ref

@@ -12,13 +12,13 @@ import msgspec
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Record
+from kubesched.api.names import key_of
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.conformance.sequences import Json
 from kubesched.conformance.volume_controller import (
     bound_to,
     is_bound,
-    key_of,
     made_for,
     meant_by,
     wants_volume,
@@ -59,7 +59,7 @@ class Pods:
         self._changed = asyncio.Event()
 
     def take(self, kind: str, pod: Pod) -> None:
-        key = self._keys[pod.metadata.uid] = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = self._keys[pod.metadata.uid] = key_of(pod.metadata)
         if kind == "DELETED":
             self.current.pop(key, None)
             self.versions.pop(key, None)
@@ -112,7 +112,7 @@ class Volumes:
         await self._answer()
 
     async def take_claim(self, kind: str, claim: PersistentVolumeClaim) -> None:
-        _keep(self._claims, kind, key_of(claim), claim)
+        _keep(self._claims, kind, key_of(claim.metadata), claim)
         await self._answer()
 
     async def _answer(self) -> None:

@@ -7,7 +7,6 @@ belong to the caller's `TaskGroup`. Not responsible for what the informers do.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ from kubesched.informers.informer import Informer, Transform
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import ReflectorSettings
 from kubesched.informers.store import ApiObject, Store
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -15,7 +15,6 @@ What handlers may rely on:
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -29,8 +28,9 @@ from kubesched.informers.index import IndexFunction
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import BURST, ListerWatcher, Reflector, ReflectorSettings
 from kubesched.informers.store import ApiObject, Store
+from kubesched.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -96,9 +96,6 @@ class Informer(Generic[T]):
             for obj in self.store.values():
                 self._call(handler.on_add, key_of(obj.metadata), obj)
         self._handlers.append(handler)
-
-    def remove_event_handler(self, handler: EventHandler[T]) -> None:
-        self._handlers.remove(handler)
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         self.store.add_index(name, function)
@@ -174,8 +171,8 @@ class Informer(Generic[T]):
         except KubeschedError as error:
             # The object is invalid; the message names it and its field.
             self.handler_error_count += 1
-            log.error("%s: handler failed for %s: %s", self.name, key, error)
+            log.error("Event handler failed", error, informer=self.name, object=key)
         except Exception:
             # A failing handler must neither stop the informer nor hide the change from the other handlers.
             self.handler_error_count += 1
-            log.exception("%s: handler failed for %s", self.name, key)
+            log.exception("Event handler failed", informer=self.name, object=key)

@@ -63,10 +63,6 @@ class Store(Generic[T]):
         objects = self._objects
         return [objects[key] for key in self._index(index).keys(value)]
 
-    def index_values(self, index: str) -> list[str]:
-        """Every value that some object has under this index."""
-        return list(self._index(index).values())
-
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Index all objects, those already here included. A name can be used once."""
         if name in self._indexes:

@@ -10,7 +10,6 @@ election and the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,11 +69,6 @@ class SchedulerMetrics:
             registry if gates.dra_device_binding_conditions else unlisted,
         )
         self._pod_groups(registry if gates.generic_workload else unlisted)
-
-    def expect_plugins(self, profile: str, extension_point: str, plugins: Iterable[str]) -> None:
-        """Start `plugin_evaluation_total` at 0 for plugins that will be called, so that rates have a beginning."""
-        for plugin in plugins:
-            self.plugin_evaluation_total.labels(plugin, extension_point, profile)
 
     def _attempts(self, registry: MetricsRegistry) -> None:
         self.schedule_attempts_total: Family[Counter] = registry.counter(

@@ -9,17 +9,17 @@ How long: 1, 2, 4, 8, 10, 10 ... seconds with the defaults, doubling with each f
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import floor, inf
 from typing import Any, Final
 
 from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.logs import get_logger
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.heap import KeyedHeap
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 BACKOFF: Final = "backoff"
 FLUSH_PERIOD_S: Final = 1.0
@@ -99,8 +99,11 @@ class BackoffQueue:
         target, other = (self._plain, self._error) if rejected else (self._error, self._plain)
         target.add(key, info)
         if other.remove(key) is not None:
-            # Nobody adds a pod that rests already. Should it happen, it must not rest twice, nor count twice.
-            logger.error("pod %s was added to the backoff queue while it was there already", key)
+            # The queue never adds a pod twice. If it happens anyway, the pod must have one entry and count once.
+            log.error(
+                "Pod was added to the backoff queue while it was there already",
+                pod=info.pod_info.pod,
+            )
             return
         self._incoming.labels(BACKOFF, event_label).inc()
 
@@ -136,10 +139,6 @@ class BackoffQueue:
     def get(self, key: str) -> QueuedPodInfo | None:
         info = self._plain.get(key)
         return info if info is not None else self._error.get(key)
-
-    def holds_error(self, key: str) -> bool:
-        """Is the pod here because its attempt broke?"""
-        return key in self._error
 
     def __contains__(self, key: str) -> bool:
         return key in self._plain or key in self._error

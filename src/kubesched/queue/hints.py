@@ -10,7 +10,6 @@ that nobody compares resources and action bits again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -27,9 +26,10 @@ from kubesched.framework.events import (
     Resource,
 )
 from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.logs import get_logger
 from kubesched.metrics import SchedulerMetrics
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 EXTENDER: Final = "Extender"
 """Stands for all HTTP extenders wherever the plugin behind a rejection is named."""
@@ -171,7 +171,7 @@ def build_hint_map(
                 problems.append(
                     f'plugin "{plugin}" of profile "{profile}" cannot register its events: {error}'
                 )
-                logger.debug("events_to_register of %s failed", plugin, exc_info=True)
+                log.exception("A plugin failed", plugin=plugin, extensionPoint="EventsToRegister")
                 continue
             _register(plugin, events, hints_by_event)
     if problems:
@@ -203,7 +203,7 @@ class HintEvaluator:
         profile = info.pod_info.pod.spec.scheduler_name
         hints = event.hints_by_profile.get(profile)
         if hints is None:
-            logger.error('pod %s waits for the unknown profile "%s"', info.pod_info.key, profile)
+            log.error("Pod waits for an unknown profile", pod=info.pod_info.pod, profile=profile)
             return Strategy.AFTER_BACKOFF
         relevant = [hint for hint in hints if hint.plugin in rejectors]
         return self.ask(relevant, info, event, old, new)
@@ -252,15 +252,11 @@ class HintEvaluator:
         """Log the exception at hand: in full the first time, since the same may follow for thousands of pods."""
         is_news = (hint.plugin, event.label) not in self._reported
         self._reported.add((hint.plugin, event.label))
-        logger.log(
-            logging.ERROR if is_news else logging.DEBUG,
-            'queueing hint of plugin "%s" failed on %s for pod %s/%s',
-            hint.plugin,
-            event.label,
-            pod.metadata.namespace,
-            pod.metadata.name,
-            exc_info=True,
-        )
+        told = {"plugin": hint.plugin, "event": event.label, "pod": pod}
+        if is_news:
+            log.exception("Queueing hint failed", **told)
+        else:
+            log.info("Queueing hint failed again", v=5, **told)
 
 
 def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object an event may carry

@@ -81,9 +81,8 @@ class PreEnqueueRunner:
             status = plugin(pod)
             if status is not None and not isinstance(status, Status):
                 raise TypeError(f"expected a Status or None, got {type(status).__name__}")
-        except (
-            Exception
-        ) as error:  # third-party code; the pod is gated by it and the failure is logged
+        except Exception as error:
+            # Third-party code: a failing plugin gates the pod, and the failure is logged.
             log.exception("A plugin failed", plugin=name, extensionPoint=_POINT, pod=pod)
             status = error_status(error)
         if is_sampled:

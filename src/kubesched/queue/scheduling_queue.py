@@ -356,9 +356,6 @@ class SchedulingQueue:
     def pods_in_active_q(self) -> list[Pod]:
         return [info.pod_info.pod for info in self._active]
 
-    def pods_in_backoff_q(self) -> list[Pod]:
-        return [info.pod_info.pod for info in self._backoff]
-
     def unschedulable_pods(self) -> list[Pod]:
         """Pods waiting for an event, gated ones included."""
         return [info.pod_info.pod for info in self._pool]

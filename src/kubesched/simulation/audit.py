@@ -13,6 +13,7 @@ import msgspec
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.host_ports import HostPort
+from kubesched.api.names import key_of
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import CSINode
 from kubesched.embedded.objects import JsonObject
@@ -52,12 +53,15 @@ def make_auditor(complain: Complain, verdicts: Mapping[str, tuple[str, ...]]) ->
                 asks_for_volumes=not self.handle.extenders,
             )
             if why is not None:
-                complain("rules hold at every decision", f"{_key(pod)} goes to {node_name}: {why}")
+                complain(
+                    "rules hold at every decision",
+                    f"pod {key_of(pod.metadata)} goes to {node_name}: {why}",
+                )
             allowed = verdicts.get(pod.metadata.uid)
             if allowed is not None and node_name not in allowed:
                 complain(
                     "no node is chosen against the extender",
-                    f"{_key(pod)} goes to {node_name}, of {allowed}",
+                    f"pod {key_of(pod.metadata)} goes to {node_name}, of {allowed}",
                 )
             return None
 
@@ -88,12 +92,12 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             if chosen not in costs:
                 complain(
                     "preemption makes room where it says",
-                    f"{_key(pod)} does not fit on {chosen} whoever goes",
+                    f"pod {key_of(pod.metadata)} does not fit on {chosen} whoever goes",
                 )
             elif costs[chosen][0] > min(most for _least, most in costs.values()):
                 complain(
                     "no disruption budget is violated without need",
-                    f"{_key(pod)} preempts on {chosen}; violations by node: {costs}",
+                    f"pod {key_of(pod.metadata)} preempts on {chosen}; violations by node: {costs}",
                 )
 
         def _costs(self, pod: Pod, statuses: NodeToStatus) -> dict[str, tuple[int, int]]:
@@ -256,7 +260,3 @@ def to_json(obj: Any) -> JsonObject:  # noqa: ANN401  # any record
     plain: JsonObject = msgspec.to_builtins(obj)
     plain.setdefault("spec", {})
     return plain
-
-
-def _key(pod: Pod) -> str:
-    return f"pod {pod.metadata.namespace}/{pod.metadata.name}"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.names import key_of_manifest
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.times import parse_time
 from kubesched.embedded.objects import JsonObject
@@ -80,14 +81,18 @@ class Checkers:
         self.checks += 1
         if before:
             if before != node_name:
-                self._complain("no pod is bound twice", f"{_key(pod)} from {before} to {node_name}")
+                self._complain(
+                    "no pod is bound twice", f"{key_of_manifest(pod)} from {before} to {node_name}"
+                )
             return
         self._on_binding(pod, node_name)
 
     def _on_binding(self, pod: JsonObject, node_name: str) -> None:
         node = self._cluster.store.get("nodes", "", node_name)
         if node is None:
-            self._complain("no pod is bound to a node that is gone", f"{_key(pod)} to {node_name}")
+            self._complain(
+                "no pod is bound to a node that is gone", f"{key_of_manifest(pod)} to {node_name}"
+            )
             return
         # With two schedulers a binding may still be on its way when the other one takes over; the API has no means
         # against that. What each of them decides is checked against what it knows, see `plugins`.
@@ -100,7 +105,8 @@ class Checkers:
             why = overcommitment(self._rooms[node_name], there)
             if why is not None:
                 self._complain(
-                    "no node is over its allocatable", f"{_key(pod)} to {node_name}: {why}"
+                    "no node is over its allocatable",
+                    f"{key_of_manifest(pod)} to {node_name}: {why}",
                 )
 
         self._check_volumes(pod, node.obj)
@@ -138,7 +144,7 @@ class Checkers:
             volume = self._cluster.store.get(
                 storage.VOLUMES, "", claim.obj["spec"].get("volumeName", "")
             )
-            where = f"{_key(pod)} to {node['metadata']['name']}"
+            where = f"{key_of_manifest(pod)} to {node['metadata']['name']}"
             if volume is None or not is_bound(claim.obj):
                 self._complain("pods are bound after their claims", f"{where}: {name}")
             elif volume.obj["spec"]["storageClassName"] == storage.LOCAL and not reaches(
@@ -292,7 +298,3 @@ def check_wake_ups(incarnation: Incarnation) -> None:
                 "every unschedulable pod has a wake-up",
                 f"{incarnation.name}: {pod.metadata.name} waits since {since:.3f} s, woken at {due}",
             )
-
-
-def _key(pod: JsonObject) -> str:
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -19,6 +19,7 @@ from kubesched.api.core_v1 import (
     PodAffinityTerm,
     PodAntiAffinity,
 )
+from kubesched.api.names import key_of
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
 from kubesched.simulation import extenders
@@ -180,7 +181,7 @@ async def what_can_be_placed(
         withdraws = any(
             patch["status"].get("nominatedNodeName", "") is None for _, patch in patches
         )
-    by_key = {_key(pod): pod for pod in pods}
+    by_key = {key_of(pod.metadata): pod for pod in pods}
     reasons = made_room + placed + promised
     is_late = (
         withdraws
@@ -233,10 +234,6 @@ def _means(term: PodAffinityTerm, pod: Pod) -> bool:
     """Simulated terms select by labels alone."""
     wanted = (term.label_selector and term.label_selector.match_labels) or {}
     return wanted.items() <= (pod.metadata.labels or {}).items()
-
-
-def _key(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _fresh_scheduler(

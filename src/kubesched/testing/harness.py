@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar, cast
 from msgspec import structs, to_builtins
 
 from kubesched.api.core_v1 import Node, Pod, PodCondition
+from kubesched.api.names import key_of
 from kubesched.client.transport import Transport
 from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -98,19 +99,21 @@ class RecordingClient:
         self.before_bind(pod, node_name)
         current = self._world.current(pod)
         if current.spec.node_name:
-            raise Conflict(f"pod {_key(pod)} is already assigned to node {current.spec.node_name}")
-        self.bindings[_key(pod)] = node_name
+            raise Conflict(
+                f"pod {key_of(pod.metadata)} is already assigned to node {current.spec.node_name}"
+            )
+        self.bindings[key_of(pod.metadata)] = node_name
         self._world.update_pod(
             structs.replace(current, spec=structs.replace(current.spec, node_name=node_name))
         )
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         current = self._world.current(pod)
-        self.patches.append((_key(pod), patch))
+        self.patches.append((key_of(pod.metadata), patch))
         self._world.update_pod(structs.replace(current, status=_patched(current, patch["status"])))
 
     async def delete_pod(self, pod: Pod) -> None:
-        self.deleted.append(_key(pod))
+        self.deleted.append(key_of(pod.metadata))
         self._world.delete_pod(self._world.current(pod))
 
     async def update(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
@@ -149,7 +152,7 @@ class RecordingRecorder:
         note: str,
     ) -> None:
         del related, action
-        key = _key(regarding) if isinstance(regarding, Pod) else ""
+        key = key_of(regarding.metadata) if isinstance(regarding, Pod) else ""
         self.events.append((type_, reason, key, note))
 
 
@@ -333,7 +336,3 @@ class _Timer:
 
     def cancel(self) -> None:
         self.is_cancelled = True
-
-
-def _key(pod: Any) -> str:  # noqa: ANN401  # anything with metadata
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

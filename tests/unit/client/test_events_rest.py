@@ -12,7 +12,6 @@ from kubesched.api.meta import ObjectMeta
 from kubesched.client.event_client import RestEventClient
 from kubesched.client.rest import RestClient
 from kubesched.client.retry import RetryPolicy
-from kubesched.errors import ServerError
 
 
 class Answer:
@@ -78,18 +77,3 @@ async def test_events_are_posted_and_patched_where_their_form_lives(event, path)
     assert (patched.method, patched.target) == ("PATCH", f"{path}/web-1.17f")
     assert patched.headers["Content-Type"] == "application/strategic-merge-patch+json"
     assert json.loads(patched.body) == {"series": {"count": 2}}
-
-
-async def test_the_events_group_is_looked_up():
-    transport = RecordingTransport()
-    assert await client(transport).has_events_v1()
-    assert transport.requests[0].target == "/apis/events.k8s.io/v1"
-
-
-async def test_a_server_that_does_not_know_the_group_has_none():
-    assert not await client(RecordingTransport(404)).has_events_v1()
-
-
-async def test_an_ill_server_is_not_taken_for_an_old_one():
-    with pytest.raises(ServerError):
-        await client(RecordingTransport(500)).has_events_v1()

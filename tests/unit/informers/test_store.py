@@ -49,7 +49,7 @@ def test_indexes_equal_freshly_built_ones_after_any_changes(steps, index_at):
             assert store.remove(key) is expected.pop(key, None)
         store.check_invariants()
     assert {key_of(obj.metadata): obj for obj in store} == expected
-    assert set(store.index_values("namespace")) == {obj.metadata.namespace for obj in store}
+    assert set(store._index("namespace").as_sets()) == {obj.metadata.namespace for obj in store}
 
 
 def test_lister_finds_by_name_namespace_predicate_and_index():

@@ -162,7 +162,7 @@ class QueueWorld:
         """active, backoff, error backoff, unschedulable, gated, in flight or None."""
         self.queue.check_invariants()
         place = self.queue.place_of(NAMESPACE, name)
-        if place == "backoff" and self.queue._backoff.holds_error(f"{NAMESPACE}/{name}"):
+        if place == "backoff" and f"{NAMESPACE}/{name}" in self.queue._backoff._error:
             return "error backoff"
         if place is None and f"uid-{name}" in self.queue.in_flight_uids():
             return "in flight"

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from kubesched.api.names import key_of
 from kubesched.errors import KubeschedError
 from kubesched.framework.events import (
     EVENT_ASSIGNED_POD_DELETE,
@@ -254,10 +255,13 @@ def test_a_hint_that_keeps_failing_is_reported_in_full_once(world, caplog):
     for event in (NODE_LABEL, NODE_LABEL, EVENT_NODE_ADD):
         case.on(event)
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert [record.getMessage() for record in errors] == [
-        'queueing hint of plugin "A" failed on NodeUpdateNodeLabel for pod shop/a',
-        'queueing hint of plugin "A" failed on NodeAdd for pod shop/a',
+    assert {record.msg for record in errors} == {"Queueing hint failed"}
+    told = [record.values for record in errors]
+    assert [(values["plugin"], values["event"]) for values in told] == [
+        ("A", "NodeUpdateNodeLabel"),
+        ("A", "NodeAdd"),
     ]
+    assert {key_of(values["pod"].metadata) for values in told} == {"shop/a"}
     assert "hint broke" in caplog.text
 
 

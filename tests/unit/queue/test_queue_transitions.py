@@ -517,7 +517,7 @@ def test_pending_pods_and_get_pod_see_every_queue(world):
     assert {pod.metadata.name for pod in pods} == {"pooled", "broken", "active", "gated"}
     assert summary == "activeQ:1; backoffQ:1; unschedulablePods:2"
     assert [pod.metadata.name for pod in world.queue.pods_in_active_q()] == ["active"]
-    assert [pod.metadata.name for pod in world.queue.pods_in_backoff_q()] == ["broken"]
+    assert [info.pod_info.name for info in world.queue._backoff] == ["broken"]
     assert [pod.metadata.name for pod in world.queue.unschedulable_pods()] == ["pooled", "gated"]
     for name in ("pooled", "broken", "active", "gated"):
         assert world.info(name).pod_info.name == name

@@ -9,6 +9,7 @@ from typing import Any
 from kubesched.api import codec
 from kubesched.api.kinds import PODS, Kind, find_kind
 from kubesched.api.meta import Record
+from kubesched.api.names import key_of_manifest
 from kubesched.benchmarking.templates import Manifest
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
@@ -185,10 +186,3 @@ def kind_of_manifest(manifest: Manifest) -> Kind[Record]:
 def described(manifest: Manifest) -> str:
     metadata = manifest["metadata"]
     return f"{manifest['kind']} {key_of_manifest(manifest)}" if metadata else manifest["kind"]
-
-
-def key_of_manifest(manifest: Manifest) -> str:
-    metadata = manifest["metadata"]
-    name = metadata.get("name", "")
-    namespace = metadata.get("namespace", "")
-    return f"{namespace}/{name}" if namespace else str(name)

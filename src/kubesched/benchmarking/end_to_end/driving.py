@@ -10,11 +10,11 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of, key_of_manifest
 from kubesched.benchmarking import operations as ops
 from kubesched.benchmarking.end_to_end.contestants import RunningScheduler
 from kubesched.benchmarking.end_to_end.creating import (
     Creator,
-    key_of_manifest,
 )
 from kubesched.benchmarking.end_to_end.measuring import (
     Measurement,
@@ -317,7 +317,7 @@ class Driver:
         while True:
             listed = await self._plane.client.list(Pod, field_selector="spec.nodeName=")
             left = [
-                f"{pod.metadata.namespace}/{pod.metadata.name}"
+                key_of(pod.metadata)
                 for pod in listed.items
                 if not any(c.type == "PodScheduled" for c in pod.status.conditions or ())
             ]

@@ -13,6 +13,7 @@ from random import Random
 
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import ObjectMeta, Record
+from kubesched.api.names import key_of
 from kubesched.client.rest import RestClient
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError
@@ -55,7 +56,7 @@ class BindingObserver:
 
     def take(self, pod: BoundPod) -> None:
         meta = pod.metadata
-        self.moments.setdefault(f"{meta.namespace}/{meta.name}", self._now())
+        self.moments.setdefault(key_of(meta), self._now())
         self._changed.set()
 
     def forget(self, keys: Collection[str]) -> None:
