@@ -17,12 +17,15 @@ import yaml
 
 from kubesched.api import codec
 from kubesched.api.codec import DECODE_ERRORS, MalformedObject
+from kubesched.api.core_v1 import Pod
 from kubesched.api.kinds import Kind, find_kind
 from kubesched.api.kubernetes_yaml import Json, compose, load
 from kubesched.api.meta import ListMeta
+from kubesched.state.archive import is_header, read_header
 from kubesched.state.buffers import Buffer
 from kubesched.state.cluster_state import ClusterState
-from kubesched.state.problems import Problem
+from kubesched.state.problems import Problem, StateError
+from kubesched.state.sharing import Sharing
 
 RELEASE_EVERY = 4096
 """Items between two releases of the buffer."""
@@ -55,8 +58,11 @@ _document = msgspec.json.Decoder(_Document)
 class DocumentReader:
     """Reads one file's contents; problems are collected, everything else lands in the state."""
 
-    def __init__(self, state: ClusterState, file: str, problems: list[Problem]) -> None:
+    def __init__(
+        self, state: ClusterState, file: str, problems: list[Problem], sharing: Sharing
+    ) -> None:
         self._state = state
+        self._sharing = sharing
         self._file = file
         self._problems = problems
 
@@ -128,10 +134,13 @@ class DocumentReader:
             else:
                 identity = _identity.decode(raw)
                 own = identity.api_version, identity.kind
+            if is_header(*own):
+                read_header(raw, self._state)
+                return
             kind = self._kind(own[0] or api_version, own[1] or kind_name)
             if kind is not None:
                 self._put(codec.decode(raw, kind.record))
-        except MalformedObject as error:
+        except (MalformedObject, StateError) as error:
             self._problem(_line(view, raw), str(error))
         except DECODE_ERRORS as error:
             self._problem(_line(view, raw), codec.reworded(error))
@@ -213,7 +222,7 @@ class DocumentReader:
     def _put(self, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
         if not obj.metadata.name:
             raise MalformedObject(type(obj).__name__, "metadata.name", "missing")
-        self._state.put(obj)
+        self._state.put(self._sharing.pod(obj) if isinstance(obj, Pod) else obj)
 
     def _problem(self, line: int, message: str) -> None:
         self._problems.append(Problem(self._file, line, message))

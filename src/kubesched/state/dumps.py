@@ -14,6 +14,7 @@ from kubesched.state.buffers import read_all
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.documents import DocumentReader
 from kubesched.state.problems import Problem, StateError
+from kubesched.state.sharing import Sharing
 
 STDIN = "-"
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
@@ -28,9 +29,10 @@ def load_dumps(paths: Sequence[str]) -> ClusterState:
     """
     state = ClusterState(", ".join("standard input" if path == STDIN else path for path in paths))
     problems: list[Problem] = []
+    sharing = Sharing()
     with _collector_paused():
         for path in _files(paths):
-            _load(path, state, problems)
+            _load(path, state, problems, sharing)
     if problems:
         raise StateError(problems)
     if state.skipped:
@@ -43,14 +45,14 @@ def load_dumps(paths: Sequence[str]) -> ClusterState:
     return state
 
 
-def _load(path: str, state: ClusterState, problems: list[Problem]) -> None:
+def _load(path: str, state: ClusterState, problems: list[Problem], sharing: Sharing) -> None:
     name = "standard input" if path == STDIN else path
     try:
         with _opened(path) as stream:
             buffer = read_all(stream, name)
     except OSError as error:
         raise StateError(f"{name}: {error.strerror or error}") from None
-    DocumentReader(state, name, problems).read(buffer)
+    DocumentReader(state, name, problems, sharing).read(buffer)
 
 
 def _opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:

@@ -1,0 +1,57 @@
+"""`kubesched snapshot`: save what scheduling reads of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from kubesched.cli.parsing import Subparsers
+from kubesched.cli.sources import add_state_source, load_state
+
+_DESCRIPTION = """\
+Save the objects that scheduling reads (nodes, pods, namespaces, volumes, claims, budgets, ...) in one
+file, to look at them elsewhere with --from. Only list calls are made.
+
+What scheduling does not read is left out: environments, commands, templates, addresses, annotations but
+a few, names of Secrets, messages. With --pseudonyms, names and label values are replaced by a keyed hash:
+equal stay equal, so that decisions stay the same, and with the same key so do later snapshots.
+"""
+
+DEFAULT_FILE = "snapshot.jsonl.gz"
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "snapshot", help="save what scheduling reads of a cluster", description=_DESCRIPTION
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default=DEFAULT_FILE,
+        metavar="FILE",
+        help=f"where to write it, - for standard output (default: {DEFAULT_FILE})",
+    )
+    parser.add_argument(
+        "--pseudonyms",
+        metavar="KEYFILE",
+        help="replace names and label values, by a hash under the key in this file (16 bytes or more)",
+    )
+    add_state_source(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    from kubesched.state.archive import save_archive, write_archive
+    from kubesched.state.pseudonyms import Pseudonyms, read_key
+    from kubesched.state.redaction import Redaction
+
+    pseudonyms = Pseudonyms(read_key(args.pseudonyms)) if args.pseudonyms else None
+    state = load_state(args)
+    redacted = Redaction(pseudonyms).state(state)
+    has_pseudonyms = pseudonyms is not None
+    if args.output == "-":
+        write_archive(redacted, sys.stdout.buffer, now=time.time(), pseudonyms=has_pseudonyms)
+        return 0
+    save_archive(redacted, args.output, now=time.time(), pseudonyms=has_pseudonyms)
+    print(f"{args.output}: {state.describe()}", file=sys.stderr)
+    return 0
