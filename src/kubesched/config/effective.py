@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kubesched.config.conversion import to_plain
 from kubesched.config.defaults import ALL, with_extender_resources
-from kubesched.config.expansion import ExpandedPlugins, Implements, expand
+from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
 from kubesched.config.types import (
     ExtensionPoint,
     KubeSchedulerConfiguration,
@@ -21,6 +21,7 @@ from kubesched.config.types import (
     PluginSet,
 )
 from kubesched.config.yaml_nodes import Plain
+from kubesched.errors import ConfigError
 
 
 def effective(
@@ -32,11 +33,11 @@ def effective(
         ConfigError: a profile cannot be expanded.
     """
     config = with_extender_resources(config)
-    profiles = (
-        _effective_profile(profile, expand(profile, implements, f"profiles[{index}]"))
-        for index, profile in enumerate(config.profiles)
-    )
-    return replace(config, profiles=tuple(profiles))
+    expanded, problems = expand_profiles(config.profiles, implements)
+    if problems:
+        raise ConfigError(problems)
+    profiles = tuple(map(_effective_profile, config.profiles, expanded))
+    return replace(config, profiles=profiles)
 
 
 def _effective_profile(

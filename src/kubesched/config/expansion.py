@@ -73,6 +73,25 @@ def expand(
     return expanded
 
 
+def expand_profiles(
+    profiles: Sequence[KubeSchedulerProfile], implements: Implements
+) -> tuple[tuple[ExpandedPlugins, ...], list[FieldProblem]]:
+    """The plugins of every profile, and everything that keeps the profiles from being built.
+
+    With problems, the first part is incomplete.
+    """
+    expanded: list[ExpandedPlugins] = []
+    problems: list[FieldProblem] = []
+    for index, profile in enumerate(profiles):
+        try:
+            expanded.append(expand(profile, implements, f"profiles[{index}]"))
+        except ConfigError as error:
+            problems += error.problems
+    if not problems:
+        problems += profile_problems(profiles, expanded)
+    return tuple(expanded), problems
+
+
 def profile_problems(
     profiles: Sequence[KubeSchedulerProfile], expanded: Sequence[ExpandedPlugins]
 ) -> Iterator[FieldProblem]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from kubesched.config import legacy, v1
 from kubesched.config.conversion import Args, from_v1
 from kubesched.config.defaults import default_configuration, default_profile
-from kubesched.config.expansion import ExpandedPlugins, Implements, expand, profile_problems
+from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.lint import warnings
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN, PluginArgs
@@ -114,7 +114,7 @@ def check(
     invalid = [*validate(config, gates), *validate_start(config, gates)]
     invalid += _third_party_args(config, args_type)
     reported = {problem.path for problem in invalid}
-    expanded, problems = expand_profiles(config, implements)
+    expanded, problems = expand_profiles(config.profiles, implements)
     invalid += [
         document.as_written(problem) for problem in problems if problem.path not in reported
     ]
@@ -141,22 +141,6 @@ def _third_party_args(
                     decode_args(entry.args, wanted, path)
                 except ConfigError as error:
                     yield from error.problems
-
-
-def expand_profiles(
-    config: KubeSchedulerConfiguration, implements: Implements
-) -> tuple[tuple[ExpandedPlugins, ...], list[FieldProblem]]:
-    """The plugins of every profile, and what building them would complain about."""
-    expanded: list[ExpandedPlugins] = []
-    problems: list[FieldProblem] = []
-    for index, profile in enumerate(config.profiles):
-        try:
-            expanded.append(expand(profile, implements, f"profiles[{index}]"))
-        except ConfigError as error:
-            problems += error.problems
-    if not problems:
-        problems += profile_problems(config.profiles, expanded)
-    return tuple(expanded), problems
 
 
 _MULTI_POINT_ENTRY = re.compile(

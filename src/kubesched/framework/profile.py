@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kubesched.config.expansion import ExpandedPlugins, expand, profile_problems
+from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
 from kubesched.config.schema import RawArgs, decode_args
@@ -33,17 +33,7 @@ def build_frameworks(
     """
     if not profiles:
         raise ConfigError([FieldProblem("profiles", "at least one profile is required")])
-    expanded: list[ExpandedPlugins] = []
-    problems: list[FieldProblem] = []
-    for index, profile in enumerate(profiles):
-        try:
-            expanded.append(expand(profile, _implements(registry), f"profiles[{index}]"))
-        except ConfigError as error:
-            problems.extend(error.problems)
-        except RegistryError as error:
-            problems.extend(as_config_error(error).problems)
-    if not problems:
-        problems.extend(profile_problems(profiles, expanded))
+    expanded, problems = expand_profiles(profiles, _implements(registry))
     if problems:
         raise ConfigError(problems)
     return {
@@ -54,8 +44,14 @@ def build_frameworks(
     }
 
 
-def _implements(registry: Registry) -> Callable[[str, ExtensionPoint], bool | None]:
-    return lambda name, point: registry.implements(name, point.value)
+def _implements(registry: Registry) -> Implements:
+    def implements(name: str, point: ExtensionPoint) -> bool | None:
+        try:
+            return registry.implements(name, point.value)
+        except RegistryError as error:
+            raise as_config_error(error) from error
+
+    return implements
 
 
 def _build(
@@ -75,9 +71,8 @@ def _build(
         assert found is not None, f"expansion accepted the unknown plugin {name}"
         try:
             instances[name] = found(_typed_args(found, name, args.get(name), gates), handle)
-        except (
-            Exception
-        ) as error:  # a constructor may raise anything; the start must end with its name
+        except Exception as error:
+            # A constructor may raise anything; the error at startup names the plugin.
             problems.append(
                 FieldProblem(f"profiles[{index}]", f'initializing plugin "{name}": {error}')
             )
