@@ -22,7 +22,7 @@ from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim,
 from kubesched.api.meta import DeleteOptions
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.storage_v1 import StorageClass
-from kubesched.app.connecting import Connections
+from kubesched.app.connecting import connections_to
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.client.client_config import load_config
 from kubesched.client.patch import merge_patch, strategic_merge_patch
@@ -380,7 +380,7 @@ async def admin_client(kubeconfig):
 async def scheduler(kubeconfig, gates):
     connection = load_config(str(kubeconfig)).connection
     async with (
-        Connections(connection, qps=-1.0, random=Random(2)) as connections,
+        connections_to(connection, qps=-1.0, random=Random(2)) as connections,
         asyncio.TaskGroup() as group,
     ):
         app = SchedulerApp(default_config(gates), gates, connections.main, connections.recorder)

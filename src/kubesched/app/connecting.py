@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -54,65 +55,39 @@ class Connections:
 
     def __init__(
         self,
-        connection: ConnectionConfig,
+        transport: Transport,
+        lock_transport: Transport,
+        make_limiter: Callable[[], TokenBucket],
         *,
-        qps: float = 50.0,
-        burst: int = 100,
-        clock: Clock | None = None,
-        random: Random | None = None,
-        host_name: str | None = None,
-        metrics: ClientMetrics | None = None,
-        content_type: str = JSON,
+        clock: Clock,
+        random: Random,
+        host_name: str,
+        prefers_protobuf: bool = False,
     ) -> None:
-        """`content_type` is the encoding of what is written for every pod, if the server knows it."""
-        self._prefers_protobuf = content_type == PROTOBUF
-        self._clock = clock or SystemClock()
-        self._random = random or Random()
-        self._qps, self._burst = qps, burst
-        self._connection = connection
-        self._metrics = metrics
-        self._host = f"{connection.host}:{connection.port}"
-        self._transport = self._measured(HttpTransport(connection))
-        self._lock_transport: Transport | None = None
-        urgent = UrgentTransport(self._transport)
+        """`prefers_protobuf` is about what is written for every pod, if the server knows the encoding."""
+        self._transport, self._lock_transport = transport, lock_transport
+        self._make_limiter = make_limiter
+        self._clock, self._random = clock, random
+        self._prefers_protobuf = prefers_protobuf
+        urgent = UrgentTransport(transport)
         self.main = self._client(urgent, "scheduler", DEFAULT_DEADLINE_S)
         self._events = EventBroadcaster(
-            RestEventClient(self.client("scheduler")),
-            clock=self._clock,
-            rng=self._random,
-            host_name=platform.node() if host_name is None else host_name,
+            RestEventClient(self._client(transport, "scheduler", DEFAULT_DEADLINE_S)),
+            clock=clock,
+            rng=random,
+            host_name=host_name,
             is_urgent=lambda: urgent.under_way > 0,
         )
 
-    def client(self, component: str) -> RestClient:
-        """A client with a limit of its own."""
-        return self._client(self._transport, component, DEFAULT_DEADLINE_S)
-
     def lock_client(self, deadline_s: float) -> RestClient:
         """The client of the leader lock, on connections of its own."""
-        if self._lock_transport is None:
-            settings = PoolSettings(max_connections=LOCK_CONNECTIONS)
-            self._lock_transport = self._measured(
-                HttpTransport(self._connection, settings=settings)
-            )
         return self._client(self._lock_transport, "leader-election", deadline_s)
-
-    def _measured(self, transport: Transport) -> Transport:
-        if self._metrics is None:
-            return transport
-        return MeasuredTransport(transport, self._host, self._metrics)
-
-    def _limiter(self) -> TokenBucket:
-        if self._metrics is None:
-            return TokenBucket(self._qps, self._burst, clock=self._clock)
-        waits = self._metrics.waits(self._host)
-        return MeasuredBucket(self._qps, self._burst, clock=self._clock, waits=waits)
 
     def _client(self, transport: Transport, component: str, deadline_s: float) -> RestClient:
         return RestClient(
             transport,
             user_agent=user_agent(component),
-            limiter=self._limiter(),
+            limiter=self._make_limiter(),
             clock=self._clock,
             random=self._random,
             deadline_s=deadline_s,
@@ -144,5 +119,40 @@ class Connections:
         trace: TracebackType | None,
     ) -> None:
         await self._transport.aclose()
-        if self._lock_transport is not None:
-            await self._lock_transport.aclose()
+        await self._lock_transport.aclose()
+
+
+def connections_to(
+    connection: ConnectionConfig,
+    *,
+    qps: float = 50.0,
+    burst: int = 100,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    metrics: ClientMetrics | None = None,
+    content_type: str = JSON,
+) -> Connections:
+    """Connections over HTTP, opened when they are needed; `content_type` is as in the configuration."""
+    clock = clock or SystemClock()
+    host = f"{connection.host}:{connection.port}"
+    transport: Transport = HttpTransport(connection)
+    lock_settings = PoolSettings(max_connections=LOCK_CONNECTIONS)
+    lock_transport: Transport = HttpTransport(connection, settings=lock_settings)
+
+    def make_limiter() -> TokenBucket:
+        if metrics is None:
+            return TokenBucket(qps, burst, clock=clock)
+        return MeasuredBucket(qps, burst, clock=clock, waits=metrics.waits(host))
+
+    if metrics is not None:
+        transport = MeasuredTransport(transport, host, metrics)
+        lock_transport = MeasuredTransport(lock_transport, host, metrics)
+    return Connections(
+        transport,
+        lock_transport,
+        make_limiter,
+        clock=clock,
+        random=random or Random(),
+        host_name=platform.node(),
+        prefers_protobuf=content_type == PROTOBUF,
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from kubesched.app.connecting import Connections
+from kubesched.app.connecting import connections_to
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.client.client_config import load_config
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -76,7 +76,7 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
 async def _scheduler(settings: PlaygroundSettings) -> AsyncIterator[SchedulerApp]:
     connection = load_config(str(settings.kubeconfig)).connection
     async with (
-        Connections(connection, qps=UNLIMITED_QPS, random=Random()) as connections,
+        connections_to(connection, qps=UNLIMITED_QPS, random=Random()) as connections,
         asyncio.TaskGroup() as group,
     ):
         app = SchedulerApp(

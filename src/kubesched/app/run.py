@@ -19,7 +19,7 @@ import contextlib
 import gc
 import platform
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,10 +28,9 @@ from kubesched import KUBERNETES_VERSION, __version__, logs
 from kubesched.api.core_v1 import Pod
 from kubesched.app import event_loop
 from kubesched.app.client_metrics import ClientMetrics
-from kubesched.app.connecting import Connections
+from kubesched.app.connecting import Connections, connections_to
 from kubesched.app.diagnosis import diagnosis
-from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
-from kubesched.app.election import election_settings, make_elector, new_identity
+from kubesched.app.election import election_settings, new_identity
 from kubesched.app.flag_parsing import CommandLine
 from kubesched.app.flags import RunOptions
 from kubesched.app.process_metrics import (
@@ -40,19 +39,18 @@ from kubesched.app.process_metrics import (
     register_common,
     register_event_losses,
 )
+from kubesched.app.replica import Replica
 from kubesched.app.scheduler_app import SchedulerApp
-from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.app.serving import Exposed, Serving
 from kubesched.app.settings import RunSettings, complete, feature_gates, log_settings
 from kubesched.app.stopping import StopRequest
 from kubesched.client.client_config import load_config
-from kubesched.client.leader_election import LeaderElectionSettings, LeaderElector
+from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.clock import Clock, SystemClock
 from kubesched.config.conversion import to_plain
 from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
 from kubesched.errors import ConfigError, KubeschedError, without_groups
-from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.server.health import PING, Check, waits_for
 
@@ -133,7 +131,6 @@ class SchedulerProcess:
         self._random = random or Random()
         self._registry = make_registry(settings.options)
         self._app: SchedulerApp | None = None
-        self._elector: LeaderElector | None = None
 
     async def run(self) -> int:
         options, config = self._settings.options, self._settings.config
@@ -147,7 +144,7 @@ class SchedulerProcess:
         )
         client_config = load_config(config.client_connection.kubeconfig, options.master)
         log.info("Found credentials", v=1, source=client_config.source)
-        connections = Connections(
+        connections = connections_to(
             client_config.connection,
             qps=config.client_connection.qps,
             burst=config.client_connection.burst,
@@ -158,7 +155,8 @@ class SchedulerProcess:
         )
         serving = self._make_serving()
         async with connections:
-            app = self._app = self._make_app(connections)
+            replica = self._make_replica(connections, elected)
+            app = self._app = replica.app
             if options.write_config_to:
                 return self._write_config(Path(options.write_config_to))
             self._register_metrics(connections)
@@ -170,9 +168,7 @@ class SchedulerProcess:
                 _beside(_keep_first_lists(app), name="memory"),
             ):
                 _settle_memory()
-                if elected is None:
-                    return await self._run_alone(app)
-                return await self._run_elected(app, connections, elected)
+                return await (self._run_alone if elected is None else self._run_elected)(replica)
 
     def _make_serving(self) -> Serving | None:
         if not self._settings.options.secure_port:
@@ -208,26 +204,21 @@ class SchedulerProcess:
         register_common(self._registry, self._settings.gates)
         register_event_losses(self._registry, lambda: connections.event_statistics().dropped)
 
-    def _make_app(self, connections: Connections) -> SchedulerApp:
+    def _make_replica(
+        self, connections: Connections, election: LeaderElectionSettings | None
+    ) -> Replica:
         settings = self._settings
-        calls: SchedulerClient = CarefulCalls(connections.main, may_write=self._may_write)
-        recorder: Callable[[str], EventRecorder] = connections.recorder
-        if settings.options.dry_run:
-            calls, recorder = DryRunCalls(), lambda _scheduler_name: DryRunRecorder()
-        return SchedulerApp(
+        return Replica(
             settings.config,
             settings.gates,
-            connections.main,
-            recorder,
-            calls=calls,
+            connections,
+            election,
             metrics_registry=self._registry,
             clock=self._clock,
             random=self._random,
+            dry_run=settings.options.dry_run,
             max_in_unschedulable_s=settings.options.pod_max_in_unschedulable_pods_duration,
         )
-
-    def _may_write(self) -> bool:
-        return self._elector is None or self._elector.is_leader()
 
     def _write_config(self, path: Path) -> int:
         path.write_text(to_yaml(to_plain(self._settings.config)), encoding="utf-8")
@@ -246,29 +237,16 @@ class SchedulerProcess:
 
     # The two ways of running.
 
-    async def _run_alone(self, app: SchedulerApp) -> int:
-        await self._until_stopped(app, app.run())
+    async def _run_alone(self, replica: Replica) -> int:
+        await self._until_stopped(replica.app, replica.run())
         if self._settings.options.dry_run:
             return SUCCESS
         # Upstream: a scheduler without leader election is not expected to finish, so a polite signal is a failure.
         return _failed("finished without leader elect")
 
-    async def _run_elected(
-        self, app: SchedulerApp, connections: Connections, election: LeaderElectionSettings
-    ) -> int:
-        delayed = self._settings.config.delay_cache_until_active
-        first_profile = self._settings.config.profiles[0].scheduler_name
-        self._elector = make_elector(
-            election,
-            connections.lock_client(election.call_deadline_s),
-            app.run_cold if delayed else app.schedule,
-            connections.legacy_recorder(first_profile),
-            clock=self._clock,
-            random=self._random,
-            metrics=ElectionMetrics(self._registry),
-        )
-        work = self._elector.run() if delayed else _elect_warm(app, self._elector)
-        if await self._until_stopped(app, work):
+    async def _run_elected(self, replica: Replica) -> int:
+        work = replica.run(ElectionMetrics(self._registry))
+        if await self._until_stopped(replica.app, work):
             log.info("Requested to terminate, exiting")
             return SUCCESS
         log.error("Leaderelection lost")
@@ -288,16 +266,6 @@ class SchedulerProcess:
         finally:
             await _cancelled(asked)
             await _cancelled(task)
-
-
-async def _elect_warm(app: SchedulerApp, elector: LeaderElector) -> None:
-    """Stand by with everything known, so that taking over needs no listing."""
-    async with asyncio.TaskGroup() as group:
-        await app.start_informers(group)
-        try:
-            await elector.run()
-        finally:
-            await app.informers.stop()
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:
