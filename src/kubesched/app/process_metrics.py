@@ -12,6 +12,7 @@ from kubesched.app.flags import RunOptions
 from kubesched.client import events
 from kubesched.config.features import FeatureGates
 from kubesched.errors import ConfigError, FieldProblem
+from kubesched.informers.factory import InformerFactory
 from kubesched.metrics.process import register_process_metrics
 from kubesched.metrics.registry import MetricsRegistry, Stability
 
@@ -149,3 +150,14 @@ def register_event_losses(
 
 def _reader(dropped: Callable[[], Mapping[str, int]], reason: str) -> Callable[[], float]:
     return lambda: dropped().get(reason, 0)
+
+
+def register_informers(registry: MetricsRegistry, informers: InformerFactory) -> None:
+    """How stale each informer may be: seconds since a list, a watch event or a comparison of revisions."""
+    family = registry.gauge(
+        "kubesched_informer_unconfirmed_seconds",
+        "Seconds since an informer was last known to be current.",
+        labels=("resource",),
+    )
+    for informer in informers.informers():
+        family.labels(informer.name).read_from(informer.unconfirmed_s)

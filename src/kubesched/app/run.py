@@ -38,6 +38,7 @@ from kubesched.app.process_metrics import (
     make_registry,
     register_common,
     register_event_losses,
+    register_informers,
 )
 from kubesched.app.replica import Replica
 from kubesched.app.scheduler_app import SchedulerApp
@@ -159,7 +160,7 @@ class SchedulerProcess:
             app = self._app = replica.app
             if options.write_config_to:
                 return self._write_config(Path(options.write_config_to))
-            self._register_metrics(connections)
+            self._register_metrics(connections, app)
             self._log_start()
             async with (
                 _beside(connections.write_events(), name="events"),
@@ -177,9 +178,7 @@ class SchedulerProcess:
         # Upstream: nobody ever tells this check about the lease, so it always passes; probes rely on that.
         leading = (Check("leaderElection", lambda: None),) if elects else ()
         stopping = waits_for("shutdown", lambda: not self._stop.is_set, "process is shutting down")
-        synced = waits_for(
-            "sched-handler-sync", self._is_synced, "handlers are not fully synchronized"
-        )
+        synced = Check("sched-handler-sync", self._sync_problem)
         exposed = Exposed(
             registry=self._registry,
             sli_registry=MetricsRegistry(),
@@ -191,8 +190,10 @@ class SchedulerProcess:
         )
         return Serving(self._settings, exposed, clock=self._clock, random=self._random)
 
-    def _is_synced(self) -> bool:
-        return self._app is not None and self._app.synced.is_set()
+    def _sync_problem(self) -> str | None:
+        if self._app is None or not self._app.synced.is_set():
+            return "handlers are not fully synchronized"
+        return self._app.informers.blind()
 
     def _is_active(self) -> bool:
         return self._app is not None and self._app.is_scheduling
@@ -200,9 +201,10 @@ class SchedulerProcess:
     def _pods(self) -> Iterable[Pod]:
         return () if self._app is None else self._app.informers.of(Pod).list()
 
-    def _register_metrics(self, connections: Connections) -> None:
+    def _register_metrics(self, connections: Connections, app: SchedulerApp) -> None:
         register_common(self._registry, self._settings.gates)
         register_event_losses(self._registry, lambda: connections.event_statistics().dropped)
+        register_informers(self._registry, app.informers)
 
     def _make_replica(
         self, connections: Connections, election: LeaderElectionSettings | None

@@ -20,9 +20,14 @@ from kubesched.informers.collection import Collection, Selection
 from kubesched.informers.informer import Informer, Transform
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import ReflectorSettings
+from kubesched.informers.restore import Restore
 from kubesched.informers.store import ApiObject, Store
 
 T = TypeVar("T", bound=ApiObject)
+
+BLIND_AFTER_S = 180.0
+"""An informer is blind if neither its watch nor a comparison of revisions showed for this long that it is current.
+Three comparisons (`ReflectorSettings.check_s`) fit into it."""
 
 # mypy cannot say "a Record that has metadata", which is what every kind's record is; hence `Any` inside this module.
 AnyInformer = Informer[Any]
@@ -53,6 +58,7 @@ class InformerFactory:
         self._sleep = sleep
         self._settings = settings
         self._entries: dict[Kind[Any], _Entry] = {}
+        self._restore = Restore(lambda: [informer.reflector for informer in self.started()])
         self._empty: Lister[Any] = Lister(Store())
 
     @overload
@@ -93,6 +99,7 @@ class InformerFactory:
                 transform=transform,
                 sleep=self._sleep,
                 settings=self._settings,
+                restore=self._restore,
             )
             self._entries[kind] = _Entry(informer, selection)
             return informer
@@ -120,7 +127,7 @@ class InformerFactory:
 
     async def wait_for_sync(self, timeout_s: float) -> None:
         """Return when every started informer has its first list and its handlers know; else `DeadlineExceeded`."""
-        started = [entry.informer for entry in self._entries.values() if entry.task is not None]
+        started = self.started()
         try:
             async with asyncio.timeout(timeout_s):
                 for informer in started:
@@ -134,6 +141,21 @@ class InformerFactory:
             raise DeadlineExceeded(
                 f"no complete list within {timeout_s:g} s of: {missing}", sent=True
             ) from None
+
+    def blind(self) -> str | None:
+        """Which started informers may have missed changes for too long, and why; None if all are current."""
+        blind = [
+            f"{informer.name} ({informer.reflector.last_error or 'watch is silent'})"
+            for informer in self.started()
+            if informer.unconfirmed_s() > BLIND_AFTER_S
+        ]
+        return f"not current for {BLIND_AFTER_S:g} s: {', '.join(blind)}" if blind else None
+
+    def informers(self) -> list[AnyInformer]:
+        return [entry.informer for entry in list(self._entries.values())]
+
+    def started(self) -> list[AnyInformer]:
+        return [entry.informer for entry in list(self._entries.values()) if entry.task is not None]
 
     async def stop(self) -> None:
         """End all informers; their stores stay readable."""

@@ -9,7 +9,8 @@ What handlers may rely on:
 * calls for one informer come in order, one at a time, after the store has changed;
 * an object is added once, then updated with the very object of the previous call as `old`, then deleted once;
 * no revision is delivered twice; an object re-created under its old name is deleted and added, never updated;
-* a deletion that was only noticed by a later list arrives as `DeletedFinalStateUnknown` with the last known state.
+* a deletion that was only noticed by a later list arrives as `DeletedFinalStateUnknown` with the last known state;
+* when the cluster was restored to an older revision, every object is deleted (as above) and added.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kubesched.errors import KubeschedError, Unrecoverable
 from kubesched.informers.index import IndexFunction
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import BURST, ListerWatcher, Reflector, ReflectorSettings
+from kubesched.informers.restore import Restore
 from kubesched.informers.store import ApiObject, Store
 from kubesched.logs import get_logger
 
@@ -67,6 +69,7 @@ class Informer(Generic[T]):
         transform: Transform[T] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         settings: ReflectorSettings | None = None,
+        restore: Restore | None = None,
     ) -> None:
         """`transform` trims objects before they are stored; it must keep metadata's identity and revision."""
         self.name = name
@@ -74,8 +77,16 @@ class Informer(Generic[T]):
         self.lister: Lister[T] = Lister(self.store)
         self.handler_error_count = 0
         self.reflector = Reflector(
-            source, self, name=name, clock=clock, random=random, sleep=sleep, settings=settings
+            source,
+            self,
+            name=name,
+            clock=clock,
+            random=random,
+            sleep=sleep,
+            settings=settings,
+            restore=restore,
         )
+        self._clock = clock
         self._transform = transform
         self._handlers: list[EventHandler[T]] = []
         self._synced = asyncio.Event()
@@ -89,6 +100,11 @@ class Informer(Generic[T]):
 
     async def wait_for_sync(self) -> None:
         await self._synced.wait()
+
+    def unconfirmed_s(self) -> float:
+        """Seconds since the store was last known to be current; 0 before the first list."""
+        confirmed_at = self.reflector.confirmed_at
+        return 0.0 if confirmed_at is None else self._clock.monotonic() - confirmed_at
 
     def add_event_handler(self, handler: EventHandler[T]) -> None:
         """Hear of every change from now on; what is already here is added first, before this returns."""
@@ -106,11 +122,16 @@ class Informer(Generic[T]):
 
     # For the reflector.
 
-    async def replace(self, objects: list[T]) -> None:
+    async def replace(self, objects: list[T], *, is_restored: bool) -> None:
         seen: set[str] = set()
         for count, obj in enumerate(objects, start=1):
             key = key_of(obj.metadata)
             seen.add(key)
+            if is_restored:
+                # The old object is not an earlier revision of this one, so an update would be a false transition: a
+                # bound pod may have lost its node. Both calls follow each other without a yield, so that the
+                # scheduler never sees a half-empty cluster.
+                self._remove(key, None)
             self._put(key, obj)
             if count % BURST == 0:
                 await asyncio.sleep(0)

@@ -8,7 +8,11 @@ Life cycle:
 
     must list --streamed list, or paged list--> following --watch ended or broke--> following, from the last revision
         ^                                           |
-        |_____________ 410 Gone, or revision unknown to the server _____|
+        |____ 410 Gone, revision unknown to the server, or server's revision went back ____|
+
+A cluster restored from a backup continues at an older revision. A watch from a revision in its future stays silent
+until the new history has reached it, so a quiet watch proves nothing: while no events arrive, the server's revision is
+read (10 s after a connect, then every minute) and compared with ours. If it is lower, everything is listed again.
 
 Invariants: the sink sees every object's revisions in increasing order and none twice within one watch or across
 reconnects; after a gap it gets the complete state (`replace`) and can tell what vanished; failures never end the
@@ -43,6 +47,7 @@ from kubesched.errors import (
     TransportError,
     Unauthorized,
 )
+from kubesched.informers.restore import Restore
 from kubesched.informers.store import ApiObject
 from kubesched.logs import get_logger
 
@@ -74,6 +79,10 @@ class ReflectorSettings:
     initial_silence_s: float = 30.0
     """A streamed list that is silent for this long is given up: servers too old to know it never finish it."""
     prefers_streaming: bool = True
+    first_check_s: float = 10.0
+    """A watch that has been quiet for this long since it began has its revision compared with the server's."""
+    check_s: float = 60.0
+    """Pause between further comparisons while the watch stays quiet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +108,18 @@ class ListerWatcher(Protocol[T]):
         ...
 
 
+class RevisionWentBack(KubeschedError):
+    """The server's revision is older than the one we reached: the cluster was restored from a backup."""
+
+
 class Sink(Protocol[T]):
     """Where changes go."""
 
-    async def replace(self, objects: list[T]) -> None:
-        """The complete state; what is not in it is gone."""
+    async def replace(self, objects: list[T], *, is_restored: bool) -> None:
+        """The complete state; what is not in it is gone.
+
+        With `is_restored` it is not a continuation of what the sink has: equal revisions may differ in content.
+        """
         ...
 
     def apply(self, event: WatchEvent[T]) -> None:
@@ -124,12 +140,15 @@ class Reflector(Generic[T]):
         random: random.Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         settings: ReflectorSettings | None = None,
+        restore: Restore | None = None,
     ) -> None:
         self.name = name
         self.resource_version = ""
         """The revision the sink has reached; "" while a list is due."""
         self.last_error: KubeschedError | None = None
         """Why the last attempt failed, until one succeeds."""
+        self.confirmed_at: float | None = None
+        """When the sink was last known to be current: a list, news from the watch, or a comparison of revisions."""
         self._source = source
         self._sink = sink
         self._clock = clock
@@ -138,9 +157,15 @@ class Reflector(Generic[T]):
         self._settings = settings or ReflectorSettings()
         self._streams = self._settings.prefers_streaming
         self._revision: int | None = None  # `resource_version` as a number, if it is one
+        self._is_restored = False  # the next list does not continue the history we know
+        self._highest: int | None = (
+            None  # the last known `_revision`; survives the need to list again
+        )
         self._taken = 0  # events that were news
         self._applied_since_yield = 0
         self._failed_streams = 0
+        self._restore = restore
+        self._distrusted = asyncio.Event()
         self._backoff = Backoff(
             self._settings.backoff_initial_s, self._settings.backoff_max_s, random
         )
@@ -156,7 +181,7 @@ class Reflector(Generic[T]):
                 # A server under load ends watches whose events it cannot deliver fast enough, again and again. As long
                 # as each brings news, pausing would only leave us further behind.
                 was_useful = self._taken > taken_before
-            except (ApiError, TransportError, CredentialsError) as error:
+            except (ApiError, TransportError, CredentialsError, RevisionWentBack) as error:
                 self._note_failure(error)
                 retry_after_s = getattr(error, "retry_after_s", None) or 0.0
             was_steady = self._clock.monotonic() - began_at >= self._settings.steady_s
@@ -201,6 +226,8 @@ class Reflector(Generic[T]):
     @staticmethod
     def _makes_revision_useless(error: KubeschedError) -> bool:
         """Whether the same watch will not succeed later: the server refused it, and not for want of time or rights."""
+        if isinstance(error, RevisionWentBack):
+            return True
         if not isinstance(error, ApiError):
             return False
         if isinstance(error, TooManyRequests | ServerError | Unauthorized | Forbidden):
@@ -210,7 +237,7 @@ class Reflector(Generic[T]):
     # Listing.
 
     async def _list(self) -> None:
-        """The whole state in pages. Always a consistent read, so never older than what we already have."""
+        """The whole state in pages. A consistent read: older than what we have only if the cluster was restored."""
         try:
             objects, resource_version = await self._list_pages(self._settings.page_size)
         except Gone:
@@ -280,25 +307,101 @@ class Reflector(Generic[T]):
         return batch
 
     async def _replace(self, objects: list[T], resource_version: str) -> None:
-        await self._sink.replace(objects)
+        revision = _number(resource_version)
+        if revision is not None and self._highest is not None and revision < self._highest:
+            self._note_restore(self._highest, revision)
+        if self._is_restored and self._restore is not None:
+            await self._restore.wait_for_turn(self.name)
+        await self._sink.replace(objects, is_restored=self._is_restored)
+        if self._is_restored and self._restore is not None:
+            self._restore.finish(self.name)
+        self._is_restored, self._highest = False, None
+        self._distrusted.clear()
         self._reached(resource_version)
+        self._confirm()
         self._failed_streams = 0
         self.last_error = None
         log.info("Caches populated", v=2, type=self.name, objects=len(objects))
 
+    def _note_restore(self, reached: int, revision: int) -> None:
+        if self._is_restored:
+            return
+        self._is_restored = True
+        log.warning(
+            "The cluster went back to an older revision, listing again",
+            type=self.name,
+            reached=reached,
+            revision=revision,
+        )
+        if self._restore is not None:
+            self._restore.begin(self.name)
+
+    def distrust(self) -> None:
+        """Another reflector noticed a restore: list again at once."""
+        self._is_restored = True
+        self._distrusted.set()
+
     # Watching.
 
     async def _follow(self, watch: Watch[T], batch: list[WatchEvent[T]]) -> None:
-        """Apply this batch and all further ones."""
+        """Apply this batch and all further ones, comparing revisions while none arrive."""
+        applying = asyncio.ensure_future(self._apply_all(watch, batch))
+        checking = asyncio.ensure_future(self._check_while_quiet())
+        try:
+            await asyncio.wait((applying, checking), return_when=asyncio.FIRST_COMPLETED)
+            (applying if applying.done() else checking).result()
+        finally:
+            applying.cancel()
+            checking.cancel()
+            await asyncio.gather(applying, checking, return_exceptions=True)
+
+    async def _apply_all(self, watch: Watch[T], batch: list[WatchEvent[T]]) -> None:
         while batch or (batch := await watch.next_batch()):
             self.last_error = None
+            taken_before = self._taken
             for event in batch:
                 self._take(event)
                 self._applied_since_yield += 1
                 if self._applied_since_yield >= BURST:
                     self._applied_since_yield = 0
                     await asyncio.sleep(0)
+            if self._taken > taken_before:
+                self._confirm()
             batch = []
+
+    async def _check_while_quiet(self) -> None:
+        """Runs beside a watch until cancelled. Raises `RevisionWentBack`."""
+        pause_s = self._settings.first_check_s
+        while True:
+            taken_before = self._taken
+            await self._sleep_unless_distrusted(pause_s)
+            pause_s = self._settings.check_s
+            if self._taken == taken_before:
+                await self._compare_revisions()
+
+    async def _sleep_unless_distrusted(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._distrusted.wait()
+        except TimeoutError:
+            return
+        raise RevisionWentBack("another kind went back to an older revision")
+
+    async def _compare_revisions(self) -> None:
+        reached = self._revision
+        try:
+            page = await self._source.list_page(limit=1, continue_token="")
+        except (ApiError, TransportError, CredentialsError) as error:
+            log.info("Cannot read the server's revision", v=2, type=self.name, err=error)
+            return
+        current = _number(page.resource_version)
+        if reached is not None and current is not None and current < reached:
+            self._note_restore(reached, current)
+            raise RevisionWentBack(f"server is at revision {current}, we have reached {reached}")
+        self._confirm()
+
+    def _confirm(self) -> None:
+        self.confirmed_at = self._clock.monotonic()
 
     def _take(self, event: WatchEvent[T]) -> None:
         resource_version = event.object.metadata.resource_version
@@ -315,6 +418,8 @@ class Reflector(Generic[T]):
     def _reached(self, resource_version: str) -> None:
         self.resource_version = resource_version
         self._revision = _number(resource_version)
+        if self._revision is not None:
+            self._highest = self._revision
 
     def _watch_timeout_s(self) -> float:
         return self._settings.min_watch_s * (1.0 + self._random.random())

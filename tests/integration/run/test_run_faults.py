@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import shutil
 import signal
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
@@ -78,6 +80,46 @@ async def test_a_revision_the_server_has_forgotten_makes_the_scheduler_list_agai
     await cluster.add_pod("after")
     assert await cluster.bound("after") == ["n1"]
     assert scheduler.process.returncode is None
+
+
+@REAL
+async def test_a_cluster_restored_to_an_older_revision_is_scheduled(cluster, run):
+    """Without the comparison of revisions the leader stays blind: its watches are silent, its lease is renewed."""
+    await cluster.add_node("n1", cpu="16")
+    election = {"leaderElect": True, "leaseDuration": "90s", "renewDeadline": "80s"}
+    scheduler = await run(config={"leaderElection": election})
+    await cluster.add_pod("kept")
+    await cluster.add_pod("large", cpu="20")
+    await cluster.bound("kept")
+    await cluster.condition("large")
+    backup = cluster.plane.folder / "backup"
+    async with stopped(cluster.plane) as data:
+        shutil.copytree(data, backup)
+    await cluster.add_node("n2", cpu="32")
+    lost = await many(cluster, "lost", 40)
+    assert await cluster.bound("large") == ["n2"]
+    await cluster.bound(*lost)
+    async with stopped(cluster.plane) as data:
+        shutil.rmtree(data)
+        backup.rename(data)
+    assert not (await cluster.pod("large")).spec.node_name
+    await cluster.add_pod("after")
+    assert await cluster.bound("after") == ["n1"]
+    await cluster.add_node("n3", cpu="32")
+    assert await cluster.bound("large") == ["n3"]
+    await scheduler.says('"The cluster went back to an older revision, listing again"')
+    assert scheduler.process.returncode is None
+
+
+@asynccontextmanager
+async def stopped(plane):
+    """The folder of etcd's data while neither etcd nor the API server runs."""
+    await plane.server.stop()
+    await plane.etcd.stop()
+    yield plane.folder / "etcd"
+    await plane.etcd.restart()
+    await plane.server.restart()
+    await plane.wait_until_ready()
 
 
 async def compact(plane):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
 import pytest
+from virtual_time import in_virtual_time, make_clock  # noqa: F401  # fixtures
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
@@ -24,8 +26,10 @@ class FakeStream:
     status = 200
     headers: dict[str, str] = {}  # noqa: RUF012  # a protocol's attribute, never changed
 
-    def __init__(self, collection: FakeCollection) -> None:
+    def __init__(self, collection: FakeCollection, after: int = 0) -> None:
         self.collection = collection
+        self.after = after
+        """Only events beyond this revision are sent, as API servers have it, also if it lies in the future."""
         self.is_open = True
         self._chunks: deque[bytes] = deque()
         self._arrival = asyncio.Event()
@@ -116,9 +120,20 @@ class FakeCollection:
     def _emit(self, type_: str, pod: Pod) -> None:
         self.history.append((self.revision, type_, pod))
         for stream in list(self.streams):
-            stream.send(encode_event(type_, pod))
+            if self.revision > stream.after:
+                stream.send(encode_event(type_, pod))
 
     # Misbehaviour.
+
+    def backup(self) -> FakeCollection:
+        """The state that a later `restore` brings back."""
+        return dataclasses.replace(self, pods=dict(self.pods), history=list(self.history))
+
+    def restore(self, backup: FakeCollection) -> None:
+        """The cluster goes back to an older revision and goes on from there; every watch ends."""
+        self.revision, self.compacted = backup.revision, backup.compacted
+        self.pods, self.history = dict(backup.pods), list(backup.history)
+        self.drop(StreamEnded("server restarted"))
 
     def compact(self) -> None:
         """Forget the past: watches from before now are refused."""
@@ -204,7 +219,7 @@ class FakeCollection:
     def _start_watch(self, revision: int) -> FakeStream:
         if revision < self.compacted:
             raise Gone(f"too old resource version: {revision} ({self.compacted})")
-        stream = FakeStream(self)
+        stream = FakeStream(self, after=revision)
         self.streams.append(stream)
         for event_revision, type_, pod in self.history:
             if event_revision > revision:

@@ -1,0 +1,61 @@
+"""What informers do together when the cluster was restored to an older revision: all list again, pods last.
+
+Each reflector notices a restore by itself, but at different times. Meanwhile pods of the new history would be placed on
+nodes of the old one, so the first reflector to notice makes the others list at once, and the pods' informer takes its
+list over when the others are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+LAST = "pods"
+MAX_WAIT_S = 30.0
+"""How long pods wait for the other kinds. One of them may be forbidden or broken: then the pods must go on."""
+
+
+class Distrustful(Protocol):
+    """A reflector, as far as this module is concerned."""
+
+    @property
+    def name(self) -> str: ...
+
+    def distrust(self) -> None:
+        """List again at once, and treat the result as a different history."""
+        ...
+
+
+class Restore:
+    """Coordinates the reflectors of one process."""
+
+    def __init__(self, reflectors: Callable[[], Iterable[Distrustful]]) -> None:
+        self._reflectors = reflectors
+        self._pending: set[str] = set()
+        self._progress = asyncio.Event()
+
+    def begin(self, name: str) -> None:
+        """The reflector of this name noticed a restore; a later call for the same restore changes nothing."""
+        if name in self._pending:
+            return
+        others = [reflector for reflector in self._reflectors() if reflector.name != name]
+        self._pending = {name, *(reflector.name for reflector in others)}
+        for reflector in others:
+            reflector.distrust()
+
+    async def wait_for_turn(self, name: str) -> None:
+        """Return when this reflector may hand over its list."""
+        if name != LAST:
+            return
+        try:
+            async with asyncio.timeout(MAX_WAIT_S):
+                while self._pending - {LAST}:
+                    self._progress.clear()
+                    await self._progress.wait()
+        except TimeoutError:
+            self._pending = {LAST}
+
+    def finish(self, name: str) -> None:
+        self._pending.discard(name)
+        self._progress.set()
