@@ -7,16 +7,19 @@ from dataclasses import replace
 from kubesched.embedded.registry.metadata import label_problems, path_segment_problems
 from kubesched.embedded.registry.strategy import Strategy
 from kubesched.embedded.resources import custom_resources
-from kubesched.embedded.resources.admission import cluster as admission
+from kubesched.embedded.resources.admission import cluster as cluster_admission
+from kubesched.embedded.resources.admission import storage as storage_admission
+from kubesched.embedded.resources.admission import workloads as workload_admission
 from kubesched.embedded.resources.admission.pods import admit_pod, admit_pod_update
-from kubesched.embedded.resources.defaults import cluster as defaults
+from kubesched.embedded.resources.defaults import cluster as cluster_defaults
+from kubesched.embedded.resources.defaults import storage as storage_defaults
 from kubesched.embedded.resources.defaults import workloads as workload_defaults
 from kubesched.embedded.resources.defaults.pods import default_pod
 from kubesched.embedded.resources.validation import cluster, pods, storage, workloads
 
 _WORKLOAD = Strategy(
     tracks_generation=True,
-    admit=admission.admit_workload,
+    admit=workload_admission.admit_workload,
     validate_update=workloads.validate_selector_update,
 )
 _RETURNED = Strategy(returns_deleted_object=True)
@@ -29,11 +32,11 @@ STRATEGIES: dict[str, Strategy] = {
     "cronjobs.batch": Strategy(
         tracks_generation=True,
         default=workload_defaults.default_cron_job,
-        admit=admission.admit_workload,
+        admit=workload_admission.admit_workload,
         validate=workloads.validate_cron_job,
     ),
-    "csidrivers.storage.k8s.io": Strategy(default=defaults.default_csi_driver),
-    "csinodes.storage.k8s.io": Strategy(validate=cluster.validate_csi_node),
+    "csidrivers.storage.k8s.io": Strategy(default=storage_defaults.default_csi_driver),
+    "csinodes.storage.k8s.io": Strategy(validate=storage.validate_csi_node),
     "customresourcedefinitions.apiextensions.k8s.io": Strategy(
         tracks_generation=True,
         default=custom_resources.default_definition,
@@ -51,13 +54,13 @@ STRATEGIES: dict[str, Strategy] = {
         default=workload_defaults.default_deployment,
         validate=workloads.validate_deployment,
     ),
-    "events": Strategy(default=defaults.default_event, validate=cluster.validate_event),
+    "events": Strategy(default=cluster_defaults.default_event, validate=cluster.validate_event),
     "jobs.batch": replace(
         _WORKLOAD,
         # Upstream: jobs and replication controllers leave their pods behind unless told otherwise.
         default_propagation="Orphan",
         default=workload_defaults.default_job,
-        admit=admission.admit_job,
+        admit=workload_admission.admit_job,
         validate=workloads.validate_job,
         validate_update=workloads.validate_job_update,
     ),
@@ -65,35 +68,35 @@ STRATEGIES: dict[str, Strategy] = {
     "namespaces": Strategy(
         spec_subresource="finalize",
         returns_deleted_object=True,
-        default=defaults.default_namespace,
-        admit=admission.admit_namespace,
+        default=cluster_defaults.default_namespace,
+        admit=cluster_admission.admit_namespace,
         name_rule=label_problems,
     ),
     "nodes": Strategy(
         keeps_status_on_create=True,
         status_writes_metadata=True,
-        default=defaults.default_node,
-        default_status=defaults.default_node,
+        default=cluster_defaults.default_node,
+        default_status=cluster_defaults.default_node,
         validate=cluster.validate_node,
         validate_status=cluster.validate_node,
     ),
     "persistentvolumeclaims": Strategy(
         returns_deleted_object=True,
-        default=defaults.default_persistent_volume_claim,
-        admit=admission.admit_persistent_volume_claim,
+        default=storage_defaults.default_persistent_volume_claim,
+        admit=storage_admission.admit_persistent_volume_claim,
         validate=storage.validate_persistent_volume_claim,
         validate_update=storage.validate_persistent_volume_claim_update,
     ),
     "persistentvolumes": Strategy(
         returns_deleted_object=True,
-        default=defaults.default_persistent_volume,
-        admit=admission.admit_persistent_volume,
+        default=storage_defaults.default_persistent_volume,
+        admit=storage_admission.admit_persistent_volume,
         validate=storage.validate_persistent_volume,
         validate_update=storage.validate_persistent_volume_update,
     ),
     "poddisruptionbudgets.policy": Strategy(
         tracks_generation=True,
-        admit=admission.admit_pod_disruption_budget,
+        admit=workload_admission.admit_pod_disruption_budget,
         validate=workloads.validate_pod_disruption_budget,
     ),
     "pods": Strategy(
@@ -109,9 +112,9 @@ STRATEGIES: dict[str, Strategy] = {
     "podtemplates": _RETURNED,
     "priorityclasses.scheduling.k8s.io": Strategy(
         tracks_generation=True,
-        default=defaults.default_priority_class,
-        admit=admission.admit_priority_class,
-        prepare_update=admission.admit_priority_class_update,
+        default=cluster_defaults.default_priority_class,
+        admit=cluster_admission.admit_priority_class,
+        prepare_update=cluster_admission.admit_priority_class_update,
         validate=cluster.validate_priority_class,
         validate_update=cluster.validate_priority_class_update,
     ),
@@ -123,7 +126,7 @@ STRATEGIES: dict[str, Strategy] = {
     "replicationcontrollers": Strategy(
         tracks_generation=True,
         default_propagation="Orphan",
-        admit=admission.admit_workload,
+        admit=workload_admission.admit_workload,
         default=workload_defaults.default_replication_controller,
         validate=workloads.validate_replication_controller,
     ),
@@ -133,16 +136,16 @@ STRATEGIES: dict[str, Strategy] = {
     "clusterroles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
     "clusterrolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
     "secrets": Strategy(
-        default=defaults.default_secret,
+        default=cluster_defaults.default_secret,
         validate=cluster.validate_config_data,
         validate_update=cluster.validate_config_data_update,
     ),
     "serviceaccounts": _RETURNED,
     "services": Strategy(
         returns_deleted_object=True,
-        default=defaults.default_service,
-        admit=admission.admit_service,
-        prepare_update=admission.keep_service_addresses,
+        default=cluster_defaults.default_service,
+        admit=cluster_admission.admit_service,
+        prepare_update=cluster_admission.keep_service_addresses,
         validate=cluster.validate_service,
         name_rule=label_problems,
     ),
@@ -153,7 +156,7 @@ STRATEGIES: dict[str, Strategy] = {
         validate_update=workloads.validate_stateful_set_update,
     ),
     "storageclasses.storage.k8s.io": Strategy(
-        default=defaults.default_storage_class,
+        default=storage_defaults.default_storage_class,
         validate=storage.validate_storage_class,
         validate_update=storage.validate_storage_class_update,
     ),

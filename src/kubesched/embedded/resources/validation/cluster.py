@@ -138,16 +138,6 @@ def validate_event(obj: JsonObject) -> list[FieldError]:
     return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
 
 
-def validate_csi_node(obj: JsonObject) -> list[FieldError]:
-    drivers = (obj.get("spec") or {}).get("drivers") or ()
-    return [
-        required(f"spec.drivers[{index}].{field}")
-        for index, driver in enumerate(drivers)
-        for field in ("name", "nodeID")
-        if not driver.get(field)
-    ]
-
-
 def validate_runtime_immutable(new: JsonObject, old: JsonObject) -> list[FieldError]:
     """Controller revisions record history: their data never changes."""
     if new.get("data") == old.get("data"):

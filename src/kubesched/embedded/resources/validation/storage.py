@@ -145,3 +145,13 @@ def validate_storage_class_update(new: JsonObject, old: JsonObject) -> list[Fiel
     for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
         problems += unchanged(new.get(field), old.get(field), field)
     return problems
+
+
+def validate_csi_node(obj: JsonObject) -> list[FieldError]:
+    drivers = (obj.get("spec") or {}).get("drivers") or ()
+    return [
+        required(f"spec.drivers[{index}].{field}")
+        for index, driver in enumerate(drivers)
+        for field in ("name", "nodeID")
+        if not driver.get(field)
+    ]
