@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,14 +89,45 @@ def test_retained_keys_throw_out_the_other_member_of_a_union():
     }
 
 
-def test_the_order_is_set_by_directive_and_strangers_keep_their_place():
-    document = containers(A, {"name": "injected"}, B)
-    patch = {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}}
-    assert [each["name"] for each in patched(document, patch)["spec"]["containers"]] == [
-        "b",
-        "injected",
-        "a",
+@pytest.mark.parametrize(
+    ("live", "patch", "order", "expected"),
+    [
+        pytest.param("abc", "z", None, "zabc", id="a new item goes first"),
+        pytest.param("abc", "ca", None, "bca", id="the patch's order holds among its own items"),
+        pytest.param("abcd", "xcy", None, "xabcyd", id="others keep their place before their neighbour"),
+        pytest.param("abc", "b", None, "abc", id="one known item changes nothing"),
+        pytest.param("aib", "", "ba", "iba", id="an order without items sorts the live list"),
+        pytest.param("abc", "z", "abcz", "abcz", id="a new item goes where the order says"),
+        pytest.param("abc", "z", "az", "azbc", id="items out of the order follow"),
+        pytest.param("abc", "-b", None, "ac", id="a deleted item leaves no gap"),
+        pytest.param("baef", "-gd-a", "edb", "efdb", id="a new item in a deleted one's place counts as live"),
+    ],
+)  # fmt: skip
+def test_order_of_merged_lists(live, patch, order, expected):
+    """As kube-apiserver 1.36 answered."""
+    names = re.findall(r"-?\w", patch)
+    items = [
+        {"name": name[1:], "$patch": "delete"} if name[0] == "-" else {"name": name, "image": "i:2"}
+        for name in names
     ]
+    spec = {"containers": items} if items else {}
+    if order is not None:
+        spec["$setElementOrder/containers"] = [{"name": name} for name in order]
+    document = containers(*({"name": name} for name in live))
+    result = patched(document, {"spec": spec})["spec"]["containers"]
+    assert "".join(item["name"] for item in result) == expected
+
+
+def test_an_order_that_contradicts_the_patch_is_refused():
+    spec = {"containers": [A, B], "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}
+    with pytest.raises(BadRequest, match=r"doesn't match \$setElementOrder/containers list"):
+        patched(containers(A, B), {"spec": spec})
+
+
+def test_values_of_a_merged_set_take_the_patch_order():
+    document = {"metadata": {"finalizers": ["x/a", "x/b", "x/c"]}}
+    patch = {"metadata": {"finalizers": ["x/c", "x/new", "x/a"]}}
+    assert patched(document, patch)["metadata"]["finalizers"] == ["x/b", "x/c", "x/new", "x/a"]
 
 
 def test_null_removes_a_field_and_never_stays_behind():

@@ -5,6 +5,9 @@
     $deleteFromPrimitiveList/<field>     values to drop from a list of primitives
     $setElementOrder/<field>             the order a merged list must come out in
 
+A merged list keeps the patch's items in the patch's order (or in that of `$setElementOrder`) and the other items in their
+own; the two are interleaved by the order of the live list, and an item that the live list does not have goes first.
+
 Pure: the result shares what was not touched.
 """
 
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.embedded.objects import Json, JsonObject
+from kubesched.embedded.objects import Json, JsonObject, encode
 from kubesched.embedded.resources.schema.table import Field, ObjectType, TypeRef, types
 from kubesched.errors import BadRequest
 
@@ -48,7 +51,12 @@ def _merge_object(document: JsonObject, patch: JsonObject, fields: dict[str, Fie
             result[key] = _merge_value(key, result.get(key), value, patch, fields)
     for key, order in patch.items():
         if key.startswith(SET_ORDER):
-            _order_list(result, key[len(SET_ORDER) :], order, patch, fields)
+            field_name = key[len(SET_ORDER) :]
+            field = fields.get(field_name, _PLAIN)
+            _check_order(field_name, order, patch.get(field_name), field)
+            if isinstance(items := result.get(field_name), list):
+                live = _live_order(document.get(field_name), patch.get(field_name), field.patch_key)
+                result[field_name] = _ordered(items, order, live, field.patch_key)
     return result
 
 
@@ -81,8 +89,9 @@ def _merge_value(
         if field.patch_key:
             return _merge_list(old if isinstance(old, list) else [], new, field)
         if field.merges_values:
-            present = list(old) if isinstance(old, list) else []
-            return present + [item for item in new if item not in present]
+            live = old if isinstance(old, list) else []
+            merged = {encode(value): value for value in (*live, *new)}
+            return _ordered(list(merged.values()), new, live)
     return new
 
 
@@ -102,6 +111,7 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
     if any(isinstance(item, dict) and item.get(PATCH) == "replace" for item in patch):
         return [_without_directives(item) for item in patch if item.get(PATCH) != "replace"]
     result = list(old)
+    stated: list[JsonObject] = []
     for item in patch:
         if not isinstance(item, dict):
             raise BadRequest(
@@ -114,12 +124,14 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
         if item.get(PATCH) == "delete":
             if index is not None:
                 del result[index]
-        elif index is None:
+            continue
+        stated.append(item)
+        if index is None:
             # New items are merged over nothing, so that their directives and nulls take effect and disappear.
             result.append(_merge_object({}, item, fields))
         else:
             result[index] = _merge_object(result[index], item, fields)
-    return result
+    return _ordered(result, stated, old, key)
 
 
 def _position(items: list[Any], key: str, value: Json) -> int | None:
@@ -137,38 +149,78 @@ def _delete_primitives(result: JsonObject, field: str, values: Json) -> None:
         result[field] = [value for value in present if value not in values]
 
 
-def _order_list(
-    result: JsonObject,
-    field_name: str,
-    order: Json,
-    patch: JsonObject,
-    fields: dict[str, Field],
-) -> None:
-    """Sort the merged list: items the client named in its order, items it does not know behind their old neighbours."""
-    items = result.get(field_name)
+def _check_order(field_name: str, order: Json, patch: Json, field: Field) -> None:
+    """Refuse an order that leaves out, or contradicts the order of, the patch's own items."""
     if not isinstance(order, list):
-        raise BadRequest(f"{SET_ORDER}{field_name} must be a list")
-    if not isinstance(items, list):
+        raise BadRequest("invalid patch format of setElementOrder list")
+    if not order or not isinstance(patch, list):
         return
-    key = fields.get(field_name, _PLAIN).patch_key
+    positions = iter(_identity(entry, field.patch_key) for entry in order)
+    for item in patch:
+        if isinstance(item, dict) and PATCH in item:
+            continue
+        if _identity(item, field.patch_key) not in positions:  # consumes what it passes over
+            raise BadRequest(
+                f"The order in patch list:\n{patch}\n doesn't match {SET_ORDER}{field_name} list:\n{order}\n"
+            )
 
-    def identity(item: Json) -> Json:
-        return item.get(key) if key and isinstance(item, dict) else item
 
-    ranks = [identity(entry) for entry in order]
-    named = sorted(
-        (item for item in items if identity(item) in ranks),
-        key=lambda item: ranks.index(identity(item)),
-    )
+def _live_order(live: Json, patch: Json, patch_key: str) -> list[Any]:
+    """The live list as `$setElementOrder` sees it once the patch's deletions and additions were made.
+
+    # Upstream: additions take the places that deletions left free at the end of the same array, and count as live items.
+    """
+    if not isinstance(live, list):
+        return []
+    if not patch_key or not isinstance(patch, list):
+        return live
+    gone = {
+        _identity(item, patch_key)
+        for item in patch
+        if isinstance(item, dict) and item.get(PATCH) == "delete"
+    }
+    kept = [item for item in live if _identity(item, patch_key) not in gone]
+    known = _ranks(kept, patch_key)
+    added = [
+        item
+        for item in patch
+        if not (isinstance(item, dict) and PATCH in item)
+        and _identity(item, patch_key) not in known
+    ]
+    return kept + added[: len(live) - len(kept)]
+
+
+def _ordered(items: list[Any], order: list[Any], live: list[Any], patch_key: str = "") -> list[Any]:
+    """The items that `order` names in that order, interleaved with the others by where the live list has both."""
+    ranks = _ranks(order, patch_key)
+    live_ranks = _ranks(live, patch_key)
+    keyed = [(_identity(item, patch_key), item) for item in items]
+    named = sorted((pair for pair in keyed if pair[0] in ranks), key=lambda pair: ranks[pair[0]])
+    others = [pair for pair in keyed if pair[0] not in ranks]
     merged: list[Any] = []
-    waiting = list(named)
+    position = 0
+    for identity, item in named:
+        rank = live_ranks.get(identity)
+        while rank is not None and position < len(others):
+            other = live_ranks.get(others[position][0])
+            if other is None or other > rank:
+                break
+            merged.append(others[position][1])
+            position += 1
+        merged.append(item)
+    return merged + [item for _identity_of, item in others[position:]]
+
+
+def _ranks(items: list[Any], patch_key: str) -> dict[bytes, int]:
+    ranks: dict[bytes, int] = {}
     for item in items:
-        if identity(item) in ranks:
-            if waiting:
-                merged.append(waiting.pop(0))
-        else:
-            merged.append(item)
-    result[field_name] = merged
+        ranks.setdefault(_identity(item, patch_key), len(ranks))
+    return ranks
+
+
+def _identity(item: Json, patch_key: str) -> bytes:
+    """What makes two items of a list the same: the merge key's value, or the plain value itself."""
+    return encode(item.get(patch_key) if patch_key and isinstance(item, dict) else item)
 
 
 def _without_directives(value: Json) -> Json:
