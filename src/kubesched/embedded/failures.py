@@ -103,7 +103,7 @@ def status_of(error: ApiError) -> JsonObject:
     details: JsonObject = dict(error.details) if isinstance(error.details, dict) else {}
     if error.retry_after_s is not None:
         details["retryAfterSeconds"] = int(error.retry_after_s)
-    if details:
+    if details or error.details is not None:
         status["details"] = details
     status["code"] = error.code
     return status

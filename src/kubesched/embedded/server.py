@@ -108,7 +108,7 @@ class ApiServer:
             return _health(path, request.query)
         if path.startswith("/openapi/"):
             return self._openapi.answer(request)
-        if path in ("/version", "/"):
+        if path in ("/version", "/version/", "/"):
             return self._discovery.answer(request)
         raise unknown_path()
 

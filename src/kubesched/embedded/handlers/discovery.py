@@ -65,7 +65,7 @@ class Discovery:
                 "the server does not allow this method on the requested resource"
             )
         parts = [part for part in request.path.split("/") if part]
-        if request.path == "/version":
+        if parts == ["version"]:
             return ApiResponse(200, encode(VERSION))
         if not parts:
             return self._cached("/", self._paths)

@@ -21,7 +21,7 @@ class Target:
 
 
 def unknown_path() -> NotFound:
-    return NotFound("the server could not find the requested resource")
+    return NotFound("the server could not find the requested resource", details={})
 
 
 def parse_target(path: str, catalog: ResourceCatalog) -> Target:

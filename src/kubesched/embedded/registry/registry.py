@@ -43,7 +43,13 @@ from kubesched.embedded.registry.managed_fields.managers import (
 )
 from kubesched.embedded.registry.managed_fields.paths import Layout, kind_layout
 from kubesched.embedded.registry.metadata import validate_metadata, validate_metadata_update
-from kubesched.embedded.registry.strategy import GENERIC, GENERIC_CUSTOM, Defaulter, Strategy
+from kubesched.embedded.registry.strategy import (
+    GENERIC,
+    GENERIC_CUSTOM,
+    WRITABLE_METADATA,
+    Defaulter,
+    Strategy,
+)
 from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
 from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.embedded.storage.store import Collection, Entry, Store
@@ -230,19 +236,28 @@ class Registry:
                 f"the name of the object ({stated}) does not match the name on the URL ({name})"
             )
         old = self.get(resource, namespace, name)
-        version = metadata.get("resourceVersion")
-        if version and version != str(old.revision):
-            if not version.isdigit():
-                problem = field_errors.invalid(
-                    "metadata.resourceVersion", version, "must be a decimal number"
-                )
-                raise invalid(resource, name, [problem])
-            raise stale(resource, name)
+        self.check_version(resource, old, metadata)
         uid = metadata.get("uid")
         if uid and uid != old.obj["metadata"]["uid"]:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.obj['metadata']['uid']}"
             raise conflict(resource, name, why)
         return self.replace(resource, old, obj, options, subresource=subresource)
+
+    def check_version(self, resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
+        """Refuse a write made for another version; empty and 0 mean any, for kinds that allow it."""
+        stated = metadata.get("resourceVersion") or "0"
+        name = old.obj["metadata"]["name"]
+        if not stated.isdigit():
+            detail = "must be a decimal number"
+            problem = field_errors.invalid("metadata.resourceVersion", stated, detail)
+            raise invalid(resource, name, [problem])
+        if int(stated) == 0:
+            if not self.strategy(resource).allows_unconditional_update:
+                detail = "must be specified for an update"
+                problem = field_errors.invalid("metadata.resourceVersion", 0, detail)
+                raise invalid(resource, name, [problem])
+        elif int(stated) != old.revision:
+            raise stale(resource, name)
 
     def replace(
         self,
@@ -296,12 +311,13 @@ class Registry:
         self, strategy: Strategy, old: JsonObject, obj: JsonObject
     ) -> JsonObject:
         metadata = dict(old["metadata"])
-        if strategy.status_writes_metadata:
-            for field in ("labels", "annotations", "finalizers"):
-                if field in obj["metadata"]:
-                    metadata[field] = obj["metadata"][field]
-                else:
-                    metadata.pop(field, None)
+        for field in WRITABLE_METADATA:
+            if field in strategy.status_keeps_metadata:
+                continue
+            if field in obj["metadata"]:
+                metadata[field] = obj["metadata"][field]
+            else:
+                metadata.pop(field, None)
         replacement = {**old, "metadata": metadata}
         if "status" in obj:
             replacement["status"] = obj["status"]

@@ -29,6 +29,9 @@ UpdateValidator: TypeAlias = Callable[[JsonObject, JsonObject], list[FieldError]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 
+WRITABLE_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
     """The hooks of one kind; every one of them may be absent."""
@@ -37,8 +40,10 @@ class Strategy:
     keeps_status_on_create: bool = False
     spec_subresource: str = ""
     """The only subresource that may change the spec; empty: any write may."""
-    status_writes_metadata: bool = False
-    """Whether a write to `/status` may also change labels, annotations and finalizers."""
+    status_keeps_metadata: tuple[str, ...] = ()
+    """Fields of the metadata that a write to `/status` cannot change."""
+    allows_unconditional_update: bool = True
+    """Whether an update may leave out the resourceVersion, or state 0."""
     returns_deleted_object: bool = False
     default_propagation: Propagation = "Background"
     default: Defaulter | None = None
@@ -53,4 +58,8 @@ class Strategy:
 
 
 GENERIC = Strategy()
-GENERIC_CUSTOM = Strategy(tracks_generation=True)
+GENERIC_CUSTOM = Strategy(
+    tracks_generation=True,
+    status_keeps_metadata=WRITABLE_METADATA,
+    allows_unconditional_update=False,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubesched.embedded.registry.metadata import label_problems, path_segment_problems
-from kubesched.embedded.registry.strategy import Strategy
+from kubesched.embedded.registry.strategy import WRITABLE_METADATA, Strategy
 from kubesched.embedded.resources import custom_resources
 from kubesched.embedded.resources.admission import cluster as cluster_admission
 from kubesched.embedded.resources.admission import storage as storage_admission
@@ -35,9 +35,15 @@ STRATEGIES: dict[str, Strategy] = {
         admit=workload_admission.admit_workload,
         validate=workloads.validate_cron_job,
     ),
-    "csidrivers.storage.k8s.io": Strategy(default=storage_defaults.default_csi_driver),
-    "csinodes.storage.k8s.io": Strategy(validate=storage.validate_csi_node),
+    "csidrivers.storage.k8s.io": Strategy(
+        allows_unconditional_update=False, default=storage_defaults.default_csi_driver
+    ),
+    "csinodes.storage.k8s.io": Strategy(
+        allows_unconditional_update=False, validate=storage.validate_csi_node
+    ),
+    "csistoragecapacities.storage.k8s.io": Strategy(allows_unconditional_update=False),
     "customresourcedefinitions.apiextensions.k8s.io": Strategy(
+        allows_unconditional_update=False,
         tracks_generation=True,
         default=custom_resources.default_definition,
         admit=custom_resources.admit_definition,
@@ -51,6 +57,7 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "deployments.apps": replace(
         _WORKLOAD,
+        status_keeps_metadata=("labels",),
         default=workload_defaults.default_deployment,
         validate=workloads.validate_deployment,
     ),
@@ -64,7 +71,9 @@ STRATEGIES: dict[str, Strategy] = {
         validate=workloads.validate_job,
         validate_update=workloads.validate_job_update,
     ),
-    "leases.coordination.k8s.io": Strategy(validate=cluster.validate_lease),
+    "leases.coordination.k8s.io": Strategy(
+        allows_unconditional_update=False, validate=cluster.validate_lease
+    ),
     "namespaces": Strategy(
         spec_subresource="finalize",
         returns_deleted_object=True,
@@ -74,7 +83,6 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "nodes": Strategy(
         keeps_status_on_create=True,
-        status_writes_metadata=True,
         default=cluster_defaults.default_node,
         default_status=cluster_defaults.default_node,
         validate=cluster.validate_node,
@@ -95,13 +103,14 @@ STRATEGIES: dict[str, Strategy] = {
         validate_update=storage.validate_persistent_volume_update,
     ),
     "poddisruptionbudgets.policy": Strategy(
+        allows_unconditional_update=False,
         tracks_generation=True,
         admit=workload_admission.admit_pod_disruption_budget,
         validate=workloads.validate_pod_disruption_budget,
     ),
     "pods": Strategy(
         tracks_generation=True,
-        status_writes_metadata=True,
+        status_keeps_metadata=("ownerReferences",),
         returns_deleted_object=True,
         default=default_pod,
         admit=admit_pod,
@@ -130,6 +139,7 @@ STRATEGIES: dict[str, Strategy] = {
         default=workload_defaults.default_replication_controller,
         validate=workloads.validate_replication_controller,
     ),
+    "resourceclaims.resource.k8s.io": Strategy(status_keeps_metadata=WRITABLE_METADATA),
     "resourcequotas": _RETURNED,
     "roles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
     "rolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
@@ -159,5 +169,8 @@ STRATEGIES: dict[str, Strategy] = {
         default=storage_defaults.default_storage_class,
         validate=storage.validate_storage_class,
         validate_update=storage.validate_storage_class_update,
+    ),
+    "volumeattachments.storage.k8s.io": Strategy(
+        status_keeps_metadata=WRITABLE_METADATA, allows_unconditional_update=False
     ),
 }

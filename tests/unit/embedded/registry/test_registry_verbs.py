@@ -339,3 +339,63 @@ async def test_the_local_watch_follows_a_selector(api):
     event, obj = await waiting
     assert (event, obj["metadata"]["name"]) == ("ADDED", "b")
     await watch.aclose()
+
+
+@pytest.mark.parametrize("version", ["0", "", None])
+def test_a_version_of_zero_means_any(api, version):
+    created = api.create("configmaps", config_map(x="1"))
+    update = config_map(x="2")
+    if version is not None:
+        update["metadata"]["resourceVersion"] = version
+    assert api.update("configmaps", update)["data"] == {"x": "2"}
+    patch = {"metadata": {"resourceVersion": version}, "data": {"x": "3"}}
+    patched = api.patch("configmaps", "default", created["metadata"]["name"], patch)
+    assert patched["data"] == {"x": "3"}
+
+
+@pytest.mark.parametrize("version", ["0", None])
+def test_some_kinds_want_a_version(api, version):
+    api.create("leases.coordination.k8s.io", {"metadata": {"name": "l", "namespace": "default"}})
+    update = {"metadata": {"name": "l", "namespace": "default", "resourceVersion": version}}
+    if version is None:
+        del update["metadata"]["resourceVersion"]
+    wanted = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    with pytest.raises(Invalid, match=wanted):
+        api.update("leases.coordination.k8s.io", update)
+
+
+@pytest.mark.parametrize(
+    ("resource", "kept"),
+    [
+        pytest.param("replicasets.apps", (), id="most kinds take the metadata along"),
+        pytest.param("deployments.apps", ("labels",), id="a deployment keeps its labels"),
+        pytest.param("pods", ("ownerReferences",), id="a pod keeps its owners"),
+    ],
+)
+def test_a_status_write_may_change_metadata(api, make_pod, resource, kept):
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u"}
+    pod = make_pod("x")
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod["spec"]}
+    workload = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = pod if resource == "pods" else {"metadata": dict(pod["metadata"]), "spec": workload}
+    api.create(resource, body)
+    changed = {"labels": {"new": "1"}, "annotations": {"new": "1"}, "ownerReferences": [owner]}
+    patch = {"metadata": changed}
+    written = api.patch(resource, "default", "x", patch, subresource="status")["metadata"]
+    for field, value in changed.items():
+        assert (written.get(field) == value) is (field not in kept)
+
+
+def test_the_status_of_a_custom_resource_takes_no_metadata_along(api):
+    names = {"plural": "widgets", "kind": "Widget"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    version["subresources"] = {"status": {}}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = {"metadata": {"name": "widgets.example.com"}, "spec": spec}
+    api.create("customresourcedefinitions.apiextensions.k8s.io", definition)
+    api.create("widgets.example.com", {"metadata": {"name": "w", "namespace": "default"}})
+    patch = {"metadata": {"labels": {"new": "1"}}, "status": {"ready": 1}}
+    written = api.patch("widgets.example.com", "default", "w", patch, subresource="status")
+    assert written["status"] == {"ready": 1}
+    assert "labels" not in written["metadata"]

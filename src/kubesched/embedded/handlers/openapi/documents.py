@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kubesched.embedded.exchange import ApiRequest, ApiResponse
+from kubesched.embedded.handlers.openapi import protobuf
 from kubesched.embedded.handlers.openapi.schemas import collect, identity_of, model_name, top_level
 from kubesched.embedded.handlers.routes import unknown_path
 from kubesched.embedded.objects import JsonObject, encode
@@ -39,8 +40,8 @@ _PATCH_TYPES = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 )
+_STRATEGIC = "application/strategic-merge-patch+json"
 _VERBS = {
     "get": ("get", _READ_PARAMETERS),
     "update": ("put", _WRITE_PARAMETERS),
@@ -60,10 +61,7 @@ class OpenApi:
     def answer(self, request: ApiRequest) -> ApiResponse:
         path = request.path.rstrip("/")
         if path == "/openapi/v2":
-            accept = request.headers.get("accept", "")
-            if accept and "json" not in accept and "*/*" not in accept:
-                raise NotAcceptable("only the following media types are accepted: application/json")
-            return self._cached(path, self._version_2)
+            return self._answer_version_2(request.headers.get("accept", ""))
         if path == "/openapi/v3":
             return self._cached(path, self._index)
         name = path.removeprefix("/openapi/v3/")
@@ -71,6 +69,20 @@ class OpenApi:
             if name == _document_name(group, version):
                 return self._cached(path, partial(self._version_3, group, version))
         raise unknown_path()
+
+    def _answer_version_2(self, accept: str) -> ApiResponse:
+        if not accept or "json" in accept or "*/*" in accept:
+            return self._cached("/openapi/v2", self._version_2)
+        if protobuf.MEDIA_TYPE not in accept:
+            raise NotAcceptable(
+                "only the following media types are accepted: application/json,"
+                f" {protobuf.MEDIA_TYPE}"
+            )
+        body = self._cache.get(protobuf.MEDIA_TYPE)
+        if body is None:
+            body = protobuf.encode_document(self._version_2())
+            self._cache[protobuf.MEDIA_TYPE] = body
+        return ApiResponse(200, body, protobuf.CONTENT_TYPE)
 
     def _cached(self, key: str, build: Callable[[], JsonObject]) -> ApiResponse:
         body = self._cache.get(key)
@@ -174,7 +186,9 @@ def _paths(resource: ResourceInfo, gvk: JsonObject, reference: str, *, is_v3: bo
     single: JsonObject = {}
     for verb, (method, parameters) in _VERBS.items():
         if verb in resource.verbs:
-            single[method] = _operation(gvk, parameters, reference, is_v3=is_v3, action=verb)
+            single[method] = _operation(
+                gvk, parameters, reference, is_v3=is_v3, action=verb, custom=resource.custom
+            )
     if single:
         single["parameters"] = _path_parameters(resource, named=True, is_v3=is_v3)
         paths[f"{base}/{{name}}"] = single
@@ -198,7 +212,13 @@ def _path_parameters(resource: ResourceInfo, *, named: bool, is_v3: bool) -> lis
 
 
 def _operation(
-    gvk: JsonObject, parameters: tuple[str, ...], reference: str, *, is_v3: bool, action: str
+    gvk: JsonObject,
+    parameters: tuple[str, ...],
+    reference: str,
+    *,
+    is_v3: bool,
+    action: str,
+    custom: bool = False,
 ) -> JsonObject:
     schema = {"$ref": reference}
     answer: JsonObject = {"description": "OK"}
@@ -213,7 +233,10 @@ def _operation(
         "x-kubernetes-group-version-kind": gvk,
     }
     if action in ("post", "update", "patch"):
-        types = _PATCH_TYPES if action == "patch" else ("application/json",)
+        types: tuple[str, ...] = ("application/json",)
+        if action == "patch":
+            # kubectl chooses its patch by this list; custom resources have no strategic merge.
+            types = _PATCH_TYPES if custom else (*_PATCH_TYPES, _STRATEGIC)
         body = {"type": "object"} if action == "patch" else schema
         if is_v3:
             operation["requestBody"] = {

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from kubesched.api import field_errors
 from kubesched.embedded.exchange import strip_nulls
-from kubesched.embedded.failures import invalid, stale
+from kubesched.embedded.failures import invalid
 from kubesched.embedded.handlers.bodies import (
     FieldValidation,
     check_fields,
@@ -58,7 +58,7 @@ def patch_object(
     if b"null" in body:
         patched = strip_nulls(patched)
     warnings = _check_result(resource, name, patched, body, validation)
-    _check_identity(resource, old, patched["metadata"])
+    _check_identity(registry, resource, old, patched["metadata"])
     return registry.replace(
         resource, old, to_stored(resource, patched), options, subresource=subresource
     ), warnings
@@ -85,7 +85,9 @@ def _check_result(
         raise invalid(resource, name, [problem]) from None
 
 
-def _check_identity(resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
+def _check_identity(
+    registry: Registry, resource: ResourceInfo, old: Entry, metadata: JsonObject
+) -> None:
     """A patch may state which version it was made for, but not turn an object into another."""
     known = old.obj["metadata"]
     name = known["name"]
@@ -96,8 +98,7 @@ def _check_identity(resource: ResourceInfo, old: Entry, metadata: JsonObject) ->
         )
     if metadata.get("namespace", "") != known.get("namespace", ""):
         raise BadRequest("the namespace of the object does not match the namespace on the request")
-    if metadata.get("resourceVersion", "") not in ("", str(old.revision)):
-        raise stale(resource, name)
+    registry.check_version(resource, old, metadata)
     if metadata.get("uid", "") not in ("", known["uid"]):
         raise invalid(
             resource, name, [field_errors.invalid("metadata.uid", metadata["uid"], IS_IMMUTABLE)]
