@@ -41,7 +41,7 @@ from kubesched.cache.cache import Cache
 from kubesched.config.defaults import default_profile
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerProfile, Plugin, Plugins, PluginSet
-from kubesched.framework.classes import ClassCache
+from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.profile import build_frameworks
@@ -228,7 +228,7 @@ class Cluster:
             listers.of(type(workload_object)).put(workload_object)
         self.framework = framework_for(self.table, plugins, listers)
         self.algorithm = SchedulingAlgorithm(
-            self.table, Random(1), classes=ClassCache() if classes else None
+            self.table, Random(1), engine=EquivalenceEngine(self.table) if classes else None
         )
 
     @staticmethod

@@ -28,7 +28,7 @@ from kubesched.cache.cache import Cache
 from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
-from kubesched.framework.classes import ClassCache
+from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.runtime.post_filter import run_post_filter
@@ -73,7 +73,7 @@ class Cluster:
         )
         self.framework = default_framework(self.table, handle)
         self.algorithm = SchedulingAlgorithm(
-            self.table, Random(1), classes=ClassCache() if classes else None
+            self.table, Random(1), engine=EquivalenceEngine(self.table) if classes else None
         )
 
     def pend(self, pod: Pod) -> PodInfo:

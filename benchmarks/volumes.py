@@ -31,7 +31,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.cache.cache import Cache
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.framework.classes import ClassCache
+from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.runtime.reserve import run_reserve
@@ -200,7 +200,9 @@ def run(workload: str, node_count: int, pod_count: int, *, classes: bool) -> flo
     for obj in cluster(node_count, workload):
         put(listers, obj)
     framework = default_framework(table, Handle(table=table, listers=listers), DEFAULT_GATES)
-    algorithm = SchedulingAlgorithm(table, Random(1), classes=ClassCache() if classes else None)
+    algorithm = SchedulingAlgorithm(
+        table, Random(1), engine=EquivalenceEngine(table) if classes else None
+    )
     pods = [PodInfo(WORKLOADS[workload](number, listers).build()) for number in range(pod_count)]
     batches: list[float] = []
     for start in range(0, pod_count, BATCH):

@@ -71,7 +71,7 @@ class Cluster:
         self._algorithm.next_start = 0
         try:
             outcome = run_pre_filter(framework, state, pod, NodeColumns(table))
-            feasible = self._algorithm.find_feasible(framework, state, info, outcome)
+            feasible = self._algorithm.find_nodes_that_fit(framework, state, info, outcome)
         except QuantityError as error:
             raise RecordingError(str(error)) from error
         if feasible.error is not None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Set
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
 
 if TYPE_CHECKING:
-    from kubesched.framework.classes import PodClass
     from kubesched.framework.runtime.timing import PluginTimer
+
+T = TypeVar("T")
 
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 """Key of the `PodsToActivate` every attempt starts with."""
@@ -38,9 +39,9 @@ class CycleState:
 
     __slots__ = (
         "_data",
+        "class_memo",
         "cycle",
         "parallel_pre_bind_plugins",
-        "pod_class",
         "points_reached",
         "signature",
         "skip_all_post_filter_plugins",
@@ -61,7 +62,8 @@ class CycleState:
         self.skip_pre_bind_plugins: set[str] = set()
         self.parallel_pre_bind_plugins: set[str] = set()
         self.skip_all_post_filter_plugins = False
-        self.pod_class: PodClass | None = None
+        self.class_memo: dict[Hashable, Any] | None = None
+        """Values that plugins keep for all pods of this pod's equivalence class; None for a pod without one."""
         self.cycle = 0
         """How many pods had been taken from the queue when this attempt began."""
         self.signature: bytes | None = None
@@ -92,6 +94,16 @@ class CycleState:
         """Store several values at once."""
         self._data.update(entries)
 
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """A value that depends on nothing but the pod's class: made once per class, or for this pod alone."""
+        memo = self.class_memo
+        if memo is None:
+            return make()
+        if key not in memo:
+            memo[key] = make()
+        value: T = memo[key]
+        return value
+
     @property
     def pods_to_activate(self) -> PodsToActivate:
         existing = self._data.get(PODS_TO_ACTIVATE)
@@ -114,7 +126,7 @@ class CycleState:
         copy.skip_pre_bind_plugins = self.skip_pre_bind_plugins
         copy.parallel_pre_bind_plugins = self.parallel_pre_bind_plugins
         copy.skip_all_post_filter_plugins = self.skip_all_post_filter_plugins
-        copy.pod_class = self.pod_class
+        copy.class_memo = self.class_memo
         copy.cycle = self.cycle
         copy.signature = self.signature
         return copy

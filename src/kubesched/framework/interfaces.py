@@ -1,7 +1,7 @@
 """The extension points: what a plugin may implement, and what its answers mean.
 
 A plugin is a class with a `name` that derives from any of the `…Plugin` classes below. Points that look at nodes
-come in two shapes, of which a plugin picks one per point:
+come in two forms, of which a plugin implements one per point:
 
     columns    `filter_nodes` / `score_nodes` answer for all nodes at once, over NumPy columns
     one node   `filter` / `score` look at one `NodeInfo`; the runtime calls them for each candidate
@@ -9,21 +9,16 @@ come in two shapes, of which a plugin picks one per point:
 Wherever a `Status` is returned, `None` means success. A plugin that raises fails that attempt, with its name in the
 message; the scheduler goes on. `post_filter` and the binding-side points (`permit` excepted) may be `async def`.
 
-Caching. Pods with the same scheduling-relevant spec form a class, and the scheduler may keep a plugin's answers per
-class. `filter_scope` and `score_scope` say what an answer depends on besides the pod; the default, CLUSTER, means
-"anything": such answers are never kept. A plugin whose answers depend on pod fields beyond the standard spec (its own
-annotations, say) adds them with `class_fields`. What PreFilter and PreScore answer can be kept too: a plugin says what
-it depends on with a *premise*. And a plugin of CLUSTER scope need not be asked about every node if it can tell what makes
-nodes alike for it: its *traits*.
+Plugins are asked for every pod unless they return a rule (`filter_rule`, `score_rule`; see `framework.rules`). A plugin
+whose rule depends on pod fields beyond the standard scheduling fields (its own annotations, say) adds these with
+`class_fields`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Hashable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,8 +27,8 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.rules import Rule
 from kubesched.framework.status import NodeToStatus, Status
-from kubesched.framework.traits import Trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_info import NodeInfo
@@ -42,32 +37,10 @@ from kubesched.snapshot.views import NodeColumns
 
 if TYPE_CHECKING:
     from kubesched.framework.handle import Handle
-    from kubesched.snapshot.node_table import NodeTable
 
 MIN_NODE_SCORE = 0
 MAX_NODE_SCORE = 100
 MAX_PERMIT_TIMEOUT_S = 15 * 60.0
-
-
-class Scope(Enum):
-    """What a node's verdict or raw score depends on, besides the pod."""
-
-    NODE = "node"
-    """The node object alone."""
-    ROW = "row"
-    """The node object and the pods on that node."""
-    CLUSTER = "cluster"
-    """Anything: computed anew for every attempt."""
-
-
-Premise = Callable[[], Hashable]
-"""What an answer rests on besides the pod's class: while the values returned are equal, the answer stays the same.
-
-Called for every pod, so it has to be quick."""
-
-
-def unconditional() -> None:
-    """The premise of an answer that depends on nothing but the pod's class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +98,18 @@ class Plugin(ABC):
         self.args = args
         self.handle = handle
 
+    has_class_fields: ClassVar[bool] = False
+    """Derived: True for plugins that implement `class_fields`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.has_class_fields = cls.class_fields is not Plugin.class_fields
+
     def class_fields(self, pod: Pod) -> Hashable:  # for plugins to override
-        """What this plugin reads of a pod beyond the standard scheduling fields. Equal values may share answers."""
+        """What this plugin's rules read of a pod beyond the standard scheduling fields.
+
+        Pods share answers only if these values are equal. Their `repr` must tell different values apart.
+        """
         return None
 
     def close(self) -> None:  # noqa: B027  # most plugins hold nothing that needs closing
@@ -160,13 +143,30 @@ class EnqueueExtensions(Plugin):
         """An empty list means: no event helps. Not deriving from this class means: any event may help."""
 
 
-class PreFilterPlugin(Plugin):
+class _FilterPhase(Plugin):
+    """PreFilter and Filter share one rule."""
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+        """How this pod's PreFilter answer and verdicts may be reused. None: ask for every pod.
+
+        Called after `pre_filter`, also when that returned SKIP.
+        """
+        del state, pod
+        return None
+
+
+class PreFilterPlugin(_FilterPhase):
     """Looks at the pod once before nodes are filtered."""
 
     has_extensions: ClassVar[bool] = False
-    """True when `add_pod` and `remove_pod` must be told about pods added or removed in thought."""
-    pre_filter_is_per_class: ClassVar[bool] = False
-    """True when `pre_filter`, and all it stores, depends on the pod alone: one pod's answer then serves its class."""
+    """Derived: True for plugins that implement `add_pod` and `remove_pod`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.has_extensions = (
+            cls.add_pod is not PreFilterPlugin.add_pod
+            or cls.remove_pod is not PreFilterPlugin.remove_pod
+        )
 
     @abstractmethod
     def pre_filter(
@@ -174,20 +174,15 @@ class PreFilterPlugin(Plugin):
     ) -> PreFilterResult | Status | None:
         """None to go on, a PreFilterResult to narrow the nodes, SKIP to leave out this plugin's filter, or a rejection."""
 
-    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        """Asked after `pre_filter`: what its answer and all it stored rest on. None: it must be asked for every pod."""
-        del state, pod
-        return unconditional if self.pre_filter_is_per_class else None
-
     def add_pod(
         self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
     ) -> Status | None:
-        """`added` is now on `node` (a one-row view without it). Update what `pre_filter` stored in this state."""
+        """Update what `pre_filter` stored for a what-if with `added` on `node`, a one-row view without it."""
 
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns
     ) -> Status | None:
-        """`removed` is no longer on `node`."""
+        """Update what `pre_filter` stored for a what-if without `removed`, which was on `node`."""
 
     def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
         """Would `add_pod` and `remove_pod` change nothing for `other`, whatever node it is on?
@@ -200,21 +195,15 @@ class PreFilterPlugin(Plugin):
         return False
 
 
-class FilterPlugin(Plugin):
-    """Rules out nodes."""
+class FilterPlugin(_FilterPhase):
+    """Rules out nodes. Implements `filter_nodes` or `filter`."""
 
-    filter_scope: ClassVar[Scope] = Scope.CLUSTER
-    attempt_scope: ClassVar[Scope | None] = None
-    """What the verdicts depend on within one attempt, where that is less than `filter_scope` says of any two attempts.
+    filters_columns: ClassVar[bool] = False
+    """Derived: True for plugins that implement `filter_nodes`."""
 
-    Claims and volumes do not change while a pod is tried: a filter that reads them, and nodes, has CLUSTER scope and
-    NODE scope within an attempt. What-ifs about many nodes are then answered together, and it is not asked again when
-    only pods come and go in thought.
-    """
-
-    @property
-    def what_if_scope(self) -> Scope:
-        return self.attempt_scope or self.filter_scope
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.filters_columns = cls.filter_nodes is not FilterPlugin.filter_nodes
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -225,48 +214,6 @@ class FilterPlugin(Plugin):
     def filter(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> Status | None:
         """The verdict on one node."""
         raise NotImplementedError
-
-    def filter_version(self, state: CycleState, pod: Pod) -> Hashable:  # for plugins to override
-        """For NODE and ROW scope: anything cluster-wide the verdicts also read. Kept answers die when it changes."""
-        return None
-
-    def filter_premise(self, state: CycleState, pod: Pod) -> Premise:
-        """The same in a form that is quick to ask for repeatedly."""
-        return partial(self.filter_version, state, pod)
-
-    def filter_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
-        """For CLUSTER scope, asked after PreFilter: nodes alike in all of these get the same verdict.
-
-        The verdict on one node then stands for all that are like it. None: this cannot be told.
-        """
-        del state, pod
-        return None
-
-    def filter_judge(self, state: CycleState, pod: Pod) -> Callable[[int], bool] | None:
-        """For CLUSTER scope with traits: does a row pass, as things stand when asked?
-
-        Made once, used while the premises hold; for a few rows at a time it beats columns. None: there is no such form.
-        """
-        del state, pod
-        return None
-
-
-class RowFilterPlugin(FilterPlugin):
-    """A ROW-scope column filter that can also answer for a single row, faster than a one-row view."""
-
-    filter_scope = Scope.ROW
-
-    @abstractmethod
-    def row_passes(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> bool: ...
-
-    def row_filter(
-        self, state: CycleState, pod: Pod, table: NodeTable
-    ) -> Callable[[int], bool] | None:
-        """`row_passes` with all but the row filled in, used while neither resources nor arrays of the table change.
-
-        None when every row passes.
-        """
-        return partial(self.row_passes, state, pod, table)
 
 
 PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
@@ -284,99 +231,60 @@ class PostFilterPlugin(Plugin):
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]: ...
 
 
-class PreScorePlugin(Plugin):
-    """Looks at the feasible nodes once before they are scored."""
+class _ScorePhase(Plugin):
+    """PreScore, Score and NormalizeScore share one rule."""
 
-    pre_score_is_per_class: ClassVar[bool] = False
-    """True when `pre_score`, and all it stores, depends on the pod alone: one pod's answer then serves its class."""
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+        """How this pod's PreScore answer and raw scores may be reused. None: ask for every pod.
+
+        Called after `pre_score`, also when that returned SKIP. With a rule, `normalize_scores` may be handed one node
+        per distinct raw score (or per group of nodes with equal traits) instead of every feasible node.
+        """
+        del state, pod
+        return None
+
+
+class PreScorePlugin(_ScorePhase):
+    """Looks at the feasible nodes once before they are scored."""
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         """`nodes` are the feasible ones. SKIP leaves out this plugin's score."""
 
-    def pre_score_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        """Asked after `pre_score`: what its answer and all it stored rest on. None: it must be asked for every pod."""
-        del state, pod
-        return unconditional if self.pre_score_is_per_class else None
 
+class ScorePlugin(_ScorePhase):
+    """Ranks feasible nodes. After normalisation every score lies in 0..100. Implements `score_nodes` or `score`."""
 
-class ScorePlugin(Plugin):
-    """Ranks feasible nodes. After normalisation every score lies in 0..100."""
-
-    score_scope: ClassVar[Scope] = Scope.CLUSTER
+    scores_columns: ClassVar[bool] = False
+    """Derived: True for plugins that implement `score_nodes`."""
     normalizes: ClassVar[bool] = False
-    """True when `normalize_scores` does something: it then sees the raw scores of all feasible nodes."""
-    uniform_when_zero: ClassVar[bool] = False
-    """True when raw scores of zero everywhere normalise to one and the same score for all nodes."""
-    normalizes_by_value: ClassVar[bool] = False
-    """True when a final score depends only on the raw score and on which raw scores there are, not on how many nodes
-    have them: `normalize_scores` may then be handed one node for each raw score."""
+    """Derived: True for plugins that implement `normalize_scores`."""
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
-        """A raw score per node of the view. The view may hold nodes that are not feasible; theirs are ignored."""
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.scores_columns = cls.score_nodes is not ScorePlugin.score_nodes
+        cls.normalizes = cls.normalize_scores is not ScorePlugin.normalize_scores
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
+        """A raw score per node of the view, or one integer if all nodes get the same.
+
+        The view may hold nodes that are not feasible; their scores are ignored.
+        """
         raise NotImplementedError
 
     def score(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> int | Status:
         """The raw score of one node."""
         raise NotImplementedError
 
-    def uniform_score(self, state: CycleState, pod: Pod) -> int | None:
-        """The final score, if all nodes get the same whichever are feasible: then nothing is computed per node."""
-        del state, pod
-        return None
-
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Ints | Status:
-        """The final scores; `nodes` are the feasible nodes, `scores` their raw scores. Return a new array."""
+        """The final scores; `nodes` are the feasible nodes, `scores` their raw scores. Return a new array.
+
+        After one integer from `score_nodes`, `scores` holds that integer alone.
+        """
         del state, pod, nodes
         return scores
-
-    def score_version(self, state: CycleState, pod: Pod) -> Hashable:  # for plugins to override
-        """For NODE and ROW scope: anything cluster-wide the raw scores also read."""
-        return None
-
-    def score_premise(self, state: CycleState, pod: Pod) -> Premise:
-        """The same in a form that is quick to ask for repeatedly."""
-        return partial(self.score_version, state, pod)
-
-    def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
-        """For CLUSTER scope, asked after PreScore: nodes alike in all of these get the same raw score.
-
-        `pre_score`, `score_nodes` and `normalize_scores` may then be handed one node of each kind; how many nodes it
-        stands for is known to the view (`number_of_nodes`, `number_of_values`). None: this cannot be told.
-        """
-        del state, pod
-        return None
-
-    def score_few(
-        self, state: CycleState, pod: Pod, rows: Sequence[int], counts: Sequence[int]
-    ) -> list[int] | None:
-        """For CLUSTER scope with traits: the final scores of a few rows, each standing for that many feasible nodes.
-
-        They are all feasible nodes together, so this does the work of `pre_score`, `score_nodes` and `normalize_scores`;
-        `state` holds what these stored for an earlier pod of the class. None: there is no such form.
-        """
-        del state, pod, rows, counts
-        return None
-
-
-class RowScorePlugin(ScorePlugin):
-    """A ROW-scope column score that can also answer for a single row."""
-
-    score_scope = Scope.ROW
-
-    @abstractmethod
-    def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int: ...
-
-    def row_scorer(
-        self, state: CycleState, pod: Pod, table: NodeTable
-    ) -> Callable[[int], int] | None:
-        """`row_score` with all but the row filled in, used while neither resources nor arrays of the table change.
-
-        None when every row scores 0.
-        """
-        return partial(self.row_score, state, pod, table)
 
 
 class ReservePlugin(Plugin):

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from kubesched.framework.status import Code, NodeToStatus, Status
-from kubesched.snapshot.columns import Ids, Mask
+from kubesched.snapshot.columns import Ids, Indices, Mask
 from kubesched.snapshot.node_table import NodeTable
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 class NodeStatusColumns(NodeToStatus):

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
@@ -24,10 +22,10 @@ from kubesched.framework.interfaces import (
     PreEnqueuePlugin,
     PreFilterPlugin,
     ReservePlugin,
-    Scope,
     ScorePlugin,
     SignPlugin,
 )
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import (
     SKIP,
     NodeToStatus,
@@ -36,7 +34,6 @@ from kubesched.framework.status import (
     unresolvable,
     unschedulable,
 )
-from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.views import NodeColumns
 
 PRE_FILTER_STATE = "PreFilterDynamicResources"
@@ -59,9 +56,6 @@ class DynamicResources(
     """Takes part at every point upstream's does; acts at none for pods without claims."""
 
     name = "DynamicResources"
-    pre_filter_is_per_class = True
-    filter_scope = Scope.NODE
-    score_scope = Scope.NODE
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         return None
@@ -85,11 +79,14 @@ class DynamicResources(
             return None, error_status("not found")
         return None, NOTHING_TO_DEALLOCATE
 
-    def uniform_score(self, state: CycleState, pod: Pod) -> int:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        return Rule(Scope.NODE)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> int:
         return 0
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
-        return np.zeros(len(nodes), dtype=np.int64)
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        return Rule(traits=())
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -12,9 +11,9 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import MAX_NODE_SCORE, Premise, RowScorePlugin, SignPlugin
+from kubesched.framework.interfaces import MAX_NODE_SCORE, ScorePlugin, SignPlugin
+from kubesched.framework.rules import Rule, Scope
 from kubesched.plugins.row_mirror import RowMirror
-from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
@@ -36,7 +35,7 @@ class PodImages(NamedTuple):
     max_threshold_bytes: int
 
 
-class ImageLocality(RowScorePlugin, SignPlugin):
+class ImageLocality(ScorePlugin, SignPlugin):
     """Scores by the bytes that need not be pulled, each image weighed by the share of nodes that hold it.
 
     A row's answer changes with the row (its images, or its pods: then its image counts are refreshed) and with the
@@ -49,7 +48,7 @@ class ImageLocality(RowScorePlugin, SignPlugin):
         super().__init__(args, handle)
         self._columns: OrderedDict[str, ImageColumn] = OrderedDict()
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
         wanted = self._images(state, pod)
         total: Ints | None = None
         for name in () if nodes.is_bare else wanted.names:
@@ -57,8 +56,7 @@ class ImageLocality(RowScorePlugin, SignPlugin):
                 present = self._column(nodes.table, name).over(nodes)
                 total = present if total is None else total + present
         if total is None:
-            # Nothing the pod wants is anywhere.
-            return np.zeros(len(nodes), dtype=np.int64)
+            return 0  # no node has any of the images
         low, high = MIN_THRESHOLD_BYTES, wanted.max_threshold_bytes
         worth = np.where(total < low, low, np.minimum(total, high))
         # Without containers the span is negative, but then numerator and quotient are exact as well.
@@ -75,50 +73,30 @@ class ImageLocality(RowScorePlugin, SignPlugin):
             self._columns.move_to_end(name)
         return found
 
-    def row_score(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> int:
-        wanted = self._images(state, pod)
-        total = 0
-        for name in wanted.names:
-            if table.images.get(name) is not None:
-                total += bytes_present(table, name, row)
-        low, high = MIN_THRESHOLD_BYTES, wanted.max_threshold_bytes
-        worth = low if total < low else min(total, high)
-        return MAX_NODE_SCORE * (worth - low) // (high - low)
-
-    def uniform_score(self, state: CycleState, pod: Pod) -> int | None:
-        images = self.handle.table.images
-        if images.is_empty:
-            return 0
-        known = any([images.get(name) is not None for name in self._images(state, pod).names])
-        return None if known else 0
-
-    def score_version(self, state: CycleState, pod: Pod) -> int:
-        """The node count, as long as any node has any of the pod's images; before that nothing matters."""
-        images = self.handle.table.images
-        known = any(images.get(name) is not None for name in self._images(state, pod).names)
-        return self.handle.table.node_count if known else 0
-
-    def score_premise(self, state: CycleState, pod: Pod) -> Premise:
-        table, names = self.handle.table, self._images(state, pod).names
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        """Scores change with the node's images and, while any node has an image of the pod, with the node count."""
+        table, wanted = self.handle.table, self._images(state, pod)
         known = table.images.get
 
         def premise() -> int:
-            for name in names:
+            for name in wanted.names:
                 if known(name) is not None:
                     return table.node_count
             return 0
 
-        return premise
+        if not premise():
+            return Rule(traits=(), premise=premise)  # no node has any of the images
+        low, high = MIN_THRESHOLD_BYTES, wanted.max_threshold_bytes
 
-    def row_scorer(
-        self, state: CycleState, pod: Pod, table: NodeTable
-    ) -> Callable[[int], int] | None:
-        if not self.score_version(state, pod):
-            return None  # nothing the pod wants is anywhere
-        return super().row_scorer(state, pod, table)
+        def at(row: int) -> int:
+            total = sum([bytes_present(table, name, row) for name in wanted.names])
+            worth = low if total < low else min(total, high)
+            return MAX_NODE_SCORE * (worth - low) // (high - low)
+
+        return Rule(Scope.ROW, premise=premise, at=at)
 
     def _images(self, state: CycleState, pod: Pod) -> PodImages:
-        return remember(state, self.name, lambda: pod_images(pod))
+        return state.remember(self.name, lambda: pod_images(pod))
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         # Upstream: images mounted as volumes are left out.

@@ -35,11 +35,11 @@ from kubesched.framework.interfaces import (
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
-    Scope,
     ScorePlugin,
     SignPlugin,
     default_normalize,
 )
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
@@ -65,14 +65,7 @@ class NodeAffinity(
     """Filters on nodeSelector and required node affinity, scores by the weights of preferred terms that match."""
 
     name = "NodeAffinity"
-    pre_filter_is_per_class = True
-    pre_score_is_per_class = True
     args_type = NodeAffinityArgs
-    filter_scope = Scope.NODE
-    score_scope = Scope.NODE
-    normalizes = True
-    uniform_when_zero = True
-    normalizes_by_value = True
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
         args = checked_args(args, NodeAffinityArgs, handle)
@@ -112,6 +105,9 @@ class NodeAffinity(
             codes, lambda code: NOT_ADMITTED_BY_PROFILE if code == 1 else NOT_ADMITTED_BY_POD
         )
 
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        return Rule(Scope.NODE)
+
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
@@ -139,6 +135,9 @@ class NodeAffinity(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Ints:
         return default_normalize(scores)
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        return Rule(Scope.NODE)
 
     # -- events and signature --------------------------------------------------------------------------------------
 

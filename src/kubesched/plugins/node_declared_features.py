@@ -13,13 +13,13 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
-    Scope,
     SignPlugin,
 )
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.feature_gates import gates_of
-from kubesched.plugins.value_tables import ValueTable, remember
+from kubesched.plugins.value_tables import ValueTable
 from kubesched.snapshot.columns import InternedColumn
 from kubesched.snapshot.views import NodeColumns
 
@@ -69,8 +69,6 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
     """Infers the features a pod needs from its spec and compares them with `status.declaredFeatures`."""
 
     name = "NodeDeclaredFeatures"
-    pre_filter_is_per_class = True
-    filter_scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
@@ -92,12 +90,14 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
         if needed is None:
             return error_status(f'error reading "{PRE_FILTER_STATE}" from cycle-state: not found')
         column: InternedColumn[Features] = nodes.interned(self.name, declared_features)
-        lacking = remember(
-            state,
+        lacking = state.remember(
             (self.name, needed),
             lambda: ValueTable(column, lambda declared: needed & ~declared != 0, absent=True),
         )
         return Verdicts.reject(lacking.over(nodes), FEATURES_MISSING)
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        return Rule(Scope.NODE)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         if not self._enabled:

@@ -8,7 +8,8 @@ from typing import Any
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
-from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Scope, SignPlugin
+from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.node_selector_columns import named
@@ -21,12 +22,14 @@ class NodeName(FilterPlugin, EnqueueExtensions, SignPlugin):
     """Rejects every node but the one in `spec.nodeName`."""
 
     name = "NodeName"
-    filter_scope = Scope.NODE
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         if not pod.spec.node_name:
             return None
         return Verdicts.reject(~named(nodes, pod.spec.node_name), WRONG_NODE)
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        return Rule(Scope.NODE)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),)

@@ -11,27 +11,26 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
+    FilterPlugin,
     PreFilterPlugin,
-    RowFilterPlugin,
     SignPlugin,
 )
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
 PORTS_TAKEN = unschedulable("node(s) didn't have free ports for the requested pod ports")
 PRE_FILTER_STATE = "PreFilterNodePorts"
 
 
-class NodePorts(PreFilterPlugin, RowFilterPlugin, EnqueueExtensions, SignPlugin):
+class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     """Rejects nodes where a port the pod wants is in use.
 
-    Pods added or removed in thought show in the view's own ports, so there is nothing to do for them here.
+    A what-if view already shows the ports of added and removed pods, so `add_pod` and `remove_pod` are not needed.
     """
 
     name = "NodePorts"
-    pre_filter_is_per_class = True
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         wanted = pod_host_ports(pod)
@@ -46,8 +45,10 @@ class NodePorts(PreFilterPlugin, RowFilterPlugin, EnqueueExtensions, SignPlugin)
             return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
         return Verdicts.reject(nodes.port_conflicts(wanted), PORTS_TAKEN)
 
-    def row_passes(self, state: CycleState, pod: Pod, table: NodeTable, row: int) -> bool:
-        return not table.ports.any_taken(row, state.read(PRE_FILTER_STATE))
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        wanted: tuple[HostPort, ...] = state.get(PRE_FILTER_STATE) or ()
+        ports = self.handle.table.ports
+        return Rule(Scope.ROW, at=lambda row: not ports.any_taken(row, wanted))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # A pod's ports never change, so an update of another pod cannot help.

@@ -10,7 +10,8 @@ from kubesched.api.tolerations import NO_SCHEDULE, is_tolerated
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Scope, SignPlugin
+from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.feature_gates import gates_of
@@ -28,7 +29,6 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
     """Rejects nodes with `spec.unschedulable`."""
 
     name = "NodeUnschedulable"
-    filter_scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
@@ -39,6 +39,9 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
         if not column.values or self._tolerates(pod):
             return None
         return Verdicts.reject(column.ids[nodes.rows] != ABSENT, UNSCHEDULABLE)
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        return Rule(Scope.NODE)
 
     def _tolerates(self, pod: Pod) -> bool:
         return is_tolerated(

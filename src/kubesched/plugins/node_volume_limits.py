@@ -18,11 +18,9 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
-    Premise,
-    Scope,
     SignPlugin,
-    unconditional,
 )
+from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.feature_gates import gates_of
@@ -61,7 +59,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     """
 
     name = "NodeVolumeLimits"
-    attempt_scope = Scope.ROW
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
@@ -85,8 +82,11 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         return None if uses_of(state, pod) & ATTACHABLE else SKIP
 
-    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        return None if uses_of(state, pod) & ATTACHABLE else unconditional
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        if not uses_of(state, pod) & ATTACHABLE:
+            return Rule(Scope.NODE)
+        # Claims and volumes do not change during an attempt, but any binding in between may change them.
+        return Rule(Scope.ROW, premise=this_attempt_only)
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns

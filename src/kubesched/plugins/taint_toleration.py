@@ -17,15 +17,14 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
-    MAX_NODE_SCORE,
     EnqueueExtensions,
     FilterPlugin,
     PreScorePlugin,
-    Scope,
     ScorePlugin,
     SignPlugin,
     default_normalize,
 )
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.feature_gates import gates_of
@@ -50,12 +49,6 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     """Filters on NoSchedule and NoExecute taints, scores by the number of untolerated PreferNoSchedule ones."""
 
     name = "TaintToleration"
-    pre_score_is_per_class = True
-    filter_scope = Scope.NODE
-    score_scope = Scope.NODE
-    normalizes = True
-    uniform_when_zero = True
-    normalizes_by_value = True
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
@@ -72,6 +65,9 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         rejected = self._table(self._repelling, column, pod)
         rejected.update()
         return None if rejected.is_trivial else Verdicts.reject(rejected.over(nodes), UNTOLERATED)
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        return Rule(Scope.NODE)
 
     def _table(self, known: Tables, column: InternedColumn[TaintSet], pod: Pod) -> TaintTable:
         """The rule for pods that tolerate the same as this one."""
@@ -114,26 +110,20 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
             for taint in taints
         )
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
         disliked: ValueTable[TaintSet] | None = state.get(PRE_SCORE_STATE)
         if disliked is None:
             return error_status(f'failed to read "{PRE_SCORE_STATE}" from cycleState: not found')
         disliked.update()
-        if disliked.is_trivial:
-            return np.zeros(len(nodes), dtype=np.int64)
-        return disliked.over(nodes)
-
-    def uniform_score(self, state: CycleState, pod: Pod) -> int | None:
-        disliked: ValueTable[TaintSet] | None = state.get(PRE_SCORE_STATE)
-        if disliked is None:
-            return None
-        disliked.update()
-        return MAX_NODE_SCORE if disliked.is_trivial else None
+        return 0 if disliked.is_trivial else disliked.over(nodes)
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Ints:
         return default_normalize(scores, reverse=True)
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        return Rule(Scope.NODE)
 
     # -- events and signature --------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 A node's taints, features or labels are interned (`InternedColumn`): few values, many nodes. A rule over such a value
 becomes an array indexed by value id; the answer for every node is then one look-up. Values that appear later are
 judged when the table is next used. What a rule reads of the pod is fixed when the table is made, so pods of one class
-share their tables (`remember`).
+share their tables (`CycleState.remember`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from kubesched.framework.cycle_state import CycleState
 from kubesched.snapshot.columns import InternedColumn
 from kubesched.snapshot.views import NodeColumns
 
-T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
 
 
@@ -60,15 +58,3 @@ class ValueTable(Generic[V]):
         """The rule's answer for every node of the view."""
         self.update()
         return self._answers.take(self._column.ids[nodes.rows])
-
-
-def remember(state: CycleState, key: Hashable, make: Callable[[], T]) -> T:
-    """A value that depends on nothing but the pod's class: made once per class, or for this pod alone."""
-    pod_class = state.pod_class
-    if pod_class is None:
-        return make()
-    memo = pod_class.memo
-    if key not in memo:
-        memo[key] = make()
-    found: T = memo[key]
-    return found

@@ -20,10 +20,9 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
-    Premise,
     SignPlugin,
-    unconditional,
 )
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.volumes.claims import direct_claims, not_found, uses_of, volumes_fragment
@@ -59,7 +58,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
     """Rejects nodes on which a disk is taken, and all nodes while a claim is."""
 
     name = "VolumeRestrictions"
-    has_extensions = True
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
@@ -82,8 +80,8 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
         state.write(PRE_FILTER_STATE, _Claims(names, conflicts))
         return None
 
-    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        return None if uses_of(state, pod) & (CLAIM | DISK) else unconditional
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+        return None if uses_of(state, pod) & (CLAIM | DISK) else Rule(Scope.NODE)
 
     def _exclusive_claims(self, pod: Pod) -> frozenset[str] | Status:
         claims = listers_of(self.handle).of(PersistentVolumeClaim)

@@ -17,11 +17,9 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
-    Premise,
-    Scope,
     SignPlugin,
-    unconditional,
 )
+from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.volumes.claims import (
@@ -66,7 +64,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     """
 
     name = "VolumeZone"
-    attempt_scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
@@ -85,8 +82,11 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         state.write(PRE_FILTER_STATE, topologies)
         return None
 
-    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        return None if uses_of(state, pod) & CLAIM else unconditional
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        if not uses_of(state, pod) & CLAIM:
+            return Rule(Scope.NODE)
+        # Claims and volumes do not change during an attempt, but any binding in between may change them.
+        return Rule(Scope.NODE, premise=this_attempt_only)
 
     def _topologies(self, pod: Pod) -> tuple[Topology, ...] | Status:
         """What the labels of all bound volumes ask for, or why the pod has to wait."""

@@ -12,9 +12,7 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.extenders import Victims
 from kubesched.preemption.importance import NOT_STARTED, started_us
-from kubesched.snapshot.columns import Ints
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
+from kubesched.snapshot.columns import Indices, Ints
 
 PRIORITY_OFFSET: Final = 2**31
 """Added to every priority before adding them up, so that one victim more always costs more."""

@@ -12,17 +12,12 @@ they can say that a pod does not matter to them (`ignores_pod`).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin, Scope
+from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.node_statuses import NodeStatusColumns
-from kubesched.framework.runtime.filter import (
-    FilterOutcome,
-    is_row_local_within_attempt,
-    lifts,
-)
+from kubesched.framework.rules import Scope
+from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, what_if_scope
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.preemption.budgets import Budgets
@@ -48,13 +43,11 @@ from kubesched.preemption.victims import (
     no_victim_on,
     select_victims,
 )
-from kubesched.snapshot.columns import Ids, Ints, Mask
+from kubesched.snapshot.columns import Ids, Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import LabelClass
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import Below
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 _UNEXPLAINED, _PASSES, _NO_VICTIMS = -2, -1, 0
 """Verdict numbers: rejected by filters, not rejected (yet), and the first of the statuses."""
@@ -161,7 +154,7 @@ class _Run:
         self._parts: list[Part] = []
         self._below: Below | CountedBelow = self._sum_up()
         self._is_local = (
-            together and rules.are_usual and is_row_local_within_attempt(framework, state)
+            together and rules.are_usual and is_row_local(framework, state, preemptor.pod.pod)
         )
         self._caring = _CaringPlugins(preemptor) if together and rules.are_usual else None
         self._screens = together
@@ -208,14 +201,19 @@ class _Run:
         framework = self._preemptor.framework
         if self._is_local:
             return framework.filter
-        found: list[FilterPlugin] = []
+        state, pod = self._preemptor.state, self._preemptor.pod.pod
+        screening: list[FilterPlugin] = []
         for plugin in framework.filter:
-            if plugin.name in self._preemptor.state.skip_filter_plugins:
+            if plugin.name in state.skip_filter_plugins:
                 continue
-            if plugin.what_if_scope is Scope.CLUSTER or lifts(plugin) or _has_extensions(plugin):
+            if (
+                not plugin.filters_columns
+                or _has_extensions(plugin)
+                or what_if_scope(plugin, state, pod) is Scope.CLUSTER
+            ):
                 break
-            found.append(plugin)
-        return found
+            screening.append(plugin)
+        return screening
 
     def _filter_without_lower(
         self, indices: Indices, plugins: list[FilterPlugin] | None
@@ -307,21 +305,19 @@ class _Run:
 
 
 class _CaringPlugins:
-    """The plugins that want to hear of pods removed in thought, and which pods they care about."""
+    """The plugins that need `remove_pod` calls during what-ifs, and which pods they care about."""
 
     def __init__(self, preemptor: Preemptor) -> None:
-        framework, skipped = preemptor.framework, preemptor.state.skip_filter_plugins
+        framework, state, pod = preemptor.framework, preemptor.state, preemptor.pod.pod
+        skipped = state.skip_filter_plugins
         self._preemptor = preemptor
         self._plugins = [
             p for p in framework.pre_filter if p.has_extensions and p.name not in skipped
         ]
         self._known: dict[LabelClass, bool] = {}
-        self.can_tell = all(_can_ignore(plugin) for plugin in self._plugins) and not any(
-            lifts(plugin)
-            or (
-                plugin.what_if_scope is Scope.CLUSTER
-                and not (_has_extensions(plugin) and _can_ignore(plugin))
-            )
+        self.can_tell = all(
+            plugin.filters_columns
+            and (_has_extensions(plugin) or what_if_scope(plugin, state, pod) is not Scope.CLUSTER)
             for plugin in framework.filter
             if plugin.name not in skipped
         )
@@ -342,15 +338,8 @@ class _CaringPlugins:
 
 
 def _has_extensions(plugin: FilterPlugin) -> bool:
-    """Does the plugin want to hear of every pod added or removed in thought?"""
+    """Does the plugin need `add_pod` and `remove_pod` calls during what-ifs?"""
     return isinstance(plugin, PreFilterPlugin) and plugin.has_extensions
-
-
-def _can_ignore(plugin: FilterPlugin | PreFilterPlugin) -> bool:
-    return (
-        isinstance(plugin, PreFilterPlugin)
-        and type(plugin).ignores_pod is not PreFilterPlugin.ignores_pod
-    )
 
 
 def _one(value: int) -> Ints:

@@ -200,7 +200,7 @@ class Evaluator:
         Pods of a class are handed the same verdicts as long as no node and no pod on a node has changed, so that it is
         these very verdicts says it all.
         """
-        known = state.pod_class.memo.get(self._plugin_name) if state.pod_class is not None else None
+        known = None if state.class_memo is None else state.class_memo.get(self._plugin_name)
         if (
             isinstance(known, _Vain)
             and known.statuses is statuses
@@ -212,8 +212,8 @@ class Evaluator:
     def _remember_vain(
         self, state: CycleState, statuses: NodeToStatus, answer: PostFilterAnswer
     ) -> None:
-        if state.pod_class is not None:
-            state.pod_class.memo[self._plugin_name] = _Vain(statuses, self._nominations(), answer)
+        if state.class_memo is not None:
+            state.class_memo[self._plugin_name] = _Vain(statuses, self._nominations(), answer)
 
     def _nominations(self) -> int:
         return self._handle.nominator.version if self._handle.nominator is not None else 0

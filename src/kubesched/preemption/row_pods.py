@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from kubesched.preemption.importance import NOT_STARTED, started_us
-from kubesched.snapshot.columns import Ints, Rows
+from kubesched.snapshot.columns import Indices, Ints, Rows
 from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.snapshot.pods import PodInfo
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 PRIORITY: Final = 0
 STARTED: Final = 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -31,13 +31,11 @@ from kubesched.preemption.candidates import PRIORITY_OFFSET, Candidate
 from kubesched.preemption.importance import NOT_STARTED
 from kubesched.preemption.row_pods import FIRST_LINE, PRIORITY, STARTED, CountedBelow, RowPods
 from kubesched.preemption.victims import Preemptor
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import Below
 from kubesched.snapshot.views import BulkWhatIfColumns
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 _NATIVE_LINES: Final = 3
 
@@ -239,7 +237,7 @@ class VictimColumns:
             self._preemptor,
             self._everywhere if len(at) == len(self.rows) else self._view(at),
             rivals,
-            self._preemptor.framework.pod_dependent_filters,
+            self._preemptor.pod_dependent_filters,
         )
         crowded = ~outcome.passing
         if crowded.any():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.extenders import Victims
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.filter import pod_dependent_filters
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
 from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
 from kubesched.framework.status import Status, error_status, unresolvable
@@ -48,7 +50,7 @@ class VictimRules:
 USUAL_RULES: Final = VictimRules()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Preemptor:
     """The pod that needs room, and the attempt in which it found none."""
 
@@ -56,6 +58,11 @@ class Preemptor:
     state: CycleState
     pod: PodInfo
     now_us: int
+
+    @cached_property
+    def pod_dependent_filters(self) -> list[FilterPlugin]:
+        """The filters to ask again when pods come to a node or leave it."""
+        return pod_dependent_filters(self.framework, self.state, self.pod.pod)
 
 
 def no_victim_on(node_name: str) -> Status:
@@ -125,7 +132,7 @@ class _OneNode:
             failed = self._put(pod)
             if failed is not None:
                 return failed
-            status = self._filter(self._preemptor.framework.pod_dependent_filters)
+            status = self._filter(self._preemptor.pod_dependent_filters)
             if status is None:
                 continue
             # Upstream: a filter that breaks here counts as "no room" for this pod.

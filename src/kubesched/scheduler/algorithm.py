@@ -1,13 +1,12 @@
-"""From a pod to a node: filter, score, choose.
+"""From a pod to a node: find the nodes that fit, prioritise them, select one.
 
-Pure and synchronous: reads the node table, changes nothing in it. Several ways lead to the same answer: the plain one
-over all columns, and those over what is kept for a pod's class (`framework.classes`), taken when nothing about the pod or
-the profile needs the plain one.
+Pure and synchronous: reads the node table, changes nothing in it. The evaluation here asks every plugin about every node.
+It is the reference, and the fallback for what the equivalence engine (`equivalence.engine`) cannot answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -15,43 +14,22 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.batching import Ranking
-from kubesched.framework.classes import (
-    INFEASIBLE,
-    ClassCache,
-    ClassColumns,
-    KnownFailure,
-    Plan,
-    PodClass,
-    Unfit,
-    class_signature,
-)
+from kubesched.equivalence import Best, EquivalenceEngine, PodClass
+from kubesched.equivalence.batching import Batching, RankedNodes
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, run_filters
-from kubesched.framework.runtime.nominated import (
-    filter_contested,
-    filter_with_nominated_pods,
-    nominations_version,
-    rivals_of,
-)
+from kubesched.framework.runtime.filter import FilterOutcome, run_filters
+from kubesched.framework.runtime.nominated import filter_with_nominated_pods
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome, run_pre_filter
-from kubesched.framework.runtime.score import (
-    ScoreOutcome,
-    final_scores,
-    raw_scores,
-    run_pre_score,
-    run_score,
-)
-from kubesched.framework.runtime.timing import FILTER, SCORE
+from kubesched.framework.runtime.score import ScoreOutcome, run_pre_score, run_score
+from kubesched.framework.runtime.timing import FILTER
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.logs import get_logger
-from kubesched.scheduler.feasible_columns import FeasibleColumns
-from kubesched.scheduler.host_choice import Indices, heap_winner, places_in_walk
+from kubesched.scheduler.host_choice import heap_winner, places_in_walk
 from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
-from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.columns import Indices, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns, PassingColumns
@@ -62,6 +40,7 @@ MIN_FEASIBLE_NODES_TO_FIND = 100
 MIN_FEASIBLE_NODES_PERCENTAGE = 5
 
 _NO_ROWS: Indices = np.zeros(0, dtype=np.intp)
+_NO_BATCHING: Mapping[str, Batching] = {}
 
 
 class ScheduleResult(NamedTuple):
@@ -76,7 +55,7 @@ class ScheduleResult(NamedTuple):
 class Feasible:
     """Nodes that can take the pod, in the order in which they were found.
 
-    The verdicts on the others stay unexplained (`rejected` is only their number) until `explain` is called.
+    `rejected` is the number of the others; their statuses are only worked out by `explain`.
     """
 
     nodes: NodeColumns | Indices
@@ -97,7 +76,7 @@ class Feasible:
 
 
 class SchedulingAlgorithm:
-    """Places one pod after the other; remembers where the walk over the nodes goes on."""
+    """Places one pod after the other; remembers where the walk over the nodes continues."""
 
     def __init__(
         self,
@@ -106,18 +85,21 @@ class SchedulingAlgorithm:
         *,
         parallelism: int = 16,
         percentage_of_nodes_to_score: int | None = None,
-        classes: ClassCache | None = None,
+        engine: EquivalenceEngine | None = None,
+        batching: Mapping[str, Batching] = _NO_BATCHING,
     ) -> None:
         self.table = table
         self.random = random
         self.parallelism = parallelism
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
-        self.classes = classes
+        self.engine = engine
+        self.batching = batching
+        """By profile; profiles whose pods cannot be signed have none."""
         self.next_start = 0
         self.extenders_decide = False
-        """Some extender filters or ranks nodes: then one feasible node is not enough, whatever the plugins do."""
+        """Some extender filters or ranks nodes: one feasible node is then not enough, whatever the plugins do."""
 
-    # -- the whole of it -------------------------------------------------------------------------------------------
+    # -- the whole cycle -------------------------------------------------------------------------------------------
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
@@ -127,41 +109,61 @@ class SchedulingAlgorithm:
         table.refresh()
         if not table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
-        state.pod_class = pod_class = self._class_of(framework, pod)
-        may_use_class = pod_class is not None and self._class_path_serves(framework, state, pod)
-        if may_use_class and pod_class is not None and pod_class.plan is not None:
-            planned = self._try_plan(framework, state, pod, pod_class, pod_class.plan)
-            if planned is not None:
-                return planned
+        engine, pod_class = self.engine, self._class_of(framework, state, pod)
+        if engine is not None and pod_class is not None:
+            answer = engine.decide(framework, state, pod, pod_class)
+            if isinstance(answer, Diagnosis):
+                return self.fits_nowhere(pod, answer)
+            if answer is not None:
+                row = self._select_best(answer)
+                return ScheduleResult(table.names[row], answer.feasible_count, table.node_count)
         started = framework.now()
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
         framework.point_done("PreFilter", started, outcome.status)
         hint = self._hint(framework, state, pod) if outcome.status is None else ""
-        served: PodClass | None = None
-        if may_use_class and outcome.status is None and outcome.node_names is None:
-            served = pod_class
-            assert served is not None, "the class path needs a class"
-            if not served.was_planned or rivals_of(framework, pod) is not None:
-                quick = self._schedule_by_class(framework, state, pod, served)
-                if quick is not None:
-                    return quick
-        feasible = self.find_feasible(framework, state, pod, outcome, hint)
+        feasible = self.find_nodes_that_fit(framework, state, pod, outcome, hint)
         if feasible.error is not None:
             return feasible.error
+        # What PreFilter narrows or rejects is not kept: such pods seldom come twice.
+        may_learn = outcome.status is None and outcome.node_names is None
         if not feasible.count:
             feasible.explain()
-            if served is not None and is_row_local(framework, state):
-                position = self._failure_position(framework, state, pod, served)
-                served.failure = KnownFailure(position, feasible.diagnosis.copy())
+            if may_learn and engine is not None and pod_class is not None:
+                engine.learn_failure(framework, state, pod, pod_class, feasible.diagnosis)
             return self.fits_nowhere(pod, feasible.diagnosis)
-        picked = self._pick(framework, state, pod.pod, feasible, hint)
-        if served is not None and len(feasible.rows) > 1 and isinstance(picked, ScheduleResult):
-            self._make_plan(framework, state, pod.pod, served)
-        return picked
+        selected = self._prioritize_and_select(framework, state, pod.pod, feasible, hint)
+        if (
+            may_learn
+            and engine is not None
+            and pod_class is not None
+            and feasible.count > 1  # otherwise PreScore has not run
+            and isinstance(selected, ScheduleResult)
+        ):
+            engine.learn_placement(framework, state, pod.pod, pod_class)
+        return selected
+
+    def _class_of(self, framework: Framework, state: CycleState, pod: PodInfo) -> PodClass | None:
+        """The pod's equivalence class, if kept answers can decide about it."""
+        if self.engine is None:
+            return None
+        pod_class = self.engine.class_of(framework, pod)
+        if pod_class is None:
+            return None
+        state.class_memo = pod_class.memo
+        is_served = (
+            not pod.pod.status.nominated_node_name
+            and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
+            and framework.has_scoring
+            # Batching remembers the ranking of all nodes, which plans do not give.
+            and (state.signature is None or framework.profile_name not in self.batching)
+            # Nor do they give every plugin's score of every node, for the log.
+            and not log.enabled(SCORES_VERBOSITY)
+        )
+        return pod_class if is_served else None
 
     def _hint(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
         """A node that an identical pod before this one left over."""
-        batching, table = framework.batching, self.table
+        batching, table = self.batching.get(framework.profile_name), self.table
         if batching is None:
             return ""
 
@@ -176,28 +178,6 @@ class SchedulingAlgorithm:
         )
         batching.looked_up(hint, framework.now() - started)
         return hint
-
-    def _class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
-        if self.classes is None:
-            return None
-        key = pod.class_key
-        if key is None:
-            key = pod.class_key = class_signature(framework, pod.pod) or b""
-        found = self.classes.get(key, self.table.capacity)
-        if found is not None:
-            pod.share_derived(found.derived, found.label_key_for(pod.pod))
-        return found
-
-    def _class_path_serves(self, framework: Framework, state: CycleState, pod: PodInfo) -> bool:
-        return (
-            not pod.pod.status.nominated_node_name
-            and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
-            and framework.has_scoring
-            # What batching remembers is the ranking of all nodes, which kept columns do not give.
-            and (framework.batching is None or state.signature is None)
-            # Nor do they give every plugin's score of every node, which somebody wants to read.
-            and not log.enabled(SCORES_VERBOSITY)
-        )
 
     # -- filtering -------------------------------------------------------------------------------------------------
 
@@ -214,7 +194,7 @@ class SchedulingAlgorithm:
             percentage = max(MIN_FEASIBLE_NODES_PERCENTAGE, 50 - candidates // 125)
         return max(MIN_FEASIBLE_NODES_TO_FIND, candidates * percentage // 100)
 
-    def find_feasible(
+    def find_nodes_that_fit(
         self,
         framework: Framework,
         state: CycleState,
@@ -281,7 +261,7 @@ class SchedulingAlgorithm:
         if result.passing[0]:
             return row
         status = result.status_at(0)
-        assert status is not None, "a node that does not pass was rejected by somebody"
+        assert status is not None, "a node that does not pass has a rejection"
         diagnosis.node_to_status.set(node_name, status)
         if status.plugin:
             diagnosis.unschedulable_plugins.add(status.plugin)
@@ -405,7 +385,7 @@ class SchedulingAlgorithm:
             log_scores(self.table.names, pod, view.row_indices(), outcome)
         return outcome
 
-    def _pick(
+    def _prioritize_and_select(
         self,
         framework: Framework,
         state: CycleState,
@@ -417,7 +397,7 @@ class SchedulingAlgorithm:
         evaluated = count + feasible.rejected
         if count == 1:
             name = table.names[int(feasible.rows[0])]
-            self._remember(framework, state, hint, name, None)
+            self._remember_placement(framework, state, hint, name, None)
             return ScheduleResult(name, 1, evaluated)
         outcome: ScoreOutcome | None = None
         if framework.has_scoring:
@@ -431,29 +411,32 @@ class SchedulingAlgorithm:
             row = self._at_random(
                 tied if isinstance(feasible.nodes, NodeColumns) else np.sort(tied)
             )
-        if framework.batching is not None:
-            if (
-                state.signature is None
-            ):  # of no use to others: that there were more nodes is enough to know
-                ranking = Ranking([table.names[row], ""], [1, 1], 0)
+        if framework.profile_name in self.batching:
+            if state.signature is None:  # only whether there were more nodes matters then
+                ranked = RankedNodes([table.names[row], ""], [1, 1], 0)
             else:
-                ranking = self._ranking(feasible.rows, outcome, row)
-            self._remember(framework, state, hint, table.names[row], ranking)
+                ranked = self._ranked(feasible.rows, outcome, row)
+            self._remember_placement(framework, state, hint, table.names[row], ranked)
         return ScheduleResult(table.names[row], count, evaluated)
 
-    def _ranking(self, rows: Indices, outcome: ScoreOutcome | None, chosen: int) -> Ranking:
-        names = [self.table.names[each] for each in rows.tolist()]
+    def _ranked(self, rows: Indices, outcome: ScoreOutcome | None, chosen: int) -> RankedNodes:
+        names = [self.table.names[row] for row in rows.tolist()]
         totals = [1] * len(names) if outcome is None else outcome.totals.tolist()
-        return Ranking(names, totals, int(np.flatnonzero(rows == chosen)[0]))
+        return RankedNodes(names, totals, int(np.flatnonzero(rows == chosen)[0]))
 
-    @staticmethod
-    def _remember(
-        framework: Framework, state: CycleState, hint: str, chosen: str, ranking: Ranking | None
+    def _remember_placement(
+        self,
+        framework: Framework,
+        state: CycleState,
+        hint: str,
+        chosen: str,
+        ranked: RankedNodes | None,
     ) -> None:
-        if framework.batching is not None:
+        batching = self.batching.get(framework.profile_name)
+        if batching is not None:
             started = framework.now()
-            framework.batching.store(state.signature, hint, chosen, ranking, state.cycle, started)
-            framework.batching.stored(framework.now() - started)
+            batching.store(state.signature, hint, chosen, ranked, state.cycle, started)
+            batching.stored(framework.now() - started)
 
     def _at_random(self, tied_rows: Indices) -> int:
         """Any of the tied rows. They come sorted: the same draw means the same row on either path."""
@@ -461,221 +444,21 @@ class SchedulingAlgorithm:
             return int(tied_rows[0])
         return int(tied_rows[self.random.randrange(len(tied_rows))])
 
-    # -- with a class ----------------------------------------------------------------------------------------------
-
-    def _schedule_by_class(
-        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
-    ) -> ScheduleResult | Status | None:
-        """The same answer from kept columns; None when the plain path has to give it (a new failure, or an error)."""
-        table = self.table
-        columns = pod_class.columns
-        if columns is None:
-            columns = pod_class.columns = ClassColumns(framework, table)
-        started = framework.now()
-        state.points_reached |= FILTER
-        if columns.sync_filters(state, pod.pod) is not None:
-            return None
-        ok = self._ok(framework, state, pod, columns)
-        if ok is None:
-            return None
-        framework.point_done("Filter", started)
-        count = int(np.count_nonzero(ok))
-        if count == 0:
-            return self._known_failure(framework, state, pod, pod_class)
-        if count == 1:
-            return ScheduleResult(table.names[int(ok.argmax())], 1, table.node_count)
-        feasible = FeasibleColumns(table, ok, count)
-        started = framework.now()
-        failed = run_pre_score(framework, state, pod.pod, feasible)
-        framework.point_done("PreScore", started, failed)
-        if failed is not None:
-            return failed
-        started = framework.now()
-        state.points_reached |= SCORE
-        if columns.sync_scores(state, pod.pod) is not None:
-            return None
-        tied = self._best(framework, state, pod.pod, columns, ok, feasible)
-        if tied is None:
-            return None
-        framework.point_done("Score", started)
-        row = self._as_heap(tied, ok) if self.parallelism == 1 else self._at_random(tied)
-        self._make_plan(framework, state, pod.pod, pod_class)
-        return ScheduleResult(table.names[row], count, table.node_count)
-
-    # -- with a plan -----------------------------------------------------------------------------------------------
-
-    def _make_plan(
-        self, framework: Framework, state: CycleState, pod: Pod, pod_class: PodClass
-    ) -> None:
-        """After an attempt that went another way: let the next pods of the class go the quick one."""
-        if pod_class.plan is not None or pod_class.is_unplannable:
-            return
-        try:
-            pod_class.plan = Plan(framework, self.table, state, pod)
-        except Unfit:
-            pod_class.is_unplannable, pod_class.was_planned = True, False
-            return
-        except (
-            Exception
-        ) as error:  # a plugin's: the decision stands, and others of the class go the long way
-            self._give_up_planning(pod, pod_class, error)
-            return
-        pod_class.was_planned = True
-        pod_class.columns = None
-
-    @staticmethod
-    def _give_up_planning(pod: Pod, pod_class: PodClass, error: Exception) -> None:
-        log.error("A plugin failed to say what its answers rest on", error, pod=pod)
-        pod_class.plan = None
-        pod_class.is_unplannable, pod_class.was_planned = True, False
-
-    def _try_plan(
-        self,
-        framework: Framework,
-        state: CycleState,
-        pod: PodInfo,
-        pod_class: PodClass,
-        plan: Plan,
-    ) -> ScheduleResult | Status | None:
-        try:
-            return self._schedule_by_plan(framework, state, pod, pod_class, plan)
-        except (
-            Exception
-        ) as error:  # a plugin's shortcut broke: the long way tells whether the plugin does
-            self._give_up_planning(pod.pod, pod_class, error)
-            return None
-
-    def _schedule_by_plan(
-        self,
-        framework: Framework,
-        state: CycleState,
-        pod: PodInfo,
-        pod_class: PodClass,
-        plan: Plan,
-    ) -> ScheduleResult | Status | None:
-        """The same answer from a class's plan; None when another way has to be gone."""
-        started = framework.now()
-        if not plan.holds():
-            pod_class.plan = None
-            return None
-        if rivals_of(framework, pod) is not None:
-            return None
-        table = self.table
-        plan.prepare(state)
-        started = framework.lap("PreFilter", started)
-        groups = plan.feasible(state, pod.pod)
-        if groups is None:
-            pod_class.plan = None
-            return None
-        started = framework.lap("Filter", started)
-        count = groups[0].count if len(groups) == 1 else sum([group.count for group in groups])
-        if count == 0:
-            return self._known_failure(framework, state, pod, pod_class)
-        if count == 1:
-            return ScheduleResult(table.names[plan.some_row(groups[0])], 1, table.node_count)
-        if not plan.pre_score(state, pod.pod, groups):
-            pod_class.plan = None
-            return None
-        started = framework.lap("PreScore", started)
-        best = plan.best(state, pod.pod, groups)
-        if best is None:
-            pod_class.plan = None
-            return None
-        framework.lap("Score", started)
+    def _select_best(self, best: Best) -> int:
+        """One of the rows that share the best total."""
+        ties = best.ties
+        if ties.count == 1:
+            return ties.nth(0)
         if self.parallelism == 1:
-            row = self._as_heap(best.rows(), plan.feasible_rows(groups))
-        else:
-            row = best.nth(self.random.randrange(best.count) if best.count > 1 else 0)
-        return ScheduleResult(table.names[row], count, table.node_count)
+            return self._as_heap(ties.rows(), best.feasible())
+        return ties.nth(self.random.randrange(ties.count))
+
+    def _as_heap(self, tied_rows: Indices, feasible: Mask) -> int:
+        places = places_in_walk(self.table, tied_rows, feasible, self.next_start)
+        return int(tied_rows[np.flatnonzero(places == heap_winner(places))[0]])
 
     def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
         return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))
-
-    def _known_failure(
-        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
-    ) -> Status | None:
-        """What another pod of the class was told, if nothing it depends on has changed since."""
-        known = pod_class.failure
-        if known is None or known.position is None:
-            return None
-        if known.position != self._failure_position(framework, state, pod, pod_class):
-            return None
-        return self.fits_nowhere(pod, known.diagnosis.copy())
-
-    def _failure_position(
-        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
-    ) -> Hashable:
-        """What a failure of this class depends on if its filters are row-local; None when it cannot be shared."""
-        table, plan, columns = self.table, pod_class.plan, pod_class.columns
-        nominations = nominations_version(framework, pod)
-        if nominations is None or (plan is None and columns is None):
-            return None
-        rests_on = plan.token if plan is not None else columns.filter_key if columns else None
-        logs = table.pod_log.end, table.node_log.end
-        return (rests_on, frozenset(state.skip_filter_plugins), logs, nominations)
-
-    def _as_heap(self, tied_rows: Indices, ok: Mask) -> int:
-        if len(tied_rows) == 1:
-            return int(tied_rows[0])
-        places = places_in_walk(self.table, tied_rows, ok, self.next_start)
-        return int(tied_rows[np.flatnonzero(places == heap_winner(places))[0]])
-
-    def _ok(
-        self, framework: Framework, state: CycleState, pod: PodInfo, columns: ClassColumns
-    ) -> Mask | None:
-        """Rows passing every filter; None when a plugin failed."""
-        table = self.table
-        ok = columns.ok[: table.high_water]
-        rivals = rivals_of(framework, pod)
-        plugins = [p for p in columns.cluster_filters if p.name not in state.skip_filter_plugins]
-        if not plugins and rivals is None:
-            return ok
-        view = NodeColumns(table)
-        result = run_filters(framework, state, pod.pod, view, plugins, ok.copy())
-        if result.error is not None:
-            return None
-        contested = None if rivals is None else filter_contested(framework, state, pod, view)
-        if contested is not None:
-            indices, with_rivals = contested
-            if with_rivals.error is not None:
-                return None
-            result.passing[indices] &= with_rivals.passing
-        return result.passing
-
-    def _best(
-        self,
-        framework: Framework,
-        state: CycleState,
-        pod: Pod,
-        columns: ClassColumns,
-        ok: Mask,
-        feasible: FeasibleColumns,
-    ) -> Indices | None:
-        """Rows sharing the best total."""
-        if not columns.varying_raws and not columns.active_cluster_scores:
-            hw = self.table.high_water
-            if ok.base is columns.ok:
-                key = columns.key[:hw]
-            else:  # other filters have had their say, of which the kept keys know nothing
-                key = np.where(ok, columns.level[:hw], INFEASIBLE)
-            return np.flatnonzero(key == key.max())
-        rows = feasible.row_indices()
-        totals = columns.level[rows]
-        for plugin, weight, raw in columns.varying_raws:
-            final = final_scores(plugin, state, pod, raw[rows], feasible)
-            if isinstance(final, Status):
-                return None
-            totals = totals + final * weight
-        for plugin in columns.active_cluster_scores:
-            scores = raw_scores(plugin, state, pod, feasible)
-            if isinstance(scores, Status):
-                return None
-            final = final_scores(plugin, state, pod, scores, feasible)
-            if isinstance(final, Status):
-                return None
-            totals = totals + final * framework.score_weights[plugin.name]
-        best: Indices = rows[totals == totals.max()]
-        return best
 
 
 def _tied_places(outcome: ScoreOutcome | None, count: int) -> Indices:

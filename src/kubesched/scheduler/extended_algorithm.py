@@ -21,8 +21,8 @@ from kubesched.framework.runtime.score import run_pre_score, run_score
 from kubesched.framework.status import Code, Status, error_status, unresolvable, unschedulable
 from kubesched.logs import get_logger
 from kubesched.scheduler.algorithm import Feasible, ScheduleResult, SchedulingAlgorithm
-from kubesched.scheduler.host_choice import Indices, heap_winner
-from kubesched.snapshot.columns import Ints
+from kubesched.scheduler.host_choice import heap_winner
+from kubesched.snapshot.columns import Indices, Ints
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import BareColumns, NodeColumns
 
@@ -45,10 +45,12 @@ class ExtendedAlgorithm:
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Status:
         """A node, or the status to fail the attempt with."""
+        interested = [e for e in self._extenders if e.is_interested(pod.pod)]
+        if not interested:
+            return self._algorithm.schedule(framework, state, pod)
         self._table.refresh()
         if not self._table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
-        interested = [each for each in self._extenders if each.is_interested(pod.pod)]
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(self._table))
         found = await self._feasible(framework, state, pod, outcome, interested)
         if isinstance(found, Status):
@@ -78,7 +80,7 @@ class ExtendedAlgorithm:
                 if not isinstance(trial, Status) and len(trial[0].rows):
                     return trial
         if outcome.status is not None:
-            feasible = self._algorithm.find_feasible(framework, state, pod, outcome)
+            feasible = self._algorithm.find_nodes_that_fit(framework, state, pod, outcome)
         else:
             feasible = self._algorithm.search(framework, state, pod, outcome, diagnosis)
         if feasible.error is not None:

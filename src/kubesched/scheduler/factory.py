@@ -21,9 +21,9 @@ from kubesched.config.types import (
     KubeSchedulerConfiguration,
 )
 from kubesched.config.types import Extender as ExtenderConfig
+from kubesched.equivalence import EquivalenceEngine
+from kubesched.equivalence.batching import Batching, signer
 from kubesched.errors import ConfigError, FieldProblem
-from kubesched.framework.batching import Batching, signer
-from kubesched.framework.classes import ClassCache
 from kubesched.framework.extenders import Extender
 from kubesched.framework.handle import EventRecorder, Handle, Listers, SchedulerClient
 from kubesched.framework.interfaces import (
@@ -140,7 +140,8 @@ def assemble(
         has_extenders=bool(extenders),
         generic_workload=gates.GenericWorkload,
     )
-    signers = _enable_batching(frameworks, gates)
+    batching: dict[str, Batching] = {}
+    signers = _enable_batching(frameworks, gates, batching)
     first = next(iter(frameworks.values()))
     queue = SchedulingQueue(
         clock=world.clock,
@@ -170,7 +171,8 @@ def assemble(
         world.random,
         parallelism=config.parallelism,
         percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
-        classes=ClassCache() if classes else None,
+        engine=EquivalenceEngine(table) if classes else None,
+        batching=batching,
     )
     pods = world.listers.of(Pod)
     writer = StatusWriter(world.client, pods, world.clock, world.random)
@@ -240,7 +242,7 @@ def _exported(name: str) -> str:
 
 
 def _enable_batching(
-    frameworks: dict[str, Framework], gates: FeatureGates
+    frameworks: dict[str, Framework], gates: FeatureGates, batching: dict[str, Batching]
 ) -> dict[str, Callable[[PodInfo], bytes | None]]:
     """Give memory to the profiles whose pods can be signed; returns how to sign them."""
     signers: dict[str, Callable[[PodInfo], bytes | None]] = {}
@@ -249,7 +251,7 @@ def _enable_batching(
     for name, framework in frameworks.items():
         sign = signer(framework)
         if sign is not None:
-            framework.batching = Batching(name, framework.handle.metrics)
+            batching[name] = Batching(name, framework.handle.metrics)
             signers[name] = partial(_sign_info, sign)
     return signers
 

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.columns import Indices, Mask
 from kubesched.snapshot.node_table import NodeTable
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 def heap_winner(tied: Indices) -> int:

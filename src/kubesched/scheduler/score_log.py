@@ -8,7 +8,7 @@ from typing import Final
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.runtime.score import ScoreOutcome
 from kubesched.logs import get_logger
-from kubesched.scheduler.host_choice import Indices
+from kubesched.snapshot.columns import Indices
 
 log = get_logger(__name__)
 

@@ -13,7 +13,8 @@ from kubesched.api.core_v1 import Node
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
-Rows = slice | npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
+Rows = slice | Indices
 """Which rows a computation is about: a slice (cheap, a view) or an index array (a gather)."""
 
 ABSENT: Final = -1

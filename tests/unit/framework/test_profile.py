@@ -12,7 +12,7 @@ from kubesched.config.load import load
 from kubesched.config.types import ExtensionPoint
 from kubesched.errors import ConfigError
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin, Scope
+from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin
 from kubesched.framework.profile import build_frameworks
 from kubesched.framework.registry import Registry, RegistryError
 from kubesched.plugins.registry import IN_TREE, in_tree_registry
@@ -41,7 +41,6 @@ class RackArgs:
 class TypedRack(FilterPlugin):
     name = "TypedRack"
     args_type = RackArgs
-    filter_scope = Scope.NODE
 
     def filter_nodes(self, state, pod, nodes):
         return None

@@ -1,5 +1,7 @@
 """Shortest ways to ask a plugin for its opinion on a small cluster."""
 
+import numpy as np
+
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEvent
 from kubesched.framework.handle import Handle
@@ -62,8 +64,11 @@ def scores(plugin, pod, table):
     final = plugin.score_nodes(state, built, nodes)
     if isinstance(final, Status):
         return final
+    if isinstance(final, int):
+        final = np.array([final])
     if plugin.normalizes:
         final = plugin.normalize_scores(state, built, final, nodes)
+    final = np.broadcast_to(final, len(rows))
     return {
         table.names[row]: score for row, score in zip(rows.tolist(), final.tolist(), strict=True)
     }

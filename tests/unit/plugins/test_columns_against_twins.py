@@ -28,10 +28,9 @@ from kubesched.config.plugin_args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from kubesched.framework.classes import PodClass
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import PreFilterResult, RowFilterPlugin, RowScorePlugin
+from kubesched.framework.interfaces import PreFilterResult
 from kubesched.framework.status import Code, Status
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.image_locality import ImageLocality
@@ -97,17 +96,17 @@ def comparable(status):
     return code, sorted(reasons)
 
 
-def new_state(pod_class):
+def new_state(memo):
     state = CycleState()
-    state.pod_class = pod_class
+    state.class_memo = memo
     return state
 
 
-def assert_filter_agrees(plugin, cluster, json, expected, pod_class=None):
+def assert_filter_agrees(plugin, cluster, json, expected, memo=None):
     """`expected(model, pod, node name)` is the twin; SKIP means that no node may be rejected."""
     pod = pod_of(json)
     for nodes in cluster.views():
-        state = new_state(pod_class)
+        state = new_state(memo)
         answer = plugin.pre_filter(state, pod, nodes) if hasattr(plugin, "pre_filter") else None
         skipped = isinstance(answer, Status) and answer.code is Code.SKIP
         verdicts = None if skipped else plugin.filter_nodes(state, pod, nodes)
@@ -119,32 +118,34 @@ def assert_filter_agrees(plugin, cluster, json, expected, pod_class=None):
             theirs = comparable(expected(cluster.model, json, name))
             code = 0 if verdicts is None else int(verdicts.codes[index])
             assert comparable(verdicts.describe(code) if code else None) == theirs, name
-            if isinstance(plugin, RowFilterPlugin) and not skipped:
-                passes = plugin.row_passes(state, pod, cluster.table, nodes.row_at(index))
-                assert passes == (theirs is None), name
+            passes = None if skipped else plugin.filter_rule(state, pod).at
+            if passes is not None:
+                assert passes(nodes.row_at(index)) == (theirs is None), name
 
 
-def assert_score_agrees(plugin, cluster, json, expected, normalized=None, pod_class=None):
+def assert_score_agrees(plugin, cluster, json, expected, normalized=None, memo=None):
     pod = pod_of(json)
     for nodes in cluster.views():
         living = [index for index in range(len(nodes)) if nodes.alive[index]]
         names = [nodes.name_at(index) for index in living]
-        state = new_state(pod_class)
+        state = new_state(memo)
         if hasattr(plugin, "pre_score"):
             assert plugin.pre_score(state, pod, nodes) is None
         raw = plugin.score_nodes(state, pod, nodes)
         theirs = [expected(cluster.model, json, name) for name in names]
+        raw = np.broadcast_to(raw, len(nodes))
         assert raw[living].tolist() == theirs, names
-        if isinstance(plugin, RowScorePlugin):
+        score_at = plugin.score_rule(state, pod).at
+        if score_at is not None:
             rows = [cluster.table.row_of[name] for name in names]
-            assert [plugin.row_score(state, pod, cluster.table, r) for r in rows] == theirs, names
+            assert [score_at(row) for row in rows] == theirs, names
         if normalized is not None:
             feasible = nodes.subset(np.array(living, dtype=np.intp))
             final = plugin.normalize_scores(state, pod, raw[living], feasible)
             assert final.tolist() == normalized(theirs)
 
 
-def judge_node_rules(cluster, plugins, json, pod_class=None):
+def judge_node_rules(cluster, plugins, json, memo=None):
     """Every plugin with default arguments on one pod."""
     filters = {
         "NodeUnschedulable": twin.node_unschedulable,
@@ -156,14 +157,14 @@ def judge_node_rules(cluster, plugins, json, pod_class=None):
         "NodeDeclaredFeatures": twin.node_declared_features,
     }
     for name, expected in filters.items():
-        assert_filter_agrees(plugins[name], cluster, json, expected, pod_class)
+        assert_filter_agrees(plugins[name], cluster, json, expected, memo)
     assert_score_agrees(
         plugins["TaintToleration"],
         cluster,
         json,
         twin.taint_toleration_score,
         lambda scores: twin.default_normalize(scores, reverse=True),
-        pod_class,
+        memo,
     )
     if twin.prefers_nodes(json):
         assert_score_agrees(
@@ -172,22 +173,18 @@ def judge_node_rules(cluster, plugins, json, pod_class=None):
             json,
             twin.node_affinity_score,
             twin.default_normalize,
-            pod_class,
+            memo,
         )
-    assert_score_agrees(
-        plugins["NodeResourcesFit"], cluster, json, least_allocated, pod_class=pod_class
-    )
+    assert_score_agrees(plugins["NodeResourcesFit"], cluster, json, least_allocated, memo=memo)
     if not twin.is_best_effort(json):
         assert_score_agrees(
             plugins["NodeResourcesBalancedAllocation"],
             cluster,
             json,
             balanced,
-            pod_class=pod_class,
+            memo=memo,
         )
-    assert_score_agrees(
-        plugins["ImageLocality"], cluster, json, twin.image_locality, pod_class=pod_class
-    )
+    assert_score_agrees(plugins["ImageLocality"], cluster, json, twin.image_locality, memo=memo)
 
 
 def least_allocated(model, pod, name, resources=twin.DEFAULT_RESOURCES):
@@ -228,15 +225,15 @@ def test_every_plugin_equals_its_twin_on_any_cluster(cluster, json):
 @given(clusters(), st.lists(pending_pods(), min_size=1, max_size=2), st.booleans())
 def test_every_plugin_equals_its_twin_after_changes_to_nodes_and_pods(cluster, jsons, by_class):
     plugins = all_plugins(cluster.table)
-    classes = [PodClass(b"") if by_class else None for _ in jsons]
+    memos = [{} if by_class else None for _ in jsons]
     for _ in range(3):
-        for json, pod_class in zip(jsons, classes, strict=True):
-            judge_node_rules(cluster, plugins, json, pod_class)
+        for json, memo in zip(jsons, memos, strict=True):
+            judge_node_rules(cluster, plugins, json, memo)
         for _ in range(cluster.random.randint(1, 4)):
             cluster.change()
         cluster.refresh()
-    for json, pod_class in zip(jsons, classes, strict=True):
-        judge_node_rules(cluster, plugins, json, pod_class)
+    for json, memo in zip(jsons, memos, strict=True):
+        judge_node_rules(cluster, plugins, json, memo)
 
 
 @thorough

@@ -166,5 +166,5 @@ def test_the_signature_lists_each_image_once():
 def test_only_known_images_tie_answers_to_the_number_of_nodes():
     table = cluster(*nodes(3, 1, size=500 * MIB))
     plugin = make(ImageLocality, table)
-    assert plugin.score_version(CycleState(), wanting("other").build()) == 0
-    assert plugin.score_version(CycleState(), wanting("img:1").build()) == 3
+    assert plugin.score_rule(CycleState(), wanting("other").build()).premise() == 0
+    assert plugin.score_rule(CycleState(), wanting("img:1").build()).premise() == 3

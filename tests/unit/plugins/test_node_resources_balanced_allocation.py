@@ -65,7 +65,7 @@ def test_score(args, node, used, pod, expected):
     assert scores(plugin, wanting, table) == {"n": expected}
     state = CycleState()
     plugin.pre_score(state, wanting.build(), NodeColumns(table))
-    assert plugin.row_score(state, wanting.build(), table, 0) == expected
+    assert plugin.score_rule(state, wanting.build()).at(0) == expected
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def test_devices_behind_extended_resources(offered, used, classes, gate, code):
     assert (None if answer is None else answer.code) is code
     state = CycleState()
     plugin.pre_filter(state, pod.build(), NodeColumns(table))
-    assert plugin.row_passes(state, pod.build(), table, 0) is (code is None)
+    assert plugin.filter_rule(state, pod.build()).at(0) is (code is None)
 
 
 def test_every_device_class_offers_a_resource_of_its_own_name():
@@ -291,7 +291,7 @@ def test_kept_verdicts_die_when_device_classes_change():
     def version(pod):
         state = CycleState()
         plugin.pre_filter(state, pod.build(), NodeColumns(table))
-        return plugin.filter_version(state, pod.build())
+        return plugin.filter_rule(state, pod.build()).premise()
 
     before, plain = version(asking(**{GPU: "1"})), version(asking(cpu="1"))
     classes.version += 1
@@ -407,7 +407,7 @@ def test_score(args, node, used, pod, expected):
     assert scores(plugin, pod, table) == {"n": expected}
     state = CycleState()
     plugin.pre_score(state, pod.build(), NodeColumns(table))
-    assert plugin.row_score(state, pod.build(), table, 0) == expected
+    assert plugin.score_rule(state, pod.build()).at(0) == expected
 
 
 @pytest.mark.parametrize(

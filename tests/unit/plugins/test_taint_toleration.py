@@ -5,7 +5,6 @@ import pytest
 from judging import cluster, hint, make, scores, verdict
 
 from kubesched.config.features import from_map
-from kubesched.framework.classes import PodClass
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.status import Code
@@ -199,11 +198,11 @@ def test_the_signature_lists_tolerations_by_key_and_value():
 
 def test_taints_that_appear_later_are_judged_for_a_class_seen_before():
     table = cluster(make_node("n0").taint("a"), make_node("n1"))
-    plugin, pod, pod_class = make(TaintToleration, table), make_pod("p").build(), PodClass(b"")
+    plugin, pod, memo = make(TaintToleration, table), make_pod("p").build(), {}
 
     def rejected():
         state = CycleState()
-        state.pod_class = pod_class
+        state.class_memo = memo
         return np.flatnonzero(plugin.filter_nodes(state, pod, NodeColumns(table)).codes).tolist()
 
     assert rejected() == [0]

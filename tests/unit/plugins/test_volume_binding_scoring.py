@@ -1,5 +1,6 @@
 """VolumeBinding's score (gate StorageCapacityScoring) and its hints: the specification's checklist."""
 
+import numpy as np
 import pytest
 from judging import cluster, hint, make, scores
 from storage_objects import (
@@ -50,8 +51,8 @@ def scored(plugin, table, pod):
     assert plugin.pre_filter(state, built, nodes) in (None,)
     plugin.filter_nodes(state, built, nodes)
     assert plugin.pre_score(state, built, nodes) is None
-    found = plugin.score_nodes(state, built, nodes).tolist()
-    return [found[table.row_of[name]] for name in NODES if name in table.row_of]
+    raw = np.broadcast_to(plugin.score_nodes(state, built, nodes), len(nodes)).tolist()
+    return [raw[table.row_of[name]] for name in NODES if name in table.row_of]
 
 
 def local_volumes(*sizes):
@@ -164,7 +165,7 @@ def test_without_the_gate_nothing_is_scored():
     assert scores(plugin, make_pod("p"), table).code is Code.SKIP
     state, pod = CycleState(), make_pod("p").build()
     plugin.pre_filter(state, pod, NodeColumns(table))
-    assert plugin.score_nodes(state, pod, NodeColumns(table)).tolist() == [0]
+    assert plugin.score_nodes(state, pod, NodeColumns(table)) == 0
 
 
 def test_with_the_gate_state_is_needed():

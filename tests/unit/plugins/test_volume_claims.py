@@ -13,7 +13,6 @@ from kubesched.api.pod_volumes import (
     volume_uses,
 )
 from kubesched.api.pod_volumes import EPHEMERAL as EPHEMERAL_FLAG
-from kubesched.framework.classes import PodClass
 from kubesched.framework.cycle_state import CycleState
 from kubesched.plugins.volumes import claims
 from kubesched.snapshot.pods import PodInfo
@@ -54,12 +53,12 @@ def test_flags_name_what_placement_depends_on(source, flags):
 
 def test_flags_of_a_class_are_looked_at_once():
     state = CycleState()
-    state.pod_class = PodClass(b"")
+    state.class_memo = {}
     pod = pod_with("a").build()
     assert claims.uses_of(state, pod) == CLAIM
-    (known,) = state.pod_class.memo.values()
+    (known,) = state.class_memo.values()
     assert known == CLAIM
-    state.pod_class.memo.update(dict.fromkeys(state.pod_class.memo, DISK))
+    state.class_memo.update(dict.fromkeys(state.class_memo, DISK))
     assert claims.uses_of(state, pod) == DISK
 
 

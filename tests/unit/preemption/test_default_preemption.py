@@ -144,7 +144,7 @@ def test_hopeless_pods_of_a_class_are_answered_once(world, monkeypatch) -> None:
     for pod in pods:
         world.listers.of(Pod).put(pod)
     state, statuses = world.fail(pods[0])
-    state.pod_class = PodClassStub()
+    state.class_memo = {}
     runs = []
     real = world.plugin.evaluator._budgets.list
     monkeypatch.setattr(world.plugin.evaluator._budgets, "list", lambda: runs.append(1) or real())
@@ -156,11 +156,6 @@ def test_hopeless_pods_of_a_class_are_answered_once(world, monkeypatch) -> None:
     assert len(runs) == 2, "nominations changed"
     world.plugin.post_filter(state, pods[3], NodeToStatus(dict(statuses.explicit)))
     assert len(runs) == 3, "other verdicts"
-
-
-class PodClassStub:
-    def __init__(self) -> None:
-        self.memo: dict = {}
 
 
 # -- eligibility -------------------------------------------------------------------------------------------------------

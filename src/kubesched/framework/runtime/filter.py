@@ -6,24 +6,24 @@ out only when somebody asks (`FilterOutcome.status_at`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import FilterPlugin, Scope
+from kubesched.framework.interfaces import FilterPlugin
+from kubesched.framework.rules import Scope
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, checked_rejections, failure, raised
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.columns import Ids, Mask
+from kubesched.logs import get_logger
+from kubesched.snapshot.columns import Ids, Indices, Mask
 from kubesched.snapshot.views import NodeColumns
 
-Indices = np.ndarray[Any, np.dtype[np.intp]]
+log = get_logger(__name__)
 
 
 class FilterOutcome:
@@ -100,35 +100,40 @@ def _distinct(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Ids]:
     return np.flatnonzero(present).astype(np.uint8).view(codes.dtype), numbers
 
 
-def lifts(plugin: FilterPlugin) -> bool:
-    """Does the plugin look at one node at a time?"""
-    return type(plugin).filter_nodes is FilterPlugin.filter_nodes
+def what_if_scope(plugin: FilterPlugin, state: CycleState, pod: Pod) -> Scope:
+    """What the plugin's verdicts depend on within this attempt.
 
-
-def is_row_local_within_attempt(framework: Framework, state: CycleState) -> bool:
-    """Does, in this attempt, every node's verdict depend on that node and its pods alone, and is it asked for in columns?
-
-    Then what-ifs about many nodes can be answered together.
+    Claims and volumes, for instance, do not change during an attempt, so a filter that reads them and nodes has NODE
+    scope here although its verdicts are not kept for other pods.
     """
-    return _is_row_local(framework, state, attrgetter("what_if_scope"))
+    try:
+        rule = plugin.filter_rule(state, pod)
+    except Exception as error:  # a plugin may raise anything; without a rule it is asked every time
+        log.error("Plugin failed to describe its filter", error, plugin=plugin.name, pod=pod)
+        return Scope.CLUSTER
+    return Scope.CLUSTER if rule is None else rule.depends_on
 
 
-def is_row_local(framework: Framework, state: CycleState) -> bool:
-    """Does every node's verdict on this pod depend on that node and its pods alone, now and in later attempts?"""
-    return _is_row_local(framework, state, attrgetter("filter_scope"))
+def is_row_local(framework: Framework, state: CycleState, pod: Pod) -> bool:
+    """Does, in this attempt, every node's verdict depend on that node and its pods alone, and come in columns?
 
-
-def _is_row_local(
-    framework: Framework, state: CycleState, scope: Callable[[FilterPlugin], Scope]
-) -> bool:
+    What-ifs about many nodes can then be evaluated together.
+    """
     skipped = state.skip_filter_plugins
-    return all(
+    return not any(
+        [p.has_extensions and p.name not in skipped for p in framework.pre_filter]
+    ) and all(
         [
-            scope(plugin) is not Scope.CLUSTER and not lifts(plugin)
+            plugin.filters_columns and what_if_scope(plugin, state, pod) is not Scope.CLUSTER
             for plugin in framework.filter
             if plugin.name not in skipped
         ]
-    ) and not any([p.has_extensions and p.name not in skipped for p in framework.pre_filter])
+    )
+
+
+def pod_dependent_filters(framework: Framework, state: CycleState, pod: Pod) -> list[FilterPlugin]:
+    """The filters whose verdict on a node can change when pods come to it or leave it."""
+    return [p for p in framework.filter if what_if_scope(p, state, pod) is not Scope.NODE]
 
 
 def run_filters(
@@ -146,7 +151,7 @@ def run_filters(
         if plugin.name in skipped:
             continue
         try:
-            if lifts(plugin):
+            if not plugin.filters_columns:
                 ask = timed(timer, plugin, "Filter", _one_by_one)
                 answer = ask(plugin, state, pod, nodes, outcome.passing)
             elif timer is None:

@@ -20,7 +20,6 @@ from kubesched.framework.interfaces import (
     PreScorePlugin,
     QueueSortPlugin,
     ReservePlugin,
-    Scope,
     ScorePlugin,
 )
 from kubesched.framework.runtime.timing import EvaluationCounts, PluginTimer
@@ -30,7 +29,6 @@ from kubesched.metrics.instruments import Counter, Histogram
 from kubesched.metrics.scheduler import SchedulerMetrics
 
 if TYPE_CHECKING:
-    from kubesched.framework.batching import Batching
     from kubesched.framework.runtime.nominated import NominatedPods
 
 log = get_logger(__name__)
@@ -81,8 +79,6 @@ class Framework:
         self.nominated: NominatedPods | None = None
         """Nominated pods as columns, made when first needed."""
         handle.framework = self
-        self.batching: Batching | None = None
-        """Set when pods of this profile can be signed and the feature is on."""
         self._point_durations: dict[tuple[str, Code], Histogram] = {}
         self.steps: list[tuple[str, float]] = []
         """Extension points of the attempt under way and the seconds they took, should it turn out to be slow."""
@@ -92,29 +88,7 @@ class Framework:
         self.evaluations: EvaluationCounts | None = None
         if handle.metrics is not None:
             self._measure(handle.metrics)
-        self._prepare_class_support()
-
-    def _prepare_class_support(self) -> None:
-        """Which plugins have more to say about sharing answers between pods than their scope."""
-        self.class_field_plugins = [
-            p for p in self.plugins if type(p).class_fields is not Plugin.class_fields
-        ]
-        self.cached_filter_names = frozenset(
-            p.name for p in self.filter if p.filter_scope is not Scope.CLUSTER
-        )
-        self.pod_dependent_filters = [p for p in self.filter if p.what_if_scope is not Scope.NODE]
-        self.versioned_filters = [
-            p
-            for p in self.filter
-            if p.filter_scope is not Scope.CLUSTER
-            and type(p).filter_version is not FilterPlugin.filter_version
-        ]
-        self.versioned_scores = [
-            p
-            for p in self.score
-            if p.score_scope is not Scope.CLUSTER
-            and type(p).score_version is not ScorePlugin.score_version
-        ]
+        self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
 
     def _measure(self, metrics: SchedulerMetrics) -> None:
         self.timer = PluginTimer(self.handle.clock, metrics.plugin_execution_duration_seconds)

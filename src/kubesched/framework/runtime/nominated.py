@@ -10,7 +10,6 @@ and, where the pod's filters allow, all such nodes are judged together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,20 +18,18 @@ from kubesched.framework.handle import Nominator
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.runtime.filter import (
     FilterOutcome,
-    is_row_local_within_attempt,
+    is_row_local,
     run_filters,
 )
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.pre_filter import run_add_pod
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Indices, Ints
 from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import PriorityIndex, RequestSums
 from kubesched.snapshot.views import BulkWhatIfColumns, NodeColumns
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 class Rivals:
@@ -243,7 +240,7 @@ def filter_contested(
     if not len(indices):
         return None
     rows = rows[indices]
-    if is_row_local_within_attempt(framework, state):
+    if is_row_local(framework, state, pod.pod):
         return indices, run_filters(framework, state, pod.pod, rivals.columns(rows))
     codes = np.zeros(len(indices), dtype=np.int32)
     statuses: list[Status] = []

@@ -10,7 +10,6 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import PreFilterPlugin, PreFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
-from kubesched.framework.runtime.replay import Replay
 from kubesched.framework.runtime.timing import PRE_FILTER
 from kubesched.framework.status import SKIP, Code, Status, unresolvable
 from kubesched.snapshot.pods import PodInfo
@@ -27,9 +26,13 @@ class PreFilterOutcome:
 
 
 def run_pre_filter(
-    framework: Framework, state: CycleState, pod: Pod, nodes: NodeColumns
+    framework: Framework,
+    state: CycleState,
+    pod: Pod,
+    nodes: NodeColumns,
+    plugins: Sequence[PreFilterPlugin] | None = None,
 ) -> PreFilterOutcome:
-    """Run every PreFilter plugin in order.
+    """Run every (or every given) PreFilter plugin in order.
 
     A plain rejection is remembered and the rest still run (the last one counts); an unresolvable one, an error, or
     an emptied node set ends the phase. Plugins that opted out are recorded in the state in every case.
@@ -40,32 +43,19 @@ def run_pre_filter(
     rejection: Status | None = None
     state.skip_filter_plugins = skipped
     state.points_reached |= PRE_FILTER
-    plugins: Sequence[PreFilterPlugin] = framework.pre_filter
-    pod_class, version = state.pod_class, len(nodes.table.lines)
-    recording: Replay[PreFilterPlugin] | None = None
     timer = state.timer
-    if pod_class is not None:
-        replay = pod_class.pre_filter
-        if replay is not None and replay.serves(version):
-            plugins = replay.apply(state, skipped)
-        else:
-            recording = Replay(version)
-    for plugin in plugins:
-        if recording is not None and plugin.pre_filter_is_per_class:
-            recording.watch(state)
+    for plugin in framework.pre_filter if plugins is None else plugins:
         try:
             if timer is None:
                 answer = plugin.pre_filter(state, pod, nodes)
             else:
                 answer = timer.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
-            if recording is None:  # the two common answers, without detours
-                if answer is SKIP:
-                    skipped.add(plugin.name)
-                    continue
-                if answer is None:
-                    continue
+            if answer is None:
+                continue
+            if answer is SKIP:
+                skipped.add(plugin.name)
+                continue
             if isinstance(answer, PreFilterResult):
-                recording = None
                 if answer.node_names is not None:
                     narrowing.add(plugin.name)
                     result = result.merge(answer)
@@ -73,25 +63,18 @@ def run_pre_filter(
                         return PreFilterOutcome(_emptied(narrowing), None, narrowing)
                 continue
             status = as_status(plugin, answer)
-        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+        except Exception as error:  # a plugin may raise anything; it fails this attempt only
             return PreFilterOutcome(raised(_prefix(plugin), error, plugin=plugin.name))
-        skips = status is not None and status.code is Code.SKIP
-        if skips:
+        if status is None or status.code is Code.SUCCESS:
+            continue
+        if status.code is Code.SKIP:
             skipped.add(plugin.name)
-        elif status is not None and status.code is Code.UNSCHEDULABLE:
-            recording = None
+        elif status.code is Code.UNSCHEDULABLE:
             rejection = status.with_plugin(plugin.name)
-        elif status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return PreFilterOutcome(status.with_plugin(plugin.name))
-        elif status is not None and status.code is not Code.SUCCESS:
+        else:
             return PreFilterOutcome(failure(_prefix(plugin), status, plugin=plugin.name))
-        if recording is not None:
-            if plugin.pre_filter_is_per_class:
-                recording.note(state, plugin.name, skipped=skips)
-            else:
-                recording.rest.append(plugin)
-    if recording is not None and pod_class is not None:
-        pod_class.pre_filter = recording
     return PreFilterOutcome(rejection, result.node_names, narrowing)
 
 
@@ -110,14 +93,14 @@ def _emptied(narrowing: set[str]) -> Status:
 def run_add_pod(
     framework: Framework, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
 ) -> Status | None:
-    """Tell the plugins that a pod is on a node in thought."""
+    """Tell the plugins that a pod is on a node in a what-if."""
     return _run_extension(framework, state, pod, added, node, removing=False)
 
 
 def run_remove_pod(
     framework: Framework, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns
 ) -> Status | None:
-    """Tell the plugins that a pod has left a node in thought."""
+    """Tell the plugins that a pod has left a node in a what-if."""
     return _run_extension(framework, state, pod, removed, node, removing=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,13 +16,10 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, checked_scores, failure, raised
-from kubesched.framework.runtime.replay import Replay
 from kubesched.framework.runtime.timing import PRE_SCORE, SCORE, timed
 from kubesched.framework.status import SKIP, Code, Status, error_status
-from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.columns import Indices, Ints
 from kubesched.snapshot.views import NodeColumns, PassingColumns
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 class ScoreOutcome:
@@ -106,51 +102,35 @@ def _highest(totals: Ints) -> Indices:
 
 
 def run_pre_score(
-    framework: Framework, state: CycleState, pod: Pod, feasible: NodeColumns
+    framework: Framework,
+    state: CycleState,
+    pod: Pod,
+    feasible: NodeColumns,
+    plugins: Sequence[PreScorePlugin] | None = None,
 ) -> Status | None:
-    """Run PreScore plugins; plugins that opt out are recorded in the state. Returns the error, if any."""
+    """Run every (or every given) PreScore plugin; those that opt out are recorded in the state. Returns the error."""
     skipped: set[str] = set()
     state.skip_score_plugins = skipped
     state.points_reached |= PRE_SCORE
-    plugins: Sequence[PreScorePlugin] = framework.pre_score
     timer = state.timer
-    pod_class, version = state.pod_class, len(feasible.table.lines)
-    recording: Replay[PreScorePlugin] | None = None
-    if pod_class is not None:
-        replay = pod_class.pre_score
-        if replay is not None and replay.serves(version):
-            plugins = replay.apply(state, skipped)
-        else:
-            recording = Replay(version)
-    for plugin in plugins:
-        if recording is not None and plugin.pre_score_is_per_class:
-            recording.watch(state)
+    for plugin in framework.pre_score if plugins is None else plugins:
         try:
             if timer is None:
                 answer = plugin.pre_score(state, pod, feasible)
             else:
                 answer = timer.call(plugin, "PreScore", plugin.pre_score, state, pod, feasible)
-            if recording is None:  # the two common answers, without detours
-                if answer is SKIP:
-                    skipped.add(plugin.name)
-                    continue
-                if answer is None:
-                    continue
+            if answer is None:
+                continue
+            if answer is SKIP:
+                skipped.add(plugin.name)
+                continue
             status = as_status(plugin, answer)
-        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
+        except Exception as error:  # a plugin may raise anything; it fails this attempt only
             return raised(f'running PreScore plugin "{plugin.name}": ', error)
-        skips = status is not None and status.code is Code.SKIP
-        if skips:
+        if status is not None and status.code is Code.SKIP:
             skipped.add(plugin.name)
         elif status is not None and not status.is_success:
             return failure(f'running PreScore plugin "{plugin.name}": ', status)
-        if recording is not None:
-            if plugin.pre_score_is_per_class:
-                recording.note(state, plugin.name, skipped=skips)
-            else:
-                recording.rest.append(plugin)
-    if recording is not None and pod_class is not None:
-        pod_class.pre_score = recording
     return None
 
 
@@ -166,21 +146,24 @@ def run_score(
         name = plugin.name
         if name in skipped:
             continue
-        same = _uniform_score(plugin, state, pod)
-        if same is not None:
-            outcome.constants[name] = same * weights[name]
-            continue
         all_rows = everything is feasible or (
-            everything is not None and not plugin.normalizes and not lifts(plugin)
+            everything is not None and not plugin.normalizes and plugin.scores_columns
         )
         nodes = everything if all_rows and everything is not None else feasible
         raw = raw_scores(plugin, state, pod, nodes)
         if isinstance(raw, Status):
             outcome.error = raw
             return outcome
+        if isinstance(raw, int):
+            uniform = final_scores(plugin, state, pod, np.array([raw], dtype=np.int64), feasible)
+            if isinstance(uniform, Status):
+                outcome.error = uniform
+                return outcome
+            outcome.constants[name] = int(uniform[0]) * weights[name]
+            continue
         final = raw
-        if nodes is feasible or _trespasses(raw):
-            # Of nodes that are not feasible anything may be said.
+        if nodes is feasible or _is_out_of_range(raw):
+            # Scores of nodes that are not feasible may be anything.
             own = raw if nodes is feasible else raw[feasible.rows]
             checked = final_scores(plugin, state, pod, own, feasible)
             if isinstance(checked, Status):
@@ -202,26 +185,13 @@ def _all_rows(feasible: NodeColumns) -> NodeColumns | None:
     return NodeColumns(table) if 2 * len(feasible) >= table.high_water else None
 
 
-def _uniform_score(plugin: ScorePlugin, state: CycleState, pod: Pod) -> int | None:
-    """One score for all nodes, if the plugin says so within the rules; otherwise nodes are scored one and all."""
-    try:
-        same = plugin.uniform_score(state, pod)
-    except Exception:  # it will raise again, and be reported, when it scores nodes
-        return None
-    return same if same is not None and MIN_NODE_SCORE <= same <= MAX_NODE_SCORE else None
-
-
-def lifts(plugin: ScorePlugin) -> bool:
-    """Does the plugin look at one node at a time?"""
-    return type(plugin).score_nodes is ScorePlugin.score_nodes
-
-
 def raw_scores(
     plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns
-) -> Ints | Status:
+) -> Ints | int | Status:
+    """A raw score per node, one integer if all nodes get the same, or the error."""
     timer = state.timer
     try:
-        if lifts(plugin):
+        if not plugin.scores_columns:
             ask = timed(timer, plugin, "Score", _one_by_one)
             answer = ask(plugin, state, pod, nodes)
         elif timer is None:
@@ -230,6 +200,8 @@ def raw_scores(
             answer = timer.call(plugin, "Score", plugin.score_nodes, state, pod, nodes)
         if isinstance(answer, Status):
             return failure(_raw_prefix(plugin), answer)
+        if type(answer) is int:
+            return answer
         return checked_scores(plugin, answer, len(nodes))
     except Exception as error:  # as above
         return raised(_raw_prefix(plugin), error)
@@ -272,10 +244,10 @@ def final_scores(
             answer = normalize(state, pod, raw, feasible)
             if isinstance(answer, Status):
                 return failure(prefix, answer)
-            scores = checked_scores(plugin, answer, len(feasible))
+            scores = checked_scores(plugin, answer, len(raw))
         except Exception as error:  # as above
             return raised(prefix, error)
-    if _trespasses(scores):
+    if _is_out_of_range(scores):
         bad = int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0])
         return error_status(
             f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {bad}, '
@@ -284,7 +256,7 @@ def final_scores(
     return scores
 
 
-def _trespasses(scores: Ints) -> bool:
+def _is_out_of_range(scores: Ints) -> bool:
     """Is any score out of range? Read as unsigned, a negative one is huge: one look finds both kinds."""
     if not len(scores):
         return False

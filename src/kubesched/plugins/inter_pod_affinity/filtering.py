@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -98,6 +99,26 @@ class FilterState:
 
         return DeferredVerdicts(rejected, codes, _status_of) if rejected.any() else None
 
+    def passes(self) -> Callable[[int], bool]:
+        """The verdict on one row outside what-ifs: 68 against 151 µs for three zones (benchmarks/decisions.py)."""
+        required = [counted.domains for counted in self.affinity]
+        forbidden = [counted.domains for counted in self.anti]
+        forbidden += [term.domains for term in self.existing]
+
+        def passes(row: int) -> bool:
+            for domains in forbidden:
+                if domains.count_in_domain_of(row) > 0:
+                    return False
+            lacks_pod = False
+            for domains in required:
+                pods = domains.count_in_domain_of(row)
+                if pods < 0:
+                    return False  # the node lacks the label
+                lacks_pod = lacks_pod or not pods
+            return not lacks_pod or self.is_first_of_its_kind()
+
+        return passes
+
     def _lacking_affinity(self, nodes: NodeColumns) -> Mask:
         lacks_pod: Mask | None = None
         for counted in self.affinity:
@@ -119,7 +140,7 @@ class FilterState:
         return lacks_key
 
     def is_first_of_its_kind(self) -> bool:
-        """No pod anywhere satisfies the terms, but this one would: then somebody has to begin.
+        """No pod anywhere satisfies the terms, but this one would: the first pod of a group has to be let in.
 
         # Upstream: matching pods on nodes without any of the topology labels do not stand in the way.
         """
@@ -150,10 +171,10 @@ class FilterState:
         pairs = [(term.key.topology_key, term.domains) for term in self.existing]
         return _forbidden(nodes, pairs, self._changed_existing)
 
-    # -- changes in thought ----------------------------------------------------------------------------------------
+    # -- what-ifs ------------------------------------------------------------------------------------------------
 
     def change(self, other: PodInfo, node: NodeColumns, table: NodeTable, delta: int) -> None:
-        """A pod comes to, or leaves, a node in thought."""
+        """In a what-if, a pod comes to a node or leaves it."""
         labels = node.node_at(0).metadata.labels or {}
         meta = self.pod.metadata
         namespace_labels = table.namespaces.labels_of(meta.namespace)

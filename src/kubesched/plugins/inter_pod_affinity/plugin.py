@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
@@ -15,21 +16,21 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
-    Premise,
     PreScorePlugin,
     ScorePlugin,
     SignPlugin,
-    unconditional,
 )
+from kubesched.framework.rules import Premise, Rule
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
-from kubesched.framework.traits import Trait, domain_trait
+from kubesched.framework.traits import domain_trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.inter_pod_affinity import few_nodes, hints
+from kubesched.plugins.inter_pod_affinity import hints
 from kubesched.plugins.inter_pod_affinity.filtering import CountedTerm, FilterState
 from kubesched.plugins.inter_pod_affinity.scoring import (
     Contribution,
     ScoreState,
+    final_scores,
     normalized,
     raw_scores,
     with_pods,
@@ -40,7 +41,6 @@ from kubesched.plugins.inter_pod_affinity.terms import (
     resolve,
     terms_about,
 )
-from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.namespaces import NamespaceLabels
 from kubesched.snapshot.node_table import NodeTable
@@ -74,8 +74,6 @@ class InterPodAffinity(
 
     name = "InterPodAffinity"
     args_type = InterPodAffinityArgs
-    has_extensions = True
-    normalizes = True
 
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
         args = checked_args(args, InterPodAffinityArgs, handle)
@@ -88,7 +86,7 @@ class InterPodAffinity(
     def _parsed(self, state: CycleState, pod: Pod) -> AffinityTerms:
         if pod.spec.affinity is None:
             return NO_TERMS
-        return remember(state, (self.name, "parsed"), lambda: parse_affinity_terms(pod))
+        return state.remember((self.name, "parsed"), lambda: parse_affinity_terms(pod))
 
     def _incoming(self, state: CycleState, pod: Pod, table: NodeTable) -> IncomingTerms:
         """The pod's terms; namespaces spelled out anew when any namespace has changed."""
@@ -106,9 +104,9 @@ class InterPodAffinity(
         """Terms of pods on nodes that mean this pod; matched anew when terms came or went."""
         if not table.pod_index.terms(kind):
             return ()
-        if state.pod_class is None:
+        if state.class_memo is None:
             return tuple(terms_about(table, kind, pod))
-        kept: list[Any] = remember(state, (self.name, kind), lambda: [None, ()])
+        kept: list[Any] = state.remember((self.name, kind), lambda: [None, ()])
         version = (table.pod_index.terms_version, table.namespaces.version)
         if kept[0] != version:
             kept[:] = [version, tuple(terms_about(table, kind, pod))]
@@ -168,22 +166,6 @@ class InterPodAffinity(
         state.write(PRE_FILTER_STATE, found)
         return None
 
-    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        """The terms, and which of them have pods behind them."""
-        in_play = self._terms_in_play(state, pod)
-        existing = self._about(state, pod, self.handle.table, REQUIRED_ANTI_AFFINITY)
-        if not existing:
-            return in_play
-        return lambda: (in_play(), *[each.domains.total > 0 for each in existing])
-
-    def filter_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
-        found: FilterState | None = state.get(PRE_FILTER_STATE)
-        return None if found is None else found.traits()
-
-    def filter_judge(self, state: CycleState, pod: Pod) -> Callable[[int], bool] | None:
-        found: FilterState | None = state.get(PRE_FILTER_STATE)
-        return None if found is None else few_nodes.judge_of(found)
-
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
@@ -191,6 +173,21 @@ class InterPodAffinity(
         if found is None:
             return error_status(f'error reading "{PRE_FILTER_STATE}" from cycleState: not found')
         return found.verdicts(nodes)
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        """Nodes of a domain fare alike, while the terms are the same and the same ones have pods behind them."""
+        in_play = self._terms_in_play(state, pod)
+        existing = self._about(state, pod, self.handle.table, REQUIRED_ANTI_AFFINITY)
+        premise = in_play
+        if existing:
+
+            def premise() -> Hashable:
+                return (in_play(), *[term.domains.total > 0 for term in existing])
+
+        found: FilterState | None = state.get(PRE_FILTER_STATE)
+        if found is None:
+            return Rule(traits=(), premise=premise)
+        return Rule(traits=found.traits(), premise=premise, at=found.passes())
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
         found: FilterState = state.read(PRE_FILTER_STATE)
@@ -221,33 +218,6 @@ class InterPodAffinity(
         state.write(PRE_SCORE_STATE, found)
         return None
 
-    def pre_score_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        """Which terms have pods behind them. The terms themselves are a premise of the filter already."""
-        parsed = self._parsed(state, pod)
-        has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
-        if self._ignores_existing_preferences and not has_preferences:
-            return unconditional
-        table = self.handle.table
-        all_of_them = self._contributions(state, pod, table, has_preferences=has_preferences)
-        domains = [each.domains for each in all_of_them]
-        if not domains:
-            return unconditional
-        # Domains that nobody counts in yet are not among the traits, so nobody else has them follow the nodes.
-        return lambda: tuple([each.sync().total != 0 for each in domains])
-
-    def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
-        found: ScoreState | None = state.get(PRE_SCORE_STATE)
-        if found is None:
-            return None
-        traits = [domain_trait(each.domains, each.counter) for each in found.contributions]
-        known = [trait for trait in traits if trait is not None]
-        return known if len(known) == len(traits) else None
-
-    def score_few(
-        self, state: CycleState, pod: Pod, rows: Sequence[int], counts: Sequence[int]
-    ) -> list[int]:
-        return few_nodes.final_scores(state.read(PRE_SCORE_STATE), rows)
-
     def _contributions(
         self, state: CycleState, pod: Pod, table: NodeTable, *, has_preferences: bool
     ) -> Iterator[Contribution]:
@@ -273,6 +243,31 @@ class InterPodAffinity(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Ints:
         return normalized(scores)
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        """Nodes of a domain score alike, while the terms are the same and the same ones have pods behind them."""
+        parsed = self._parsed(state, pod)
+        has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
+        if self._ignores_existing_preferences and not has_preferences:
+            return Rule(traits=())
+        in_play, table = self._terms_in_play(state, pod), self.handle.table
+        contributions = self._contributions(state, pod, table, has_preferences=has_preferences)
+        domains = [contribution.domains for contribution in contributions]
+
+        def premise() -> Hashable:
+            # Domains without pods are in no trait, so they have to follow the nodes here.
+            return (in_play(), *[domain.sync().total != 0 for domain in domains])
+
+        found: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if found is None:
+            return Rule(traits=(), premise=premise)
+        traits = [domain_trait(c.domains, c.counter) for c in found.contributions]
+        known = [trait for trait in traits if trait is not None]
+        return Rule(
+            traits=known if len(known) == len(traits) else None,
+            premise=premise,
+            final=partial(final_scores, found),
+        )
 
     # -- events and signature --------------------------------------------------------------------------------------
 

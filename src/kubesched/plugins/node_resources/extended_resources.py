@@ -27,8 +27,7 @@ class DeviceBackedResources:
         self._refresh()
         return name in self._names
 
-    @property
-    def version(self) -> Hashable:
+    def current_version(self) -> Hashable:
         """Changes whenever the mapping may have changed."""
         self._refresh()
         return self._version

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -97,21 +96,22 @@ class Strategy(ABC):
     def _shares(self, left: Floats, capacity: Floats) -> Floats:
         """Whole percentages, as doubles, by resource and node, from a hundred times what would be left."""
 
-    def score_row(self, wanted: ScoredRequests, table: NodeTable, row: int) -> int:
-        return self._score(
-            [
-                (
-                    weight,
-                    nonzero_use_at(table, line, row) + request,
-                    table.allocatable[line].cells[row],
-                )
-                for line, request, weight in wanted.resources
-            ]
-        )
-
     def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
-        """`score_row` with all but the row filled in; valid while the table's arrays are."""
-        return partial(self.score_row, wanted, table)
+        """The score of one row; valid while the table's arrays are."""
+
+        def score(row: int) -> int:
+            return self._score(
+                [
+                    (
+                        weight,
+                        nonzero_use_at(table, line, row) + request,
+                        table.allocatable[line].cells[row],
+                    )
+                    for line, request, weight in wanted.resources
+                ]
+            )
+
+        return score
 
     def _score(self, demands: list[tuple[int, int, int]]) -> int:
         """The score of one node, from (weight, requested, capacity) of each resource."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
@@ -15,19 +15,17 @@ from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
-    Premise,
     PreScorePlugin,
     ScorePlugin,
     SignPlugin,
-    unconditional,
 )
+from kubesched.framework.rules import Premise, Rule, unconditional
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
-from kubesched.framework.traits import Trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.default_selector import sources_of, sources_version, workload_key
 from kubesched.plugins.feature_gates import gates_of
-from kubesched.plugins.pod_topology_spread import few_nodes, hints
+from kubesched.plugins.pod_topology_spread import hints
 from kubesched.plugins.pod_topology_spread.constraints import (
     HARD,
     SOFT,
@@ -41,12 +39,12 @@ from kubesched.plugins.pod_topology_spread.constraints import (
 from kubesched.plugins.pod_topology_spread.filtering import FilterState, HardConstraint
 from kubesched.plugins.pod_topology_spread.scoring import (
     ScoreState,
+    final_scores,
     normalized,
     raw_scores,
     traits,
     weigh,
 )
-from kubesched.plugins.value_tables import remember
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
@@ -71,8 +69,6 @@ class PodTopologySpread(
 
     name = "PodTopologySpread"
     args_type = PodTopologySpreadArgs
-    has_extensions = True
-    normalizes = True
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         args = checked_args(args, PodTopologySpreadArgs, handle)
@@ -98,14 +94,14 @@ class PodTopologySpread(
         """
         if pod.spec.topology_spread_constraints:
             return self._own(state, pod, action)
-        if not any(each.when_unsatisfiable == action for each in self._defaults):
+        if action not in self._defaulted_actions:
             return ()
         if self.handle.listers is None:
             return ()
-        if state is None or state.pod_class is None:
+        if state is None or state.class_memo is None:
             return self._defaulted(pod, action)
         # One slot per class, not one per version: old versions never come back.
-        kept: list[Any] = remember(state, (self.name, action, "defaults"), lambda: [None, ()])
+        kept: list[Any] = state.remember((self.name, action, "defaults"), lambda: [None, ()])
         version = sources_version(self.handle.listers)
         if kept[0] != version:
             current = self._defaulted(pod, action)
@@ -132,7 +128,7 @@ class PodTopologySpread(
         def make() -> tuple[Constraint, ...]:
             return own_constraints(pod, action, match_label_keys=self._match_label_keys)
 
-        return make() if state is None else remember(state, (self.name, action), make)
+        return make() if state is None else state.remember((self.name, action), make)
 
     def _counted(
         self,
@@ -169,31 +165,6 @@ class PodTopologySpread(
         state.write(PRE_FILTER_STATE, FilterState(tuple(hard)))
         return None
 
-    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        """The constraints, hard and soft."""
-        if pod.spec.topology_spread_constraints or not self._defaults:
-            return unconditional
-        sources = sources_of(self.handle.listers)
-        kept: list[Any] = [None, None]
-
-        def premise() -> Hashable:
-            version = [each.version for each in sources]
-            if kept[0] != version:
-                hard = self._constraints(state, pod, HARD)
-                kept[:] = [version, (hard, self._constraints(state, pod, SOFT))]
-            found: Hashable = kept[1]
-            return found
-
-        return premise
-
-    def filter_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
-        found: FilterState | None = state.get(PRE_FILTER_STATE)
-        return None if found is None else found.traits()
-
-    def filter_judge(self, state: CycleState, pod: Pod) -> Callable[[int], bool] | None:
-        found: FilterState | None = state.get(PRE_FILTER_STATE)
-        return None if found is None else few_nodes.judge_of(found)
-
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
@@ -201,6 +172,30 @@ class PodTopologySpread(
         if found is None:
             return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
         return found.verdicts(nodes)
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        """Nodes of a domain fare alike."""
+        premise = self._same_constraints(state, pod, HARD)
+        hard: FilterState | None = state.get(PRE_FILTER_STATE)
+        if hard is None:
+            return Rule(traits=(), premise=premise)
+        return Rule(traits=hard.traits(), premise=premise, at=hard.passes)
+
+    def _same_constraints(self, state: CycleState, pod: Pod, action: str) -> Premise:
+        """The constraints that apply; default constraints follow Services and other owners."""
+        if pod.spec.topology_spread_constraints or action not in self._defaulted_actions:
+            return unconditional
+        sources = sources_of(self.handle.listers)
+        kept: list[Any] = [None, None]
+
+        def premise() -> Hashable:
+            version = [source.version for source in sources]
+            if kept[0] != version:
+                kept[:] = [version, self._constraints(state, pod, action)]
+            constraints: Hashable = kept[1]
+            return constraints
+
+        return premise
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
         found: FilterState = state.read(PRE_FILTER_STATE)
@@ -227,7 +222,7 @@ class PodTopologySpread(
         if not constraints:
             return SKIP
         requires_all = self._requires_all(pod)
-        kept: list[Any] = remember(state, (self.name, "counted"), lambda: [None, ()])
+        kept: list[Any] = state.remember((self.name, "counted"), lambda: [None, ()])
         if kept[0] is not constraints or any([each.counter.is_dropped for each in kept[1]]):
             counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
             kept[:] = [constraints, counted]
@@ -238,21 +233,6 @@ class PodTopologySpread(
                 each.domains.sync()
         state.write(PRE_SCORE_STATE, weigh(counted, nodes, requires_all=requires_all))
         return None
-
-    def pre_score_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        """Weights depend on which nodes are feasible. That there are no constraints is known from the filter."""
-        return None if self._constraints(state, pod, SOFT) else unconditional
-
-    def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
-        found: ScoreState | None = state.get(PRE_SCORE_STATE)
-        return None if found is None else traits(found)
-
-    def score_few(
-        self, state: CycleState, pod: Pod, rows: Sequence[int], counts: Sequence[int]
-    ) -> list[int]:
-        found: ScoreState = state.read(PRE_SCORE_STATE)
-        counted = [each.counted for each in found.constraints]
-        return few_nodes.final_scores(counted, rows, counts, requires_all=self._requires_all(pod))
 
     def _requires_all(self, pod: Pod) -> bool:
         """Nodes without a zone still take part under the built-in defaults: not every cluster has zones."""
@@ -269,6 +249,20 @@ class PodTopologySpread(
     ) -> Ints:
         found: ScoreState = state.read(PRE_SCORE_STATE)
         return normalized(found, scores, nodes)
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        """Nodes of a domain score alike. Weights depend on which nodes are feasible, so PreScore is asked again."""
+        premise = self._same_constraints(state, pod, SOFT)
+        soft: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if soft is None:
+            return Rule(traits=(), premise=premise)
+        counted = [constraint.counted for constraint in soft.constraints]
+        requires_all = self._requires_all(pod)
+
+        def final(rows: Sequence[int], counts: Sequence[int]) -> list[int]:
+            return final_scores(counted, rows, counts, requires_all=requires_all)
+
+        return Rule(traits=traits(soft), premise=premise, final=final)
 
     # -- events and signature --------------------------------------------------------------------------------------
 

@@ -19,16 +19,13 @@ from kubesched.framework.interfaces import (
     PreBindPlugin,
     PreBindPreFlightResult,
     PreFilterPlugin,
-    Premise,
     PreScorePlugin,
     ReservePlugin,
-    Scope,
     ScorePlugin,
     SignPlugin,
-    unconditional,
 )
+from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
-from kubesched.framework.traits import Trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.feature_gates import gates_of
@@ -104,7 +101,6 @@ class VolumeBinding(
     """
 
     name = "VolumeBinding"
-    attempt_scope = Scope.NODE
     args_type = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
@@ -163,8 +159,11 @@ class VolumeBinding(
         state.write(STATE, _PodVolumes(claims))
         return None
 
-    def pre_filter_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        return None if uses_of(state, pod) & (CLAIM | EPHEMERAL) else unconditional
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        if not uses_of(state, pod) & (CLAIM | EPHEMERAL):
+            return Rule(Scope.NODE)
+        # Claims and volumes do not change during an attempt, but any binding in between may change them.
+        return Rule(Scope.NODE, premise=this_attempt_only)
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -186,19 +185,17 @@ class VolumeBinding(
             return SKIP
         return None if state.get(STATE) is not None else _not_found()
 
-    def pre_score_premise(self, state: CycleState, pod: Pod) -> Premise | None:
-        return unconditional
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+        """Without claims all nodes score the same."""
+        is_same = self._scorer is None or state.get(STATE) is _NO_VOLUMES
+        return Rule(traits=()) if is_same else None
 
-    def score_traits(self, state: CycleState, pod: Pod) -> Sequence[Trait] | None:
-        """Without claims all nodes are alike."""
-        return () if state.get(STATE) is _NO_VOLUMES else None
-
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
         volumes: _PodVolumes | None = state.get(STATE)
         if volumes is None:
             return _not_found()
         if self._scorer is None or not volumes.claims.delayed:
-            return np.zeros(len(nodes), dtype=np.int64)
+            return 0
         search = Search(self._storage, volumes.claims, nodes)
         return self._scorer.score_nodes(search, len(nodes))
 

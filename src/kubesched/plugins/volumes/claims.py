@@ -36,13 +36,7 @@ def uses_of(state: CycleState, pod: Pod) -> int:
     volumes = pod.spec.volumes
     if not volumes:
         return 0
-    pod_class = state.pod_class
-    if pod_class is None:
-        return volume_uses(volumes)
-    known: int | None = pod_class.memo.get(_MEMO_KEY)
-    if known is None:
-        known = pod_class.memo[_MEMO_KEY] = volume_uses(volumes)
-    return known
+    return state.remember(_MEMO_KEY, lambda: volume_uses(volumes))
 
 
 def claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:

@@ -4,40 +4,29 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.classes.columns import ClassColumns
-from kubesched.framework.classes.plan import Plan
-from kubesched.framework.diagnosis import Diagnosis
-from kubesched.framework.interfaces import PreFilterPlugin, PreScorePlugin
-from kubesched.framework.runtime.replay import Replay
+from kubesched.equivalence.known_failure import KnownFailure
+from kubesched.equivalence.plan import Plan
 from kubesched.snapshot.pods import Derived, LabelKey, label_key_of
 
 CLASS_LIMIT: Final = 256
 """Classes kept at most."""
 BYTES_PER_ROW: Final = 40
-"""What a class costs, about."""
+"""Approximate cost of a class."""
 BYTES_LIMIT: Final = 256 * 1024 * 1024
 """What all classes may cost together; in a very large cluster there are fewer of them."""
 PATIENCE: Final = 4
-"""A class gives way to a new one if it was not asked for while all others could have been, this many times over."""
+"""A class is evicted for a new one if it went unused for this many look-ups per class kept."""
 SEEN_LIMIT: Final = 4096
 """Signatures remembered: a class is made when a signature comes a second time, so one-off pods cost nothing."""
 
 
-class KnownFailure(NamedTuple):
-    """Why the class fits nowhere, while `position` stays the same. A position of None has no equal."""
-
-    position: Hashable
-    diagnosis: Diagnosis
-
-
 class PodClass:
-    """One class: what plugins remember about it (`memo`), and whichever of plan and columns serves it."""
+    """One class: what plugins remember about it (`memo`), how its pods are placed, and why they last could not be."""
 
     __slots__ = (
-        "columns",
         "derived",
         "failure",
         "is_unplannable",
@@ -46,9 +35,6 @@ class PodClass:
         "last_used",
         "memo",
         "plan",
-        "pre_filter",
-        "pre_score",
-        "was_planned",
     )
 
     def __init__(self, key: bytes) -> None:
@@ -58,21 +44,15 @@ class PodClass:
         self.derived = Derived()
         self.label_key: LabelKey | None = None
         self.plan: Plan | None = None
-        self.was_planned = False
-        """There has been a plan: if it is gone, an attempt without columns will make the next."""
         self.is_unplannable = False
-        """Some plugin tells nodes apart in a way that no plan can follow: columns have to do."""
-        self.columns: ClassColumns | None = None
+        """A plugin failed to describe its answers: every pod of the class gets the full evaluation."""
         self.failure: KnownFailure | None = None
-        self.pre_filter: Replay[PreFilterPlugin] | None = None
-        self.pre_score: Replay[PreScorePlugin] | None = None
 
     def label_key_for(self, pod: Pod) -> LabelKey:
         """The same for all pods of the class."""
-        found = self.label_key
-        if found is None:
-            found = self.label_key = label_key_of(pod)
-        return found
+        if self.label_key is None:
+            self.label_key = label_key_of(pod)
+        return self.label_key
 
 
 class ClassCache:
@@ -93,11 +73,11 @@ class ClassCache:
         if not key:
             return None
         self._tick += 1
-        found = self._classes.get(key)
-        if found is not None:
+        pod_class = self._classes.get(key)
+        if pod_class is not None:
             self._classes.move_to_end(key)
-            found.last_used = self._tick
-            return found
+            pod_class.last_used = self._tick
+            return pod_class
         if key not in self._seen:
             self._seen[key] = None
             if len(self._seen) > SEEN_LIMIT:
@@ -106,9 +86,9 @@ class ClassCache:
         if not self._make_room(min(self._limit, BYTES_LIMIT // (BYTES_PER_ROW * max(rows, 1)))):
             return None
         del self._seen[key]
-        found = self._classes[key] = PodClass(key)
-        found.last_used = self._tick
-        return found
+        pod_class = self._classes[key] = PodClass(key)
+        pod_class.last_used = self._tick
+        return pod_class
 
     def _make_room(self, limit: int) -> bool:
         """Drop what is too much; False when all that is here is in use."""

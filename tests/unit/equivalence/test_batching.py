@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.framework.batching import Batching, Ranking, signer
+from kubesched.equivalence.batching import Batching, RankedNodes, signer
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.frameworks import default_framework, framework_of
@@ -17,7 +17,7 @@ SIGNATURE = b"same"
 
 def remembered(**changes) -> Batching:
     batching = Batching("p", None)
-    ranking = Ranking(["a", "b", "c"], [3, 5, 4], chosen=1)
+    ranking = RankedNodes(["a", "b", "c"], [3, 5, 4], chosen=1)
     batching.store(SIGNATURE, "", "b", ranking, cycle=7, now=100.0)
     return batching
 
@@ -58,7 +58,7 @@ def test_no_hint(changes) -> None:
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=40))
 def test_nodes_are_given_up_from_best_to_worst(totals: list[int]) -> None:
     best = totals.index(max(totals))
-    ranking = Ranking([str(i) for i in range(len(totals))], totals, best)
+    ranking = RankedNodes([str(i) for i in range(len(totals))], totals, best)
     popped = [int(ranking.pop()) for _ in range(len(totals) - 1)]
     assert sorted([*popped, best]) == list(range(len(totals)))
     assert [totals[i] for i in popped] == sorted((totals[i] for i in popped), reverse=True)

@@ -2,70 +2,81 @@
 
 Per row, from what depends on that row alone:
 
-    level     the weighted scores that are not normalised
-    kind      the raw scores that are normalised, and the traits by which other plugins tell nodes apart
+    level        the weighted scores that are not normalised
+    raw scores   the scores that are normalised over the feasible nodes, before normalisation
+    group key    the raw scores, and the traits by which other plugins tell nodes apart
 
-Rows of one kind form a group: they share every verdict and every score but the level, so among them the highest level
-wins (`ranking`). Rows that fail a filter which looks at one node only are in no group. Between two pods of a class only the rows that
-were logged as changed are computed again; verdicts are computed from current state, so it does not matter how often or in
-which order a row was logged.
+Rows with equal keys form a group: they share every verdict and every score but the level, so among them the highest level
+wins (`ranking`). Rows that fail a filter of NODE or ROW scope are in no group. Between two pods of a class only dirty rows
+are computed again; verdicts are computed from current state, so it does not matter how often or in which order a row was
+logged.
+
+An index without traits to group by (`traits=None`) has a single group, and its raw scores stay outside the key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.classes.ranking import (
-    Kind,
-    LooseRanking,
+from kubesched.equivalence.ranking import (
+    GroupKey,
     SortedRanking,
     TooManyGroups,
+    UnsortedRanking,
 )
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import (
-    MAX_NODE_SCORE,
-    FilterPlugin,
-    RowFilterPlugin,
-    RowScorePlugin,
-    Scope,
-    ScorePlugin,
-)
+from kubesched.framework.interfaces import MAX_NODE_SCORE, FilterPlugin, ScorePlugin
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.score import raw_scores
 from kubesched.framework.status import Status
 from kubesched.framework.traits import Trait
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
 SCALAR_ROWS: Final = 28
-"""Up to this many changed rows are recomputed one by one; beyond, a vector pass is cheaper."""
-LOOSE_ROWS: Final = 24
-LOOSE_SHARE: Final = 400
-"""With more changed rows than this, and than one in so many, looking through all rows costs less than sorting these in."""
+"""Up to this many dirty rows are recomputed one by one; beyond, a vector pass is cheaper."""
+UNSORTED_ROWS: Final = 24
+UNSORTED_SHARE: Final = 400
+"""With more dirty rows than this, and than one row in so many, a search over all rows beats sorting these in."""
 CALM_USES: Final = 16
-"""After this many pods in a row that found fewer rows changed, they are sorted again."""
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
+"""After this many pods in a row that found fewer dirty rows, rows are sorted again."""
 
 
 class Unfit(Exception):
-    """The nodes cannot be kept in groups: too many kinds of them, or a plugin that fails."""
+    """The nodes cannot be kept in groups: too many different ones, or a plugin that fails."""
+
+
+class IndexedFilter(NamedTuple):
+    """A filter of NODE or ROW scope."""
+
+    plugin: FilterPlugin
+    rule: Rule[bool]
+
+
+class IndexedScore(NamedTuple):
+    """A score of NODE or ROW scope."""
+
+    plugin: ScorePlugin
+    weight: int
+    rule: Rule[int]
 
 
 class RawScores:
     """Raw scores of one plugin that are normalised over the feasible nodes."""
 
-    __slots__ = ("cells", "column", "plugin", "weight")
+    __slots__ = ("cells", "column", "plugin", "scope", "weight")
 
-    def __init__(self, plugin: ScorePlugin, weight: int, capacity: int) -> None:
-        self.plugin = plugin
-        self.weight = weight
+    def __init__(self, score: IndexedScore, capacity: int) -> None:
+        self.plugin = score.plugin
+        self.weight = score.weight
+        self.scope = score.rule.depends_on
         self.column: Ints = np.zeros(capacity, dtype=np.int64)
         self.cells = _cells(self.column)
 
@@ -79,53 +90,34 @@ class ClassIndex:
         table: NodeTable,
         state: CycleState,
         pod: Pod,
-        traits: Sequence[Trait],
+        filters: Sequence[IndexedFilter],
+        scores: Sequence[IndexedScore],
+        traits: Sequence[Trait] | None,
     ) -> None:
         """Raises Unfit."""
         self._framework = framework
         self._table = table
-        self.traits = tuple(traits)
-        skipped_filters, skipped_scores = state.skip_filter_plugins, state.skip_score_plugins
-        filters = [p for p in framework.filter if p.name not in skipped_filters]
-        scores = [p for p in framework.score if p.name not in skipped_scores]
-        self._node_filters = [p for p in filters if p.filter_scope is Scope.NODE]
-        self._row_filters = [p for p in filters if p.filter_scope is Scope.ROW]
-        weights = framework.score_weights
-        self._node_scores = [
-            (p, weights[p.name]) for p in scores if p.score_scope is Scope.NODE and not p.normalizes
-        ]
-        self._row_scores = [
-            (p, weights[p.name]) for p in scores if p.score_scope is Scope.ROW and not p.normalizes
-        ]
-        self.raws = [
-            RawScores(p, weights[p.name], table.capacity)
-            for p in scores
-            if p.score_scope is not Scope.CLUSTER and p.normalizes
-        ]
-        self._kinds_are_static = all(t.is_static for t in self.traits) and all(
-            raw.plugin.score_scope is Scope.NODE for raw in self.raws
+        self._is_grouped = traits is not None
+        self._traits = tuple(traits or ())
+        self._node_filters = [f.plugin for f in filters if f.rule.depends_on is Scope.NODE]
+        self._row_filters = [f.plugin for f in filters if f.rule.depends_on is Scope.ROW]
+        plain = [score for score in scores if not score.plugin.normalizes]
+        self._node_scores = [s for s in plain if s.rule.depends_on is Scope.NODE]
+        self._row_scores = [s for s in plain if s.rule.depends_on is Scope.ROW]
+        self.raws = [RawScores(s, table.capacity) for s in scores if s.plugin.normalizes]
+        self._keyed_raws = self.raws if self._is_grouped else []
+        self._has_static_keys = all(t.is_static for t in self._traits) and all(
+            raw.scope is Scope.NODE for raw in self._keyed_raws
         )
-        self._make_scalar_forms(state, pod)
-        self._build(state, pod)
-
-    def _make_scalar_forms(self, state: CycleState, pod: Pod) -> None:
-        """Verdict and level of a single row, if all plugins have a form for that."""
-        table = self._table
-        filters = [p for p in self._row_filters if isinstance(p, RowFilterPlugin)]
-        scores = [(p, weight) for p, weight in self._row_scores if isinstance(p, RowScorePlugin)]
+        row_rules = [f.rule for f in filters if f.rule.depends_on is Scope.ROW]
+        self._passes = [rule.at for rule in row_rules if rule.at is not None]
+        self._points = [(s.rule.at, s.weight) for s in self._row_scores if s.rule.at is not None]
         self._is_scalar = (
-            len(filters) == len(self._row_filters)
-            and len(scores) == len(self._row_scores)
-            and not any(raw.plugin.score_scope is Scope.ROW for raw in self.raws)
+            len(self._passes) == len(row_rules)
+            and len(self._points) == len(self._row_scores)
+            and not any(raw.scope is Scope.ROW for raw in self.raws)
         )
-        if not self._is_scalar:
-            return
-        made = [p.row_filter(state, pod, table) for p in filters]
-        self._passes: list[Callable[[int], bool]] = [each for each in made if each is not None]
-        scorers = [(p.row_scorer(state, pod, table), weight) for p, weight in scores]
-        self._points: list[tuple[Callable[[int], int], int]] = [
-            (scorer, weight) for scorer, weight in scorers if scorer is not None
-        ]
+        self._build(state, pod)
 
     # -- from scratch ----------------------------------------------------------------------------------------------
 
@@ -137,7 +129,6 @@ class ClassIndex:
         self._static_level: Ints = np.zeros(capacity, dtype=np.int64)
         self._static_ok_cells = _cells(self._static_ok)
         self._static_level_cells = _cells(self._static_level)
-        self.ranking: SortedRanking | LooseRanking = SortedRanking(capacity)
         self._calm_uses = 0
 
         view = NodeColumns(table)
@@ -150,17 +141,22 @@ class ClassIndex:
         ok = self._verdicts(state, pod, view, self._row_filters, self._static_ok[whole])
         level = self._static_level[whole] + self._sum(state, pod, view, self._row_scores, ok)
         rows = np.flatnonzero(ok)
-        kinds = [raw.column[rows] for raw in self.raws]
-        kinds += [trait.over(rows) for trait in self.traits]
+        self.ranking: SortedRanking | UnsortedRanking
+        if not self._is_grouped:
+            self.ranking = UnsortedRanking.of_one_group(capacity, rows, level[rows])
+            return
+        ranking = self.ranking = SortedRanking(capacity)
+        keys = [raw.column[rows] for raw in self._keyed_raws]
+        keys += [trait.over(rows) for trait in self._traits]
         try:
-            self.ranking.put_all(rows, kinds, level[rows])
+            ranking.put_all(rows, keys, level[rows])
         except TooManyGroups:
             raise Unfit from None
 
-    # -- changed rows ----------------------------------------------------------------------------------------------
+    # -- dirty rows ------------------------------------------------------------------------------------------------
 
     def sync(self, state: CycleState, pod: Pod) -> None:
-        """Catch up with the rows that have changed. Raises Unfit."""
+        """Catch up with the dirty rows. Raises Unfit."""
         table = self._table
         end = table.pod_log.end
         if end == self._cursor:
@@ -175,34 +171,36 @@ class ClassIndex:
         if nodes_changed:
             self._sync_nodes(state, pod)
         self._cursor = end
-        keeps_kind = self._kinds_are_static and not nodes_changed
+        keeps_key = self._has_static_keys and not nodes_changed
         rows = logged if len(logged) == 1 else list(dict.fromkeys(logged))
-        if len(rows) > LOOSE_ROWS or isinstance(self.ranking, LooseRanking):
-            self._choose_way(len(rows))
+        if self._is_grouped and (
+            len(rows) > UNSORTED_ROWS or isinstance(self.ranking, UnsortedRanking)
+        ):
+            self._choose_order(len(rows))
         try:
             if len(rows) > SCALAR_ROWS or not self._is_scalar:
                 index = np.array(rows, dtype=np.intp)
-                self._renew_together(state, pod, index, keeps_kind=keeps_kind)
+                self._renew_together(state, pod, index, keeps_key=keeps_key)
             else:
                 for row in rows:
-                    self._renew(row, keeps_kind=keeps_kind)
+                    self._renew(row, keeps_key=keeps_key)
         except TooManyGroups:
             raise Unfit from None
 
-    def _choose_way(self, changed: int) -> None:
-        """Keep rows sorted, or loose, by how many change between two pods."""
-        is_much = changed > max(LOOSE_ROWS, self._table.high_water // LOOSE_SHARE)
+    def _choose_order(self, changed: int) -> None:
+        """Keep rows sorted or not, by how many are dirty between two pods."""
+        is_much = changed > max(UNSORTED_ROWS, self._table.high_water // UNSORTED_SHARE)
         ranking = self.ranking
         if isinstance(ranking, SortedRanking):
             if is_much:
-                self.ranking, self._calm_uses = LooseRanking(ranking), 0
+                self.ranking, self._calm_uses = UnsortedRanking.of(ranking), 0
             return
         self._calm_uses = 0 if is_much else self._calm_uses + 1
         if self._calm_uses > CALM_USES:
             self.ranking = ranking.sorted()
 
     def _follow_nodes(self) -> bool:
-        return all([trait.follow() for trait in self.traits])
+        return all([trait.follow() for trait in self._traits])
 
     def _sync_nodes(self, state: CycleState, pod: Pod) -> None:
         """Renew what depends on node objects alone; the rows are in the other log as well."""
@@ -219,8 +217,8 @@ class ClassIndex:
         for raw in self.raws:
             raw.column[rows] = self._raw(state, pod, view, raw.plugin)
 
-    def _renew(self, row: int, *, keeps_kind: bool) -> None:
-        """Verdict, level and, unless it is what it was, kind of one row."""
+    def _renew(self, row: int, *, keeps_key: bool) -> None:
+        """Verdict, level and, unless it is what it was, key of one row."""
         ranking = self.ranking
         if not self._static_ok_cells[row]:
             ranking.remove(row)
@@ -235,34 +233,34 @@ class ClassIndex:
             if not 0 <= score <= MAX_NODE_SCORE:
                 raise Unfit
             level += score * weight
-        if keeps_kind and ranking.relevel_one(row, level):
+        if keeps_key and ranking.relevel_one(row, level):
             return
-        kind = [raw.cells[row] for raw in self.raws]
-        kind += [trait.at(row) for trait in self.traits]
-        ranking.put(row, tuple(kind), level)
+        key = [raw.cells[row] for raw in self._keyed_raws]
+        key += [trait.at(row) for trait in self._traits]
+        ranking.put(row, tuple(key), level)
 
     def _renew_together(
-        self, state: CycleState, pod: Pod, rows: Indices, *, keeps_kind: bool
+        self, state: CycleState, pod: Pod, rows: Indices, *, keeps_key: bool
     ) -> None:
         view = NodeColumns(self._table, rows)
         ok = self._verdicts(state, pod, view, self._row_filters, self._static_ok[rows])
         level = self._static_level[rows] + self._sum(state, pod, view, self._row_scores, ok)
         for raw in self.raws:
-            if raw.plugin.score_scope is Scope.ROW:
+            if raw.scope is Scope.ROW:
                 raw.column[rows] = self._raw(state, pod, view, raw.plugin)
         ranking = self.ranking
-        if keeps_kind and isinstance(ranking, LooseRanking):
+        if keeps_key and isinstance(ranking, UnsortedRanking):
             ok, rows, level = ranking.relevel(rows, ok, level)
             if not len(rows):
                 return
-        columns = [raw.column[rows].tolist() for raw in self.raws]
-        columns += [trait.over(rows).tolist() for trait in self.traits]
-        kinds: Iterable[Kind] = zip(*columns, strict=True) if columns else [()] * len(rows)
-        for row, passes, each, kind in zip(
-            rows.tolist(), ok.tolist(), level.tolist(), kinds, strict=True
+        columns = [raw.column[rows].tolist() for raw in self._keyed_raws]
+        columns += [trait.over(rows).tolist() for trait in self._traits]
+        keys: Iterable[GroupKey] = zip(*columns, strict=True) if columns else [()] * len(rows)
+        for row, passes, row_level, key in zip(
+            rows.tolist(), ok.tolist(), level.tolist(), keys, strict=True
         ):
             if passes:
-                ranking.put(row, kind, each)
+                ranking.put(row, key, row_level)
             else:
                 ranking.remove(row)
 
@@ -286,12 +284,13 @@ class ClassIndex:
         state: CycleState,
         pod: Pod,
         nodes: NodeColumns,
-        plugins: list[tuple[ScorePlugin, int]],
+        scores: Sequence[IndexedScore],
         ok: Mask,
     ) -> Ints:
         total = np.zeros(len(nodes), dtype=np.int64)
-        for plugin, weight in plugins:
+        for plugin, weight, _ in scores:
             raw = self._raw(state, pod, nodes, plugin)
+            # Read as unsigned, a negative score is huge: one comparison finds both kinds of error.
             if ((raw.view(np.uint64) > MAX_NODE_SCORE) & ok).any():
                 raise Unfit
             total += raw * weight
@@ -302,7 +301,7 @@ class ClassIndex:
         raw = raw_scores(plugin, state, pod, nodes)
         if isinstance(raw, Status):
             raise Unfit
-        return raw
+        return np.full(len(nodes), raw, dtype=np.int64) if isinstance(raw, int) else raw
 
     def check_invariants(self) -> None:
         if isinstance(self.ranking, SortedRanking):

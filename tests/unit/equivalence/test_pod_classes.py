@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kubesched.framework.classes import ClassCache
-from kubesched.framework.classes.cache import BYTES_LIMIT, BYTES_PER_ROW
+from kubesched.equivalence import ClassCache
+from kubesched.equivalence.pod_classes import BYTES_LIMIT, BYTES_PER_ROW
 
 
 def test_a_class_is_made_at_second_sight():

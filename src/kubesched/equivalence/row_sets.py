@@ -7,9 +7,11 @@ cost the same for a thousand rows and, nearly, for a million.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+
+from kubesched.snapshot.columns import Indices
 
 BLOCK_BITS: Final = 10
 BLOCK: Final = 1 << BLOCK_BITS
@@ -17,8 +19,6 @@ IN_BLOCK: Final = BLOCK - 1
 _HALVES: Final = tuple(
     (width, (1 << width) - 1) for width in (1 << shift for shift in range(BLOCK_BITS - 1, -1, -1))
 )
-
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 def blocks_for(rows: int) -> int:

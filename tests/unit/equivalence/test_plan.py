@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 
-from kubesched.framework.classes import ClassCache
+from kubesched.equivalence import EquivalenceEngine
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import FilterPlugin, Scope, ScorePlugin
+from kubesched.framework.interfaces import FilterPlugin, ScorePlugin
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import unschedulable
 from kubesched.framework.verdicts import Verdicts
@@ -39,10 +41,12 @@ class OutOfRange(ScorePlugin):
     """A row score that is too large once a node has pods."""
 
     name = "OutOfRange"
-    score_scope = Scope.ROW
 
     def score_nodes(self, state, pod, nodes):
         return nodes.pod_count * 1000
+
+    def score_rule(self, state, pod):
+        return Rule(Scope.ROW)
 
 
 class World:
@@ -51,7 +55,9 @@ class World:
         for number in range(nodes):
             self.table.set_node(make_node(f"n{number}").capacity(cpu="4", memory="8Gi").build())
         self.framework: Framework = default_framework(self.table, Handle(table=self.table))
-        self.algorithm = SchedulingAlgorithm(self.table, Random(1), classes=ClassCache())
+        self.algorithm = SchedulingAlgorithm(
+            self.table, Random(1), engine=EquivalenceEngine(self.table)
+        )
         self.count = 0
 
     def place(self, make=make_pod):
@@ -65,7 +71,9 @@ class World:
 
     @property
     def plans(self):
-        return [each.plan for each in self.algorithm.classes.classes() if each.plan is not None]
+        return [
+            each.plan for each in self.algorithm.engine.classes.classes() if each.plan is not None
+        ]
 
 
 def repelling(name: str):
@@ -88,8 +96,10 @@ def test_a_plugin_that_says_nothing_about_itself_is_asked_for_every_pod():
     for _ in range(6):
         result, _ = world.place()
         assert result.feasible_nodes == 4
-    assert not world.plans
     assert stranger.calls == 6
+    (plan,) = world.plans
+    assert plan._residual_filters == [stranger]
+    assert not plan.chooses_by_group
 
 
 def test_pods_that_repel_each_other_get_a_node_each_and_the_last_none():
@@ -143,7 +153,7 @@ def test_a_score_out_of_range_is_an_error_with_a_plan_as_without():
     pytest.fail("nodes with pods were scored 1000")
 
 
-@pytest.mark.parametrize("shortcut", ["filter_judge", "filter_traits", "pre_filter_premise"])
+@pytest.mark.parametrize("shortcut", ["filter_rule", "score_rule"])
 def test_a_shortcut_that_raises_costs_speed_and_nothing_else(shortcut, monkeypatch):
     def broken(self, state, pod):
         raise RuntimeError("no idea")
@@ -156,13 +166,15 @@ def test_a_shortcut_that_raises_costs_speed_and_nothing_else(shortcut, monkeypat
 
 
 def test_a_judge_that_raises_while_it_is_used_is_given_up(monkeypatch):
-    def judge_of_nothing(self, state, pod):
+    honest = InterPodAffinity.filter_rule
+
+    def rule_with_broken_judge(self, state, pod):
         def passes(row):
             raise RuntimeError("no idea")
 
-        return passes
+        return replace(honest(self, state, pod), at=passes)
 
-    monkeypatch.setattr(InterPodAffinity, "filter_judge", judge_of_nothing)
+    monkeypatch.setattr(InterPodAffinity, "filter_rule", rule_with_broken_judge)
     world = World()
     nodes = {world.place(repelling)[0].node_name for _ in range(8)}
     assert len(nodes) == 8

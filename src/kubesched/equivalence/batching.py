@@ -72,8 +72,8 @@ def _sign(pod: Pod, plugins: list[SignPlugin], timer: PluginTimer | None) -> byt
     return _encode(fragments)
 
 
-class Ranking:
-    """Nodes from best to worst as upstream's heap would give them up; sorted only if somebody asks."""
+class RankedNodes:
+    """Nodes from best to worst in the order upstream's heap pops them; sorted on first use."""
 
     __slots__ = ("_chosen", "_heap", "_names", "_totals")
 
@@ -127,7 +127,7 @@ def _sift_down(heap: list[int], totals: list[int], start: int, count: int) -> No
 @dataclass(slots=True)
 class _Batch:
     signature: bytes
-    ranking: Ranking
+    ranking: RankedNodes
     made_at: float
 
 
@@ -193,7 +193,7 @@ class Batching:
         signature: bytes | None,
         hint: str,
         chosen: str,
-        ranking: Ranking | None,
+        ranking: RankedNodes | None,
         cycle: int,
         now: float,
     ) -> None:

@@ -1,12 +1,12 @@
-"""Rows in groups of one kind each, and which of them are the best.
+"""Rows in groups, and which of them are the best.
 
-A row's kind is what sets it apart for plugins that look beyond one node; within a group only the level counts. There are
-two ways to keep the order, with the same answers:
+A row's group key is what sets it apart for plugins that look beyond one node; within a group only the level counts. There
+are two ways to keep the order, with the same answers:
 
-    sorted    every group has its rows in sets by level. A changed row moves between sets; finding the best costs next to
-              nothing. Right when few rows change between two pods of a class, which is the rule.
-    loose     rows are just written down, and the best are looked for when asked. Right when many classes take turns, so
-              that each finds many rows changed.
+    sorted      every group has its rows in sets by level. A changed row moves between sets; finding the best costs next
+                to nothing. Best when few rows change between two pods of a class, which is the rule.
+    unsorted    rows are only written down, and the best are searched for when needed. Best when many classes take turns,
+                so that each finds many dirty rows, and where rows cannot be grouped.
 """
 
 from __future__ import annotations
@@ -14,31 +14,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from kubesched.framework.classes.row_sets import (
+from kubesched.equivalence.row_sets import (
     BLOCK_BITS,
     IN_BLOCK,
     RowSet,
     blocks_for,
     nth_of,
 )
-from kubesched.snapshot.columns import Ids, Ints, Mask
+from kubesched.snapshot.columns import Ids, Indices, Ints, Mask
 
 NO_GROUP: Final = -1
 GROUP_LIMIT: Final = 256
-"""Groups are gone through one by one for every pod; with more of them, columns are as quick."""
+"""Groups are visited one by one for every pod; with more of them, columns are as fast."""
 _NOWHERE: Final = np.iinfo(np.int64).min // 2
 """Less than any total, with room for a level on top."""
 
-Indices = np.ndarray[Any, np.dtype[np.intp]]
-Kind = tuple[int, ...]
+GroupKey = tuple[int, ...]
 
 
 class TooManyGroups(Exception):
-    """The nodes are of too many kinds."""
+    """The nodes differ in too many ways to be grouped."""
 
 
 class Ties:
@@ -50,6 +49,10 @@ class Ties:
         self.count = count
         self.sets = sets
         self.listed = listed
+
+    @classmethod
+    def of_row(cls, row: int) -> Ties:
+        return cls(1, (), np.array([row], dtype=np.intp))
 
     def nth(self, n: int) -> int:
         """The n-th of them in ascending order, counted from 0."""
@@ -63,19 +66,19 @@ class Ties:
 
 
 class Group:
-    """Rows of one kind. `levels` and `sets` are for the sorted way."""
+    """Rows with one key. `levels` and `sets` are used by sorted rankings only."""
 
-    __slots__ = ("count", "kind", "levels", "number", "sample", "sets")
+    __slots__ = ("count", "key", "levels", "number", "sample", "sets")
 
-    def __init__(self, kind: Kind, number: int) -> None:
-        self.kind = kind
+    def __init__(self, key: GroupKey, number: int) -> None:
+        self.key = key
         self.number = number
         self.count = 0
         self.levels: list[int] = []
         """The levels that occur, in ascending order."""
         self.sets: dict[int, RowSet] = {}
         self.sample = 0
-        """A row that was in the group when somebody last looked."""
+        """A row that was in the group when it was last looked up."""
 
 
 class Ranking(ABC):
@@ -86,7 +89,7 @@ class Ranking(ABC):
         self.group_of: Ids = np.full(capacity, NO_GROUP, dtype=np.int32)
         self.level: Ints = np.zeros(capacity, dtype=np.int64)
         self._adopt()
-        self.groups: dict[Kind, Group] = {}
+        self.groups: dict[GroupKey, Group] = {}
         self.by_number: list[Group | None] = []
         self._free_numbers: list[int] = []
 
@@ -94,36 +97,36 @@ class Ranking(ABC):
         self._group_cells = memoryview(self.group_of)  # type: ignore[arg-type]  # arrays offer the buffer protocol
         self._level_cells = memoryview(self.level)  # type: ignore[arg-type]  # as above
 
-    def _group(self, kind: Kind) -> Group:
-        group = self.groups.get(kind)
+    def _group(self, key: GroupKey) -> Group:
+        group = self.groups.get(key)
         if group is None:
             if len(self.groups) >= GROUP_LIMIT:
                 raise TooManyGroups
             if self._free_numbers:
-                group = Group(kind, self._free_numbers.pop())
+                group = Group(key, self._free_numbers.pop())
                 self.by_number[group.number] = group
             else:
-                group = Group(kind, len(self.by_number))
+                group = Group(key, len(self.by_number))
                 self.by_number.append(group)
-            self.groups[kind] = group
+            self.groups[key] = group
         return group
 
     def _drop(self, group: Group) -> None:
-        del self.groups[group.kind]
+        del self.groups[group.key]
         self.by_number[group.number] = None
         self._free_numbers.append(group.number)
 
     @abstractmethod
-    def put(self, row: int, kind: Kind, level: int) -> None:
-        """A row is (now) of that kind and level."""
+    def put(self, row: int, key: GroupKey, level: int) -> None:
+        """Set a row's key and level."""
 
     @abstractmethod
     def relevel_one(self, row: int, level: int) -> bool:
-        """A row whose kind is what it was is (now) of that level; False when it is in no group."""
+        """Set the level of a row that keeps its key; False when it is in no group."""
 
     @abstractmethod
     def remove(self, row: int) -> None:
-        """A row is in no group (any more)."""
+        """Take a row out of its group, if it is in one."""
 
     @abstractmethod
     def live_groups(self) -> list[Group]:
@@ -159,28 +162,28 @@ class SortedRanking(Ranking):
         super().__init__(capacity)
         self._blocks = blocks_for(capacity)
 
-    def put_all(self, rows: Indices, kinds: list[Ints], level: Ints) -> None:
-        """Many rows that are in no group yet; `kinds` has an array per part of the kind."""
+    def put_all(self, rows: Indices, keys: list[Ints], level: Ints) -> None:
+        """Many rows that are in no group yet; `keys` has an array per part of the key."""
         if not len(rows):
             return
         self.level[rows] = level
-        columns = [*kinds, level]
+        columns = [*keys, level]
         order = np.lexsort(columns)
         table = np.stack(columns)[:, order]
         changes = np.flatnonzero((table[:, 1:] != table[:, :-1]).any(axis=0)) + 1
         starts = [0, *changes.tolist()]
         rows = rows[order]
         for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-            *kind, each = table[:, start].tolist()
-            group = self._group(tuple(kind))
+            *key, row_level = table[:, start].tolist()
+            group = self._group(tuple(key))
             members = rows[start:end]
-            group.sets[each] = RowSet.of(members, self._blocks)
-            insort(group.levels, each)
+            group.sets[row_level] = RowSet.of(members, self._blocks)
+            insort(group.levels, row_level)
             group.count += len(members)
             self.group_of[members] = group.number
 
-    def put(self, row: int, kind: Kind, level: int) -> None:
-        group = self.groups.get(kind)
+    def put(self, row: int, key: GroupKey, level: int) -> None:
+        group = self.groups.get(key)
         number = self._group_cells[row]
         if group is not None and group.number == number:
             self._shift(group, row, level)
@@ -188,7 +191,7 @@ class SortedRanking(Ranking):
         if number != NO_GROUP:
             self.remove(row)
         if group is None:
-            group = self._group(kind)
+            group = self._group(key)
         self._add(group, row, level)
         self._level_cells[row] = level
         self._group_cells[row] = group.number
@@ -277,53 +280,63 @@ class SortedRanking(Ranking):
 
     def check_invariants(self) -> None:
         """Every row is in the one set its group and level say, and sets hold nothing else."""
-        for kind, group in self.groups.items():
-            assert group.kind == kind, f"group {group.kind} is kept as {kind}"
-            assert group.levels == sorted(group.sets), f"levels of group {kind} drifted"
+        for key, group in self.groups.items():
+            assert group.key == key, f"group {group.key} is kept as {key}"
+            assert group.levels == sorted(group.sets), f"levels of group {key} drifted"
             for level, members in group.sets.items():
                 expected = np.flatnonzero((self.group_of == group.number) & (self.level == level))
-                assert members.rows().tolist() == expected.tolist(), f"group {kind} drifted"
-                assert members.count == len(expected) > 0, f"count of group {kind} drifted"
+                assert members.rows().tolist() == expected.tolist(), f"group {key} drifted"
+                assert members.count == len(expected) > 0, f"count of group {key} drifted"
             assert group.count == np.count_nonzero(self.group_of == group.number)
         grouped = sum(group.count for group in self.groups.values())
         assert grouped == np.count_nonzero(self.group_of != NO_GROUP), "a row is in no group's set"
 
 
-class LooseRanking(Ranking):
-    """Nothing but the arrays: the best are looked for when asked."""
+class UnsortedRanking(Ranking):
+    """Only the arrays: the best rows are searched for when needed."""
 
-    def __init__(self, before: SortedRanking) -> None:
-        """Takes the arrays over."""
-        super().__init__(0)
-        self.capacity = before.capacity
-        self.group_of, self.level = before.group_of, before.level
-        self._adopt()
-        for number, group in enumerate(before.by_number):
+    @classmethod
+    def of(cls, ranking: SortedRanking) -> UnsortedRanking:
+        """Takes over the arrays of a sorted ranking, which must not be used any more."""
+        unsorted = cls(0)
+        unsorted.capacity = ranking.capacity
+        unsorted.group_of, unsorted.level = ranking.group_of, ranking.level
+        unsorted._adopt()
+        for number, group in enumerate(ranking.by_number):
             if group is None:
-                self._free_numbers.append(number)
-                self.by_number.append(None)
+                unsorted._free_numbers.append(number)
+                unsorted.by_number.append(None)
             else:
-                fresh = Group(group.kind, number)
-                self.groups[group.kind] = fresh
-                self.by_number.append(fresh)
+                fresh = Group(group.key, number)
+                unsorted.groups[group.key] = fresh
+                unsorted.by_number.append(fresh)
+        return unsorted
 
-    def put(self, row: int, kind: Kind, level: int) -> None:
-        group = self.groups.get(kind)
+    @classmethod
+    def of_one_group(cls, capacity: int, rows: Indices, level: Ints) -> UnsortedRanking:
+        """Rows that nothing but their level tells apart."""
+        unsorted = cls(capacity)
+        unsorted.group_of[rows] = unsorted._group(()).number
+        unsorted.level[rows] = level
+        return unsorted
+
+    def put(self, row: int, key: GroupKey, level: int) -> None:
+        group = self.groups.get(key)
         if group is None:
-            group = self._group_among_live(kind)
+            group = self._group_among_live(key)
         self._group_cells[row] = group.number
         self._level_cells[row] = level
 
-    def _group_among_live(self, kind: Kind) -> Group:
+    def _group_among_live(self, key: GroupKey) -> Group:
         """A new group; those that have run empty since make room first."""
         if len(self.groups) >= GROUP_LIMIT:
             self.live_groups()
             for group in [each for each in self.groups.values() if not each.count]:
                 self._drop(group)
-        return self._group(kind)
+        return self._group(key)
 
     def relevel(self, rows: Indices, ok: Mask, level: Ints) -> tuple[Mask, Indices, Ints]:
-        """Many rows whose kind is what it was; returns those that were in no group and now have to be in one."""
+        """Set the levels of rows that keep their key; returns those that were in no group and now belong into one."""
         is_new = self.group_of[rows] == NO_GROUP
         self.level[rows] = level
         self.group_of[rows[~ok]] = NO_GROUP
@@ -360,8 +373,8 @@ class LooseRanking(Ranking):
         """The same rows in sets."""
         ranking = SortedRanking(self.capacity)
         rows = np.flatnonzero(self.group_of != NO_GROUP)
-        kinds = [(0,) * self._width if g is None else g.kind for g in self.by_number]
-        parts = np.array(kinds, dtype=np.int64).reshape(len(kinds), self._width)
+        keys = [(0,) * self._width if g is None else g.key for g in self.by_number]
+        parts = np.array(keys, dtype=np.int64).reshape(len(keys), self._width)
         columns = [parts[:, at].take(self.group_of[rows]) for at in range(self._width)]
         ranking.put_all(rows, columns, self.level[rows])
         return ranking

@@ -1,31 +1,38 @@
 """Pod classes never change a decision.
 
-Two schedulers see the same random history of nodes, pods, services, nominations, updates and removals; one keeps plans and
-columns per pod class, the other computes everything anew for every pod. Placements, failures and their messages must be the
-same throughout, whichever of the ways a class can be served is taken.
+Two schedulers see the same random history of nodes, pods, services, nominations, updates and removals; one keeps plans per
+equivalence class, the other runs the full evaluation for every pod. Placements, failures and their messages must be the same
+throughout, whichever code of a plan runs.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
 from msgspec import structs
-
-sys.path.insert(0, str(Path(__file__).parent))
 from random_clusters import random_node, random_pod
 
 from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.cache.cache import Cache
+from kubesched.equivalence import EquivalenceEngine, class_index, plan, ranking
+from kubesched.equivalence.plan import Plan
 from kubesched.framework import traits
-from kubesched.framework.classes import ClassCache, Plan, index, plan, ranking
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.interfaces import (
+    FilterPlugin,
+    NominatingInfo,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    default_normalize,
+)
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.runtime import Framework
+from kubesched.framework.status import SKIP, unschedulable
+from kubesched.framework.verdicts import Verdicts
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -34,15 +41,55 @@ from kubesched.testing.frameworks import default_framework
 from kubesched.testing.harness import DictListers
 
 WAYS = {
-    "rows one by one": {},
-    "rows together": {"SCALAR_ROWS": 0},
-    "rows loose": {"LOOSE_ROWS": -1, "SCALAR_ROWS": 1},
-    "rows loose at times": {"LOOSE_ROWS": 2, "CALM_USES": 1},
-    "no more than three groups": {"GROUP_LIMIT": 3},
-    "groups together": {"FEW_GROUPS": 0},
-    "labels of at most two values": {"VALUES_LIMIT": 2},
+    "as configured": {},
+    "in arrays, unsorted": {"SCALAR_ROWS": 0, "UNSORTED_ROWS": -1, "FEW_GROUPS": 0},
+    "with few groups": {"GROUP_LIMIT": 3, "VALUES_LIMIT": 2, "UNSORTED_ROWS": 2, "CALM_USES": 1},
 }
-"""Bounds that decide how classes are served, and so which code runs."""
+"""Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
+
+
+class Whim(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """A plugin without rules that decides by the pod's name, and now and then opts out."""
+
+    name = "Whim"
+
+    def pre_filter(self, state, pod, nodes):
+        number = int(pod.metadata.name.strip("p") or 0)
+        state.write(self.name, number)
+        return SKIP if number % 5 == 0 else None
+
+    def filter_nodes(self, state, pod, nodes):
+        refused = (nodes.row_indices() + state.read(self.name)) % 4 == 0
+        return Verdicts.reject(refused, unschedulable("not in the mood"))
+
+    def pre_score(self, state, pod, nodes):
+        state.write("feasible", len(nodes))
+        return SKIP if state.read(self.name) % 7 == 0 else None
+
+    def score_nodes(self, state, pod, nodes):
+        return (nodes.row_indices() * state.read("feasible") + state.read(self.name)) % 101
+
+
+class OneByOne(FilterPlugin, ScorePlugin):
+    """Looks at one node at a time, says what its answers depend on, and normalises."""
+
+    name = "OneByOne"
+
+    def filter(self, state, pod, node_info):
+        full = len(node_info.pods) > 9
+        return unschedulable("node has its share") if full else None
+
+    def filter_rule(self, state, pod):
+        return Rule(Scope.ROW)
+
+    def score(self, state, pod, node_info):
+        return len(node_info.name) * 1000 + len(node_info.pods)
+
+    def score_rule(self, state, pod):
+        return Rule(Scope.ROW)
+
+    def normalize_scores(self, state, pod, scores, nodes):
+        return default_normalize(scores, reverse=True)
 
 
 class Nominations:
@@ -74,16 +121,27 @@ class Nominations:
 class Side:
     """One scheduler's view of the history."""
 
-    def __init__(self, seed: int, parallelism: int, *, classes: bool) -> None:
+    def __init__(self, seed: int, parallelism: int, strangers=(), *, classes: bool) -> None:
         self.cache = Cache(NodeTable(4))
         table = self.cache.table
         self.listers = DictListers()
         self.nominations = Nominations()
         handle = Handle(table=table, listers=self.listers, nominator=self.nominations)
         self.framework: Framework = default_framework(table, handle)
-        self.classes = ClassCache() if classes else None
+        for plugin in [cls(None, handle) for cls in strangers]:
+            for point in (FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
+                if isinstance(plugin, point):
+                    points = {
+                        FilterPlugin: self.framework.filter,
+                        PreFilterPlugin: self.framework.pre_filter,
+                        PreScorePlugin: self.framework.pre_score,
+                        ScorePlugin: self.framework.score,
+                    }
+                    points[point].append(plugin)
+            self.framework.score_weights[plugin.name] = 2
+        self.engine = EquivalenceEngine(table) if classes else None
         self.algorithm = SchedulingAlgorithm(
-            table, Random(seed), parallelism=parallelism, classes=self.classes
+            table, Random(seed), parallelism=parallelism, engine=self.engine
         )
 
     def place(self, pod) -> str:
@@ -96,7 +154,7 @@ class Side:
         return f"{outcome.code.name}: {outcome.message}"
 
     def check_plans(self) -> None:
-        for each in [] if self.classes is None else self.classes.classes():
+        for each in [] if self.engine is None else self.engine.classes.classes():
             if each.plan is not None:
                 each.plan.check_invariants()
 
@@ -104,15 +162,15 @@ class Side:
 class History:
     """Random things that happen to both sides alike."""
 
-    def __init__(self, seed: int, parallelism: int) -> None:
+    def __init__(self, seed: int, parallelism: int, strangers=()) -> None:
         self.rng = Random(seed)
         self.nominates = seed % 2 == 0
         self.has_images = seed % 3 == 0
         """Then every change in the number of nodes changes scores everywhere."""
         self.node_changes = 0.02 if seed % 5 else 0.08
         self.sides = (
-            Side(seed, parallelism, classes=True),
-            Side(seed, parallelism, classes=False),
+            Side(seed, parallelism, strangers, classes=True),
+            Side(seed, parallelism, strangers, classes=False),
         )
         self.reference = self.sides[1]
         self.templates = [random_pod(self.rng, f"template-{n}") for n in range(6)]
@@ -159,7 +217,7 @@ class History:
                 side.cache.remove_pod(pod)
 
     def nominate(self, number: int, node_name: str) -> None:
-        """Somebody is nominated, or nobody is any more."""
+        """Nominate a pod, or withdraw all nominations."""
         if self.rivals:
             for rival in self.rivals:
                 for side in self.sides:
@@ -206,7 +264,7 @@ def _nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def give_up(pod, pod_class, error) -> None:
         raise error
 
-    monkeypatch.setattr(SchedulingAlgorithm, "_give_up_planning", staticmethod(give_up))
+    monkeypatch.setattr(EquivalenceEngine, "_give_up", staticmethod(give_up))
 
 
 @pytest.mark.parametrize("parallelism", [1, 16])
@@ -217,7 +275,7 @@ def test_classes_and_plain_columns_decide_alike(
 ) -> None:
     for bound, value in WAYS[way].items():
         modules = {"VALUES_LIMIT": traits, "GROUP_LIMIT": ranking, "FEW_GROUPS": plan}
-        module = modules.get(bound, index)
+        module = modules.get(bound, class_index)
         monkeypatch.setattr(module, bound, value)
     history = History(seed, parallelism)
     for number in range(260):
@@ -226,16 +284,33 @@ def test_classes_and_plain_columns_decide_alike(
         side.cache.check_invariants()
 
 
+@pytest.mark.parametrize("parallelism", [1, 16])
+@pytest.mark.parametrize(
+    "strangers",
+    [
+        pytest.param((Whim,), id="no rules"),
+        pytest.param((OneByOne,), id="one node at a time"),
+        pytest.param((Whim, OneByOne), id="both"),
+    ],
+)
+@pytest.mark.parametrize("seed", range(6))
+def test_plugins_of_others_decide_alike_with_and_without_classes(seed, strangers, parallelism):
+    history = History(seed, parallelism, strangers)
+    for number in range(160):
+        history.step(number)
+    assert any(c.plan is not None for c in history.sides[0].engine.classes.classes())
+
+
 def test_many_of_these_decisions_come_from_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
-    original = Plan.feasible
+    original = Plan.feasible_groups
 
-    def feasible(self, state, pod):
+    def feasible_groups(self, state, pod):
         groups = original(self, state, pod)
-        served.append(groups is not None)
+        served.append(True)
         return groups
 
-    monkeypatch.setattr(Plan, "feasible", feasible)
+    monkeypatch.setattr(Plan, "feasible_groups", feasible_groups)
     for seed in (1, 5, 7):
         history = History(seed, 16)
         for number in range(260):

@@ -1,0 +1,193 @@
+"""Deciding about a pod from what is kept for its equivalence class.
+
+The engine answers in place of PreFilter, Filter, PreScore and Score, or returns None: the scheduling algorithm then runs the
+full evaluation and hands what it learnt back (`learn_placement`, `learn_failure`). Both give the same decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kubesched.api.core_v1 import Pod
+from kubesched.equivalence.class_index import Unfit
+from kubesched.equivalence.known_failure import KnownFailure
+from kubesched.equivalence.plan import Plan
+from kubesched.equivalence.pod_classes import ClassCache, PodClass
+from kubesched.equivalence.ranking import Group, Ties
+from kubesched.equivalence.signature import class_signature
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.nominated import (
+    Rivals,
+    filter_contested,
+    nominations_version,
+    rivals_of,
+)
+from kubesched.logs import get_logger
+from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns, PassingColumns
+
+log = get_logger(__name__)
+
+
+class Best(NamedTuple):
+    """The nodes to choose from: rows with the best total, and how many nodes are feasible."""
+
+    ties: Ties
+    feasible_count: int
+    feasible: Callable[[], Mask]
+    """All feasible rows, computed on demand."""
+
+
+Answer = Best | Diagnosis
+"""Where the pod can go, or why it fits nowhere."""
+
+
+class EquivalenceEngine:
+    """Keeps plans and failures per class of pods."""
+
+    def __init__(self, table: NodeTable, classes: ClassCache | None = None) -> None:
+        self._table = table
+        self.classes = ClassCache() if classes is None else classes
+
+    def class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
+        """The pod's class; None for a pod that cannot share answers, or is the first of its kind."""
+        key = pod.class_key
+        if key is None:
+            key = pod.class_key = class_signature(framework, pod.pod) or b""
+        pod_class = self.classes.get(key, self._table.capacity)
+        if pod_class is not None:
+            pod.share_derived(pod_class.derived, pod_class.label_key_for(pod.pod))
+        return pod_class
+
+    # -- answering -------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
+    ) -> Answer | None:
+        """The answer from what is kept; None when the full evaluation is needed."""
+        if pod_class.failure is not None:
+            started = framework.now()
+            diagnosis = pod_class.failure.recall(state, nominations_version(framework, pod))
+            if diagnosis is not None:
+                framework.lap("Filter", framework.lap("PreFilter", started))
+                return diagnosis
+            pod_class.failure = None
+        plan = pod_class.plan
+        if plan is None:
+            return None
+        try:
+            return self._by_plan(framework, state, pod, plan)
+        except Unfit:
+            pod_class.plan = None
+        except Exception as error:  # raised by a plugin's rule; the full evaluation does without it
+            self._give_up(pod.pod, pod_class, error)
+        return None
+
+    def _by_plan(
+        self, framework: Framework, state: CycleState, pod: PodInfo, plan: Plan
+    ) -> Best | None:
+        """None when no node is feasible, or PreFilter has something to say: the plan stays. Raises Unfit."""
+        started = framework.now()
+        if not plan.holds():
+            raise Unfit
+        if not plan.prepare(state, pod.pod):
+            return None
+        started = framework.lap("PreFilter", started)
+        groups = plan.feasible_groups(state, pod.pod)
+        rivals = rivals_of(framework, pod)
+        if rivals is not None or not plan.chooses_by_group:
+            return self._by_rows(framework, state, pod, plan, groups, rivals, started)
+        started = framework.lap("Filter", started)
+        count = groups[0].count if len(groups) == 1 else sum([group.count for group in groups])
+        if count <= 1:
+            return (
+                Best(_only(plan, groups), 1, lambda: plan.feasible_rows(groups)) if count else None
+            )
+        plan.pre_score_groups(state, pod.pod, groups)
+        started = framework.lap("PreScore", started)
+        ties = plan.best_of_groups(state, pod.pod, groups)
+        framework.lap("Score", started)
+        return Best(ties, count, lambda: plan.feasible_rows(groups))
+
+    def _by_rows(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        plan: Plan,
+        groups: Sequence[Group],
+        rivals: Rivals | None,
+        started: float,
+    ) -> Best | None:
+        """Residual plugins and nominated pods tell rows of a group apart: go on row by row, in columns."""
+        passing = plan.filter_rows(state, pod.pod, plan.feasible_rows(groups))
+        if rivals is not None:
+            contested = filter_contested(framework, state, pod, NodeColumns(self._table))
+            if contested is not None:
+                indices, outcome = contested
+                if outcome.error is not None:
+                    raise Unfit
+                passing[indices] &= outcome.passing
+        started = framework.lap("Filter", started)
+        feasible = PassingColumns(self._table, passing)
+        count = len(feasible)
+        if count == 0:
+            return None
+        if count == 1:
+            return Best(Ties(1, (), feasible.row_indices()), 1, lambda: passing)
+        plan.pre_score_rows(state, pod.pod, feasible)
+        started = framework.lap("PreScore", started)
+        ties = plan.best_of_rows(state, pod.pod, feasible)
+        framework.lap("Score", started)
+        return Best(ties, count, lambda: passing)
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def learn_placement(
+        self, framework: Framework, state: CycleState, pod: Pod, pod_class: PodClass
+    ) -> None:
+        """After a full evaluation that scored several nodes: make a plan for the next pods of the class."""
+        if pod_class.plan is not None or pod_class.is_unplannable:
+            return
+        try:
+            pod_class.plan = Plan(framework, self._table, state, pod)
+        except Unfit:
+            pod_class.is_unplannable = True
+        except Exception as error:  # raised by a plugin's rule; the decision stands
+            self._give_up(pod, pod_class, error)
+
+    def learn_failure(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        pod_class: PodClass,
+        diagnosis: Diagnosis,
+    ) -> None:
+        """After a full evaluation that found no node: tell the next pods of the class the same."""
+        nominations = nominations_version(framework, pod)
+        if nominations is None or pod_class.is_unplannable:
+            return
+        try:
+            pod_class.failure = KnownFailure.of(
+                framework, self._table, state, pod.pod, nominations, diagnosis
+            )
+        except Exception as error:  # as above
+            self._give_up(pod.pod, pod_class, error)
+
+    @staticmethod
+    def _give_up(pod: Pod, pod_class: PodClass, error: Exception) -> None:
+        log.error("A plugin failed to say what its answers rest on", error, pod=pod)
+        pod_class.plan = pod_class.failure = None
+        pod_class.is_unplannable = True
+
+
+def _only(plan: Plan, groups: Sequence[Group]) -> Ties:
+    """The only row of the only group."""
+    (group,) = [group for group in groups if group.count]
+    return Ties.of_row(plan.some_row(group))

@@ -1,0 +1,384 @@
+"""How pods of one equivalence class are placed: everything of a decision that need not be computed again.
+
+A plan is made from an attempt that went through the full evaluation. What PreFilter and PreScore stored then is put in
+place for every further pod of the class while the premises of the plugins' rules hold. By its rule, a plugin is
+
+    indexed    NODE or ROW scope: its answers are kept per row and renewed for dirty rows (`class_index`)
+    grouped    CLUSTER scope with traits: asked about one node of each group
+    residual   no lasting rule, or no traits: asked about every node that is left, for every pod
+
+Without residual plugins the cost of a decision does not depend on the number of nodes (`best_of_groups`). With them, and
+where rows have to be told apart one by one, the kept columns are the starting point (`best_of_rows`).
+
+A plan always matches the full evaluation. Where it cannot answer, it raises `Unfit` and the caller falls back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.equivalence.class_index import ClassIndex, IndexedFilter, IndexedScore, Unfit
+from kubesched.equivalence.premises import (
+    FilterRules,
+    Premises,
+    ScoreRules,
+    filter_rules,
+    is_lasting,
+    score_rules,
+)
+from kubesched.equivalence.ranking import Group, Ties
+from kubesched.equivalence.representatives import Representatives
+from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
+from kubesched.framework.interfaces import (
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.runtime.filter import run_filters
+from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.pre_filter import run_pre_filter
+from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_score
+from kubesched.framework.runtime.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE, timed
+from kubesched.framework.status import Status
+from kubesched.framework.traits import Trait
+from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pod_index import Counter
+from kubesched.snapshot.views import NodeColumns, PassingColumns
+
+T = TypeVar("T")
+
+FEW_GROUPS: Final = 12
+"""Up to this many groups are judged and scored one by one, if all plugins have a form for that."""
+
+
+class ClusterScore(NamedTuple):
+    """A score of CLUSTER scope."""
+
+    plugin: ScorePlugin
+    weight: int
+    rule: Rule[int] | None
+
+
+class Plan:
+    """The plan of one class over one table."""
+
+    def __init__(self, framework: Framework, table: NodeTable, state: CycleState, pod: Pod) -> None:
+        """From an attempt that has been through PreFilter and PreScore.
+
+        Raises:
+            Unfit: a plugin failed while its answers were collected.
+        """
+        self._framework = framework
+        self._table = table
+        self._skipped_filters = frozenset(state.skip_filter_plugins)
+        self._skipped_scores = frozenset(state.skip_score_plugins)
+        filters = filter_rules(framework, state, pod)
+        scores = score_rules(framework, state, pod)
+        self._is_grouped = all(is_lasting(scores[plugin.name]) for plugin in framework.score)
+        if self._is_grouped:
+            try:
+                self._make(state, pod, filters, scores)
+            except Unfit:  # too many groups
+                self._is_grouped = False
+        if not self._is_grouped:
+            self._make(state, pod, _without_traits(filters), _without_traits(scores))
+
+    # -- making ----------------------------------------------------------------------------------------------------
+
+    def _make(self, state: CycleState, pod: Pod, filters: FilterRules, scores: ScoreRules) -> None:
+        framework = self._framework
+        self._premises = Premises(self._table, (*filters.values(), *scores.values()))
+        self._sort_filters(filters)
+        self._sort_scores(scores)
+        self._asked_pre_filters: list[PreFilterPlugin] = [
+            p for p in framework.pre_filter if not is_lasting(filters[p.name])
+        ]
+        cluster_scores = {score.plugin.name for score in self._cluster_scores}
+        self._asked_pre_scores: list[PreScorePlugin] = [
+            p
+            for p in framework.pre_score
+            if not is_lasting(scores[p.name]) or p.name in cluster_scores
+        ]
+        self._entries = self._lasting_entries(state, pod, scores)
+        self._make_index(state, pod)
+
+    def _sort_filters(self, rules: FilterRules) -> None:
+        self._indexed_filters: list[IndexedFilter] = []
+        self._grouped_filters: list[tuple[FilterPlugin, Rule[bool]]] = []
+        self._residual_filters: list[FilterPlugin] = []
+        for plugin in self._framework.filter:
+            rule = rules[plugin.name]
+            if rule is None or not rule.is_lasting:
+                self._residual_filters.append(plugin)
+            elif plugin.name in self._skipped_filters:
+                continue
+            elif rule.depends_on is not Scope.CLUSTER:
+                self._indexed_filters.append(IndexedFilter(plugin, rule))
+            else:
+                self._grouped_filters.append((plugin, rule))
+
+    def _sort_scores(self, rules: ScoreRules) -> None:
+        self._indexed_scores: list[IndexedScore] = []
+        self._cluster_scores: list[ClusterScore] = []
+        weights = self._framework.score_weights
+        for plugin in self._framework.score:
+            rule, weight = rules[plugin.name], weights[plugin.name]
+            if rule is None or not rule.is_lasting:
+                self._cluster_scores.append(ClusterScore(plugin, weight, None))
+            elif plugin.name in self._skipped_scores:
+                continue
+            elif rule.depends_on is not Scope.CLUSTER:
+                self._indexed_scores.append(IndexedScore(plugin, weight, rule))
+            elif rule.traits:  # without any trait, all nodes score the same
+                self._cluster_scores.append(ClusterScore(plugin, weight, rule))
+
+    def _lasting_entries(self, state: CycleState, pod: Pod, scores: ScoreRules) -> dict[str, Any]:
+        """What plugins with a lasting rule stored in the cycle state."""
+        framework = self._framework
+        if self._asked_pre_filters or not all(is_lasting(rule) for rule in scores.values()):
+            # Entries do not tell who wrote them, and those of the other plugins are about one pod only.
+            asked, scratch = self._asked_pre_filters, CycleState()
+            scratch.class_memo = state.class_memo
+            view = NodeColumns(self._table)
+            pre_filters = [p for p in framework.pre_filter if p not in asked]
+            pre_scores = [p for p in framework.pre_score if is_lasting(scores[p.name])]
+            if run_pre_filter(framework, scratch, pod, view, pre_filters).status is not None:
+                raise Unfit
+            if run_pre_score(framework, scratch, pod, view, pre_scores) is not None:
+                raise Unfit
+            state = scratch
+        entries = state.entries()
+        entries.pop(PODS_TO_ACTIVATE, None)
+        return entries
+
+    def _make_index(self, state: CycleState, pod: Pod) -> None:
+        rules: list[Rule[Any] | None] = [rule for _, rule in self._grouped_filters]
+        rules += [score.rule for score in self._cluster_scores]
+        traits: dict[Hashable, Trait] = {
+            trait.key: trait for rule in rules if rule is not None for trait in rule.traits or ()
+        }
+        self._counters: list[Counter] = list(
+            {id(t.counter): t.counter for t in traits.values() if t.counter is not None}.values()
+        )
+        self._index = ClassIndex(
+            self._framework,
+            self._table,
+            state,
+            pod,
+            self._indexed_filters,
+            self._indexed_scores,
+            list(traits.values()) if self._is_grouped else None,
+        )
+        judges = [rule.at for _, rule in self._grouped_filters]
+        self._judges = [at for at in judges if at is not None]
+        self._has_judges = len(self._judges) == len(judges)
+        self._finals = [
+            (score.rule.final, score.weight, score.plugin)
+            for score in self._cluster_scores
+            if score.rule is not None and score.rule.final is not None
+        ]
+        self._has_finals = len(self._finals) == len(self._cluster_scores)
+
+    # -- deciding --------------------------------------------------------------------------------------------------
+
+    @property
+    def chooses_by_group(self) -> bool:
+        """Can groups alone decide, unless nominated pods interfere?"""
+        return self._is_grouped and not self._residual_filters
+
+    def holds(self) -> bool:
+        """Is everything the plan was made from still so?"""
+        if not self._premises.hold():
+            return False
+        keep = self._table.pod_index.keep
+        for counter in self._counters:
+            if counter.is_dropped:
+                return False
+            keep(counter)
+        return True
+
+    def prepare(self, state: CycleState, pod: Pod) -> bool:
+        """Put in place what PreFilter and PreScore would have stored; False when the full evaluation is needed."""
+        state.adopt(self._entries)
+        state.skip_score_plugins = self._skipped_scores
+        state.points_reached |= PRE_FILTER | FILTER
+        if not self._asked_pre_filters:
+            state.skip_filter_plugins = self._skipped_filters
+            return True
+        asked = self._asked_pre_filters
+        outcome = run_pre_filter(self._framework, state, pod, NodeColumns(self._table), asked)
+        kept = self._skipped_filters.difference(p.name for p in asked)
+        state.skip_filter_plugins = kept.union(state.skip_filter_plugins)
+        return outcome.status is None and outcome.node_names is None
+
+    def feasible_groups(self, state: CycleState, pod: Pod) -> Sequence[Group]:
+        """The groups that pass all but the residual filters. Raises Unfit."""
+        index = self._index
+        index.sync(state, pod)
+        groups = index.ranking.live_groups()
+        if not self._grouped_filters or not groups:
+            return groups
+        if self._has_judges and len(groups) <= FEW_GROUPS:
+            return self._judged(groups)
+        outcome = run_filters(
+            self._framework,
+            state,
+            pod,
+            self._representatives(groups),
+            [plugin for plugin, _ in self._grouped_filters],
+            np.ones(len(groups), dtype=np.bool_),
+        )
+        if outcome.error is not None:
+            raise Unfit
+        return [g for g, passes in zip(groups, outcome.passing.tolist(), strict=True) if passes]
+
+    def _judged(self, groups: list[Group]) -> list[Group]:
+        """The groups whose sample row passes."""
+        sample, judges = self._index.ranking.sample, self._judges
+        if len(judges) == 1:
+            passes = judges[0]
+            return [group for group in groups if passes(sample(group))]
+        return [group for group in groups if all([passes(sample(group)) for passes in judges])]
+
+    # -- by groups -------------------------------------------------------------------------------------------------
+
+    def pre_score_groups(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> None:
+        """Ask the PreScore plugins whose answer depends on which nodes are feasible. Raises Unfit."""
+        state.points_reached |= PRE_SCORE
+        if len(groups) > 1 and self._asked_pre_scores and not self._are_few(groups):
+            self._pre_score(state, pod, self._representatives(groups))
+
+    def _pre_score(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> None:
+        asked = self._asked_pre_scores
+        if run_pre_score(self._framework, state, pod, feasible, asked) is not None:
+            raise Unfit
+        kept = self._skipped_scores.difference(p.name for p in asked)
+        state.skip_score_plugins = kept.union(state.skip_score_plugins)
+
+    def best_of_groups(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> Ties:
+        """The rows sharing the best total. Raises Unfit."""
+        state.points_reached |= SCORE
+        ranking = self._index.ranking
+        if len(groups) == 1:
+            return ranking.best(groups, (0,))
+        if self._are_few(groups):
+            return ranking.best(groups, self._points_of_few(state, pod, groups))
+        return ranking.best(groups, self._points_of_many(state, pod, groups))
+
+    def _are_few(self, groups: Sequence[Group]) -> bool:
+        return self._has_finals and len(groups) <= FEW_GROUPS
+
+    def _points_of_many(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> list[int]:
+        view = self._representatives(groups)
+        totals = np.zeros(len(groups), dtype=np.int64)
+        for at, raw in enumerate(self._index.raws):
+            values = [group.key[at] for group in groups]
+            if values.count(values[0]) == len(values):
+                continue  # all nodes get the same
+            final = _final(raw.plugin, state, pod, np.array(values, dtype=np.int64), view)
+            totals += final * raw.weight
+        points: list[int] = self._add_cluster_scores(state, pod, view, totals).tolist()
+        return points
+
+    def _points_of_few(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> list[int]:
+        """The same without arrays: 68 against 151 µs per decision for three zones (benchmarks/decisions.py)."""
+        totals = [0] * len(groups)
+        for at, raw in enumerate(self._index.raws):
+            values = [group.key[at] for group in groups]
+            if values.count(values[0]) == len(values):
+                continue  # all nodes get the same
+            view = self._representatives(groups)
+            final = _final(raw.plugin, state, pod, np.array(values, dtype=np.int64), view)
+            totals = [t + raw.weight * s for t, s in zip(totals, final.tolist(), strict=True)]
+        if not self._finals:
+            return totals
+        sample = self._index.ranking.sample
+        rows = [sample(group) for group in groups]
+        counts = [group.count for group in groups]
+        for final_of, weight, plugin in self._finals:
+            scores = timed(state.timer, plugin, "Score", final_of)(rows, counts)
+            totals = [t + weight * s for t, s in zip(totals, scores, strict=True)]
+        return totals
+
+    # -- by rows ---------------------------------------------------------------------------------------------------
+
+    def feasible_rows(self, groups: Sequence[Group]) -> Mask:
+        """The rows of some groups, as a mask over all rows in use."""
+        return self._index.ranking.rows_of(groups, self._table.high_water)
+
+    def filter_rows(self, state: CycleState, pod: Pod, passing: Mask) -> Mask:
+        """The rows that pass the residual filters as well. Raises Unfit."""
+        if not self._residual_filters:
+            return passing
+        view = NodeColumns(self._table)
+        outcome = run_filters(self._framework, state, pod, view, self._residual_filters, passing)
+        if outcome.error is not None:
+            raise Unfit
+        return outcome.passing
+
+    def pre_score_rows(self, state: CycleState, pod: Pod, feasible: PassingColumns) -> None:
+        """Like `pre_score_groups`, for feasible nodes that are no whole groups."""
+        state.points_reached |= PRE_SCORE
+        if self._asked_pre_scores:
+            self._pre_score(state, pod, feasible)
+
+    def best_of_rows(self, state: CycleState, pod: Pod, feasible: PassingColumns) -> Ties:
+        """The rows sharing the best total. Raises Unfit."""
+        state.points_reached |= SCORE
+        rows = feasible.row_indices()
+        totals: Ints = self._index.ranking.level[rows]
+        for raw in self._index.raws:
+            final = _final(raw.plugin, state, pod, raw.column[rows], feasible)
+            totals = totals + final * raw.weight
+        totals = self._add_cluster_scores(state, pod, feasible, totals)
+        best = rows[totals == totals.max()]
+        return Ties(len(best), (), best)
+
+    def _add_cluster_scores(
+        self, state: CycleState, pod: Pod, view: NodeColumns, totals: Ints
+    ) -> Ints:
+        skipped = state.skip_score_plugins
+        for plugin, weight, _ in self._cluster_scores:
+            if plugin.name in skipped:
+                continue
+            scores = raw_scores(plugin, state, pod, view)
+            if isinstance(scores, Status):
+                raise Unfit
+            if isinstance(scores, int):
+                scores = np.full(len(view), scores, dtype=np.int64)
+            totals = totals + _final(plugin, state, pod, scores, view) * weight
+        return totals
+
+    # -- others ----------------------------------------------------------------------------------------------------
+
+    def some_row(self, group: Group) -> int:
+        return self._index.ranking.sample(group)
+
+    def _representatives(self, groups: Sequence[Group]) -> NodeColumns:
+        sample = self._index.ranking.sample
+        rows = np.array([sample(group) for group in groups], dtype=np.intp)
+        return Representatives(self._table, rows, [group.count for group in groups])
+
+    def check_invariants(self) -> None:
+        self._index.check_invariants()
+
+
+def _final(
+    plugin: ScorePlugin, state: CycleState, pod: Pod, raw: Ints, feasible: NodeColumns
+) -> Ints:
+    final = final_scores(plugin, state, pod, raw, feasible)
+    if isinstance(final, Status):
+        raise Unfit
+    return final
+
+
+def _without_traits(rules: dict[str, Rule[T] | None]) -> dict[str, Rule[T] | None]:
+    """The rules where nodes cannot be grouped: plugins that need traits are then asked for every pod."""
+    return {name: None if rule is None or rule.traits else rule for name, rule in rules.items()}

@@ -1,0 +1,57 @@
+"""What kept answers rest on besides dirty rows, and the cheap test whether it still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.rules import Premise, Rule, unconditional
+from kubesched.framework.runtime.framework import Framework
+from kubesched.snapshot.node_table import NodeTable
+
+FilterRules = dict[str, Rule[bool] | None]
+ScoreRules = dict[str, Rule[int] | None]
+
+
+def filter_rules(framework: Framework, state: CycleState, pod: Pod) -> FilterRules:
+    """The rule of every plugin that takes part in PreFilter or Filter, by name. A plugin may raise anything."""
+    plugins = {p.name: p for p in (*framework.pre_filter, *framework.filter)}
+    return {name: plugin.filter_rule(state, pod) for name, plugin in plugins.items()}
+
+
+def score_rules(framework: Framework, state: CycleState, pod: Pod) -> ScoreRules:
+    """The rule of every plugin that takes part in PreScore or Score, by name. A plugin may raise anything."""
+    plugins = {p.name: p for p in (*framework.pre_score, *framework.score)}
+    return {name: plugin.score_rule(state, pod) for name, plugin in plugins.items()}
+
+
+def is_lasting(rule: Rule[Any] | None) -> bool:
+    return rule is not None and rule.is_lasting
+
+
+class Premises:
+    """The premises of some rules with the values they had, and the layout of the node table."""
+
+    __slots__ = ("_epoch", "_resource_count", "_table", "_values")
+
+    def __init__(self, table: NodeTable, rules: Iterable[Rule[Any] | None]) -> None:
+        premises: Sequence[Premise] = [
+            rule.premise
+            for rule in rules
+            if rule is not None and rule.is_lasting and rule.premise is not unconditional
+        ]
+        self._values: list[tuple[Premise, Hashable]] = [(each, each()) for each in premises]
+        self._table = table
+        # Rules may hold on to columns, and speak of resources by their index.
+        self._epoch, self._resource_count = table.epoch, len(table.lines)
+
+    def hold(self) -> bool:
+        table = self._table
+        if self._epoch != table.epoch or self._resource_count != len(table.lines):
+            return False
+        for premise, value in self._values:  # noqa: SIM110  # called for every pod: a generator costs more
+            if premise() != value:
+                return False
+        return True

@@ -1,0 +1,82 @@
+"""Rules: how far a plugin's answer for one pod reaches, so that the scheduler may reuse it.
+
+Pods with the same scheduling-relevant spec form an equivalence class. By default a plugin is asked about every node for
+every pod. A plugin that returns a `Rule` from `filter_rule` or `score_rule` tells the scheduler what its answer depends
+on besides the pod's class, and the scheduler asks again only about nodes for which that changed:
+
+    Rule(Scope.NODE)              the node object: labels, taints, allocatable, images
+    Rule(Scope.ROW)               the node object and the pods on the node
+    Rule(traits=[zone])           anything in the cluster, but nodes with equal traits always get the same answer
+
+A rule covers both halves of a phase: the filter rule covers `pre_filter` and `filter`, the score rule `pre_score`,
+`score` and `normalize_scores`. A rule that claims too little makes pods land on wrong nodes: when in doubt, return None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from kubesched.framework.traits import Trait
+
+T = TypeVar("T")
+
+
+class Scope(Enum):
+    """What a node's verdict or raw score depends on, besides the pod and the rule's premise."""
+
+    NODE = "node"
+    """The node object alone."""
+    ROW = "row"
+    """The node object and the pods on that node."""
+    CLUSTER = "cluster"
+    """Anything. Answers are shared between nodes only where the rule names traits."""
+
+
+Premise = Callable[[], Hashable]
+"""A cheap function whose value changes whenever the answer may: it is called for every pod of the class."""
+
+
+def unconditional() -> None:
+    """The premise of an answer that depends on nothing but the pod's class and the rule's scope."""
+
+
+def this_attempt_only() -> None:
+    """The premise of an answer that holds within one attempt and is never kept for another pod.
+
+    The scope still counts: what-ifs about many nodes (preemption, nominated pods) are then evaluated together.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[T]):
+    """What an answer depends on. `T` is bool for filters and int for scores."""
+
+    depends_on: Scope = Scope.CLUSTER
+    traits: Sequence[Trait] | None = None
+    """With CLUSTER scope: nodes alike in all of these get the same answer. None: nodes cannot be grouped.
+
+    One node of each group then stands for the others; views know how many (`number_of_nodes`, `number_of_values`).
+    """
+    premise: Premise = unconditional
+    """What else the answer, and everything stored in the cycle state, depends on."""
+    at: Callable[[int], T] | None = None
+    """The same answer for one row of the node table: a verdict (True: passes) or a raw score.
+
+    Optional. Used for a few changed rows at a time, where an array operation costs more than it saves. It may hold on to
+    the table's columns: rules are made anew when these are reallocated.
+    """
+    final: Callable[[Sequence[int], Sequence[int]], list[int]] | None = None
+    """For scores with traits: final scores of a few rows, given how many feasible nodes each row stands for.
+
+    Optional. Replaces `pre_score`, `score_nodes` and `normalize_scores` where there are few groups.
+    """
+
+    @property
+    def is_lasting(self) -> bool:
+        """May the answer be kept for other pods of the class?"""
+        return self.premise is not this_attempt_only and (
+            self.depends_on is not Scope.CLUSTER or self.traits is not None
+        )
