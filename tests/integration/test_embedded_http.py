@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import json
 import ssl
 
@@ -12,8 +14,9 @@ import pytest
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.transport import HeaderBlock, Request
-from kubesched.embedded import http_connection
+from kubesched.embedded import cluster as embedded_cluster
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.embedded.web import LIMITS, WebServer
 
 JSON = HeaderBlock({"Content-Type": "application/json", "Accept": "application/json"})
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -141,7 +144,8 @@ async def test_one_write_reaches_two_hundred_watchers(bare_cluster, tmp_path):
 async def test_a_watcher_that_stops_reading_is_cut_off_without_hurting_others(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(http_connection, "SEND_TIMEOUT_S", 0.2)
+    impatient = functools.partial(WebServer, limits=dataclasses.replace(LIMITS, send_s=0.2))
+    monkeypatch.setattr(embedded_cluster, "WebServer", impatient)
     kubeconfig = tmp_path / "kubeconfig"
     async with EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig, history_limit=64)) as cluster:
         host, port = cluster.url.removeprefix("https://").split(":")

@@ -4,23 +4,21 @@ Who may ask what is decided with the API server's help, through credentials of t
 (`--authentication-kubeconfig`, `--authorization-kubeconfig`), else through those of the pod we run in, else not at
 all: then only what is open to everybody can be seen.
 
-The port is taken at once, and whatever can be wrong with flags and files is found out at once; the HTTP library, which
-takes longer to load than the rest of the program, is loaded beside the scheduler's own start. Who connects meanwhile
-waits in the kernel's backlog.
+The port is taken at once, and whatever can be wrong with flags and files is found out at once. A self-signed
+certificate is made beside the scheduler's own start; clients that connect meanwhile wait in the kernel's backlog.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import os
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.flags import RunOptions
@@ -33,6 +31,8 @@ from kubesched.client.rest import RestClient, user_agent
 from kubesched.clock import Clock
 from kubesched.config.conversion import to_plain
 from kubesched.errors import CredentialsError
+from kubesched.http_server.listener import Listener
+from kubesched.http_server.sockets import open_socket
 from kubesched.logs import get_logger
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.server import self_signed
@@ -43,13 +43,9 @@ from kubesched.server.metrics_pages import MetricsPage, ResourcesPage
 from kubesched.server.pages import ConfigPage, FlagsPage, StatusPage
 from kubesched.server.profiling import DebugPages
 from kubesched.server.requests import Page
-from kubesched.server.sockets import open_socket
+from kubesched.server.secure_server import SecureServer
 from kubesched.server.tls import NamedFiles, ServingTls, TlsSettings
 from kubesched.server.trust import HeaderNames, TrustSettings, TrustSource
-
-if TYPE_CHECKING:
-    from kubesched.server.listener import Listener
-    from kubesched.server.secure_server import SecureServer
 
 log = get_logger(__name__)
 """For the lines that upstream writes without keys."""
@@ -135,8 +131,6 @@ class Serving:
         )
 
     def _make_server(self) -> SecureServer:
-        from kubesched.server.secure_server import SecureServer
-
         settings, exposed = self._settings, self._exposed
         authentication, authorization = self._reviewers
         options = settings.options
@@ -166,7 +160,6 @@ class Serving:
                 denied_ttl_s=options.authorization_webhook_cache_unauthorized_ttl,
                 clock=self._clock,
             ),
-            clock=self._clock,
             prefixes=prefixes,
         )
 
@@ -218,18 +211,14 @@ class Serving:
             )
 
     def _prepare(self) -> None:
-        """What takes long: loading the HTTP library, making a certificate."""
-        importlib.import_module("kubesched.server.secure_server")
+        """Make a certificate, which takes long, unless there is one."""
         options = self._settings.options
         if not options.tls_cert_file and self._pair is None:
             self._pair = self_signed.make(self._clock.now())
             log.infof("Generated self-signed cert in-memory")
 
     def _make_listener(self, tls: ServingTls) -> Listener:
-        from kubesched.server.listener import Listener
-
-        handle = self._make_server().handle
-        return Listener(self._socket, tls.context, handle, clock=self._clock)
+        return Listener(self._socket, tls.context, self._make_server(), clock=self._clock)
 
     async def _watch_tls(self) -> None:
         assert self._tls is not None

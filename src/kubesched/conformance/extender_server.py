@@ -6,17 +6,26 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
-from aiohttp import web
 
 from kubesched.client.rest import RestClient
+from kubesched.clock import SystemClock
 from kubesched.conformance.extenders import HOST, Cluster, question_in_words, reply, subject
 from kubesched.conformance.sequences import ExtenderPolicy, Json
 from kubesched.errors import ApiError
+from kubesched.http_server.limits import Limits
+from kubesched.http_server.listener import Listener, running
+from kubesched.http_server.messages import Refusal, Request, Response
+from kubesched.http_server.sockets import open_socket
 
 CASE_PORT = 9998
 """Where the extenders of a written case are served, by `kubesched conformance extender`."""
 
 MAX_QUESTION_BYTES = 64 * 1024 * 1024
+LIMITS = Limits(
+    handshakes_per_s=-1.0,  # plain HTTP: there are no handshakes
+    max_body_bytes=MAX_QUESTION_BYTES,
+    max_buffered_bytes=4 * MAX_QUESTION_BYTES,
+)
 
 
 class ExtenderServer:
@@ -42,9 +51,22 @@ class ExtenderServer:
         """A message without this server's address."""
         return text.replace(self.url, HOST) if self.url else text
 
-    async def handle(self, request: web.Request) -> web.Response:
-        policy = self._policies[request.match_info["name"]]
-        verb, question = request.match_info["verb"], msgspec.json.decode(await request.read())
+    def begin(self, request: Request) -> Response | None:
+        """Accept POSTs to `/NAME/VERB`."""
+        parts = request.path.split("/")
+        if request.method != "POST" or len(parts) != 3 or parts[1] not in self._policies:
+            return Response(404, b"404: Not Found")
+        return None
+
+    def refuse(self, refusal: Refusal) -> Response:
+        return Response(refusal.status, refusal.message.encode())
+
+    def finished(self, request: Request, status: int) -> None:
+        """Requests are not logged."""
+
+    async def respond(self, request: Request) -> Response:
+        _, name, verb = request.path.split("/")
+        policy, question = self._policies[name], msgspec.json.decode(request.body)
         assert self.cluster is not None, "somebody is playing"
         about = subject(verb, question)
         words = question_in_words(policy, verb, question, self.cluster)
@@ -53,9 +75,7 @@ class ExtenderServer:
         body = answer.body
         if answer.binds:
             body = await self._bind(question)
-        return web.Response(
-            body=msgspec.json.encode(body), status=answer.status, content_type="application/json"
-        )
+        return Response(answer.status, msgspec.json.encode(body), "application/json")
 
     async def _bind(self, question: Json) -> Mapping[str, str]:
         namespace, name = question["PodNamespace"], question["PodName"]
@@ -77,19 +97,13 @@ class ExtenderServer:
 async def extender_server(
     client: RestClient, policies: Sequence[ExtenderPolicy], port: int = 0
 ) -> AsyncIterator[ExtenderServer]:
-    """Serves as long as the block lasts, on any free port if none is given; without policies there is nothing to serve."""
+    """Serve during the block, on a free port if none is given; without policies nothing is served."""
     made = ExtenderServer(client, policies)
     if not policies:
         yield made
         return
-    app = web.Application(client_max_size=MAX_QUESTION_BYTES)
-    app.router.add_post("/{name}/{verb}", made.handle)
-    runner = web.AppRunner(app, shutdown_timeout=1.0, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", port)
-        await site.start()
-        made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    sock = open_socket("127.0.0.1", port)
+    listener = Listener(sock, None, made, clock=SystemClock(), limits=LIMITS)
+    made.url = f"http://127.0.0.1:{listener.port}"
+    async with running(listener):
         yield made
-    finally:
-        await runner.cleanup()

@@ -84,8 +84,12 @@ class EmbeddedCluster:
 
     @property
     def url(self) -> str:
+        return f"https://{LOOPBACK}:{self.port}"
+
+    @property
+    def port(self) -> int:
         assert self._web is not None, "the cluster has not been started"
-        return f"https://{LOOPBACK}:{self._web.port}"
+        return self._web.port
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -122,15 +126,22 @@ class EmbeddedCluster:
             token=self.token,
         )
         await self._start_controllers(stack)
-        self._web = WebServer(
-            self.server, token=self.token, tls=self._certificates.server_context()
-        )
-        stack.push_async_callback(self._web.stop)
-        await self._web.start(LOOPBACK, self.settings.port)
-        bootstrap.publish(registry, self._certificates.ca_certificate.decode(), self._web.port)
+        await self._start_web(stack, self._certificates)
+        bootstrap.publish(registry, self._certificates.ca_certificate.decode(), self.port)
         if self.settings.kubeconfig is not None:
             self.settings.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
             pki.write_private(self.settings.kubeconfig, self.kubeconfig())
+
+    async def _start_web(
+        self, stack: contextlib.AsyncExitStack, certificates: pki.Certificates
+    ) -> None:
+        tls = certificates.server_context()
+        self._web = WebServer(self.server, token=self.token, tls=tls, clock=self.clock)
+        self._web.listen(LOOPBACK, self.settings.port)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        stack.push_async_callback(self._web.stop)
+        serving = group.create_task(self._web.serve(), name="embedded/api server")
+        stack.callback(serving.cancel)
 
     def _open_store(self) -> tuple[Store, SqliteJournal | None]:
         limit = self.settings.history_limit

@@ -1,8 +1,8 @@
-"""Requests and answers as the server sees them, whatever carries them: headers, queries, media types, bodies."""
+"""Requests and responses independent of the transport: headers, queries, media types, bodies."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias
@@ -12,6 +12,7 @@ import msgspec
 
 from kubesched.embedded.objects import Json, JsonObject, decode, encode
 from kubesched.errors import BadRequest, NotAcceptable, RequestEntityTooLarge, UnsupportedMediaType
+from kubesched.http_server.messages import ByteStream, Response
 
 MAX_BODY_BYTES = 3 * 1024 * 1024  # upstream's limit for a request body
 
@@ -44,23 +45,20 @@ class ApiRequest:
         return self.media_type in _JSON_TYPES
 
 
-class ChunkStream(Protocol):
-    """A body that is still being made; whoever stops reading early must close it."""
+class ChunkStream(ByteStream, Protocol):
+    """A response body that is produced while it is read, such as a watch."""
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop producing; what `aclose` does, for callers that cannot await."""
+        ...
 
 
 @dataclass(slots=True)
-class ApiResponse:
-    """One answer: a body, or a stream of chunks that must be closed when the reader goes away."""
+class ApiResponse(Response):
+    """A response whose body is JSON unless stated otherwise."""
 
-    status: int
-    body: bytes = b""
     content_type: str = JSON
     stream: ChunkStream | None = None
-    headers: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

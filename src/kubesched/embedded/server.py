@@ -1,10 +1,10 @@
-"""The API server without a socket: one request in, one answer out.
+"""The API server without a socket: one request in, one response out.
 
-`ApiServer.handle` never raises for what a client did: refusals become `Status` answers. It is carried by `web`
-(aiohttp over TLS) and by `memory_transport` (no bytes on any wire), which know nothing of Kubernetes.
+`ApiServer.handle` never raises because of a request: errors become `Status` responses. Requests come from `web` (HTTP
+over TLS, which also authenticates them) or from `memory_transport` (in process).
 
-Order of work: authenticate (the carrier's business) -> fixed paths (health, discovery, OpenAPI) -> resource path ->
-verb. Nothing is answered before the writes it may reflect are durable (`settle`).
+Dispatch order: fixed paths (health, discovery, OpenAPI), then the resource path, then the verb. A response is not sent
+before the writes it may reflect are durable (`settle`).
 """
 
 from __future__ import annotations

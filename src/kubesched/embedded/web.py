@@ -1,87 +1,164 @@
-"""The API server on a TLS socket: listening, keeping account of connections, hanging up.
+"""The API server on a TLS socket: authentication, and the bridge between HTTP messages and API requests.
 
-What happens on a connection is `http_connection`; what a request means is `server`.
+What happens on a connection is `kubesched.http_server`; what a request means is `server`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import hmac
 import ssl
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final
 
-from kubesched.embedded.http_connection import HttpConnection
-from kubesched.embedded.server import ApiServer
-from kubesched.errors import KubeschedError
+from kubesched.clock import Clock
+from kubesched.embedded.exchange import MAX_BODY_BYTES, ApiRequest
+from kubesched.embedded.server import ApiServer, failure
+from kubesched.errors import (
+    ApiError,
+    BadRequest,
+    KubeschedError,
+    RequestEntityTooLarge,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from kubesched.http_server.limits import Limits
+from kubesched.http_server.listener import Listener
+from kubesched.http_server.messages import Refusal, Request, Response
+from kubesched.http_server.sockets import open_socket
 
-BACKLOG = 1024
-MAX_CONNECTIONS = 4096
-REQUEST_TIMEOUT_S = 60.0
-"""How long a request may take to arrive once it has begun."""
-IDLE_TIMEOUT_S = 3600.0
-"""Clients keep pools of idle connections; closing one under them costs a failed request."""
+ADMINISTRATOR: Final = "kubernetes-admin"
 
-_SWEEP_S = 15.0
+STREAM_HEADERS: Final = {"Cache-Control": "no-cache, private"}
+
+LIMITS: Final = Limits(
+    max_connections=4096,
+    max_waiting=4096,
+    descriptor_share=0.75,
+    accepts_per_s=5000.0,
+    handshakes_per_s=1000.0,
+    handshake_burst=1000,
+    headers_s=60.0,
+    body_s=60.0,
+    # Clients keep pools of idle connections; closing one under them costs a failed request.
+    idle_s=3600.0,
+    send_s=60.0,
+    max_target_bytes=32 * 1024,
+    max_field_bytes=32 * 1024,
+    max_fields=256,
+    max_head_bytes=64 * 1024,
+    max_body_bytes=MAX_BODY_BYTES,
+    max_buffered_bytes=32 * MAX_BODY_BYTES,
+    max_pipelined=32,
+    # Enough to read past a body that was refused for its size, so that the client sees why.
+    max_drained_bytes=2 * MAX_BODY_BYTES,
+)
+
+
+class ApiApplication:
+    """Answers HTTP requests with an `ApiServer`; only the administrator's token or certificate is accepted."""
+
+    def __init__(self, server: ApiServer, *, token: str) -> None:
+        self._server = server
+        self._bearer = f"Bearer {token}".encode()
+
+    def begin(self, request: Request) -> Response | None:
+        """Refuse a client that is not authenticated, before its body is received."""
+        return failure(Unauthorized("Unauthorized")) if self._user(request) is None else None
+
+    def respond(self, request: Request) -> Response | Awaitable[Response]:
+        user = self._user(request)
+        assert user is not None, "the request was accepted"
+        asked = ApiRequest(
+            request.method, request.path, request.query, request.headers, request.body, user
+        )
+        response = self._server.respond(asked)
+        if response.stream is not None:
+            response.headers = STREAM_HEADERS
+            return response
+        if self._server.is_settled:
+            return response
+        return self._server.settle(response)
+
+    def refuse(self, refusal: Refusal) -> Response:
+        return failure(_api_error(refusal))
+
+    def finished(self, request: Request, status: int) -> None:
+        """Requests are not logged."""
+
+    def _user(self, request: Request) -> str | None:
+        header = request.headers.get("authorization")
+        if header is None:
+            # TLS has verified the chain against our own authority; only the name is left to read.
+            return _common_name(request.peer.certificate)
+        is_ours = hmac.compare_digest(header.encode("latin-1"), self._bearer)
+        return ADMINISTRATOR if is_ours else None
 
 
 class WebServer:
-    """Listens on one loopback address until stopped."""
+    """Listens on one address: `listen`, then run `serve` until cancelled, then `stop`."""
 
-    def __init__(self, server: ApiServer, *, token: str, tls: ssl.SSLContext | None) -> None:
-        self._server = server
-        self._bearer = f"Bearer {token}".encode()
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        token: str,
+        tls: ssl.SSLContext | None,
+        clock: Clock,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._application = ApiApplication(server, token=token)
         self._tls = tls
-        self._listener: asyncio.Server | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
-        self.connections: set[HttpConnection] = set()
+        self._clock = clock
+        self._limits = limits
+        self._listener: Listener | None = None
         self.port = 0
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen; port 0 takes any free one, `port` then says which."""
-        loop = asyncio.get_running_loop()
+    def listen(self, host: str, port: int) -> None:
+        """Open the socket; port 0 takes a free one, and `port` tells which."""
         try:
-            self._listener = await loop.create_server(
-                self._connect, host, port, ssl=self._tls, backlog=BACKLOG
-            )
+            sock = open_socket(host, port)
         except OSError as error:
             raise KubeschedError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}"
             ) from error
-        self.port = self._listener.sockets[0].getsockname()[1]
-        self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
+        tls = self._tls
+        self._listener = Listener(
+            sock,
+            None if tls is None else lambda: tls,
+            self._application,
+            clock=self._clock,
+            limits=self._limits,
+        )
+        self.port = self._listener.port
+
+    async def serve(self) -> None:
+        """Serve until cancelled."""
+        assert self._listener is not None, "listen comes first"
+        await self._listener.serve()
 
     async def stop(self) -> None:
-        """Stop listening and hang up on everybody."""
-        if self._listener is None:
-            return
-        self._listener.close()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        for connection in list(self.connections):
-            await connection.finish()
-            # A TLS connection closed politely waits for its peer; one that is gone would keep the socket for good.
-            connection.abort()
-        # Aborted transports tell their protocols in the next round of the loop.
-        for _round in range(3):
-            await asyncio.sleep(0)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await self._listener.wait_closed()
-        self._listener = None
+        """Stop listening and end every connection, watches included."""
+        if self._listener is not None:
+            await self._listener.close(0.0)
+            self._listener = None
 
-    def _connect(self) -> HttpConnection:
-        connection = HttpConnection(self, self._server, self._bearer)
-        if len(self.connections) >= MAX_CONNECTIONS:
-            asyncio.get_running_loop().call_soon(connection.abort)
-        return connection
 
-    def _sweep(self) -> None:
-        """Hang up on peers that began a request and never finished it, or have been silent for very long."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        for connection in list(self.connections):
-            started = connection.received_at
-            if (started is not None and now - started > REQUEST_TIMEOUT_S) or (
-                connection.is_idle and now - connection.active_at > IDLE_TIMEOUT_S
-            ):
-                connection.abort()
-        self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
+def _api_error(refusal: Refusal) -> ApiError:
+    """A rejection by the HTTP server as a Kubernetes error."""
+    status, message = refusal.status, refusal.message
+    if status == 429:
+        return TooManyRequests(message, retry_after_s=refusal.retry_after_s)
+    if status in (413, 414, 431):
+        return RequestEntityTooLarge(message, code=status)
+    if status >= 500:
+        return ServerError(message, code=status)
+    return BadRequest(message, code=status)
+
+
+def _common_name(certificate: Mapping[str, Any] | None) -> str | None:
+    for part in (certificate or {}).get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                return str(value)
+    return None

@@ -1,12 +1,11 @@
-"""Secure serving: health, metrics, configuration and debugging over HTTPS, for those who may see them.
+"""Secure serving: health, metrics, configuration and debugging over HTTPS, for authorized clients.
 
-    listener          sockets, TLS, limits against slow and hostile clients
-    secure_server     one request: who is it (authentication), may they (authorization), what do they get (routes)
-    health, pages,    what there is to see
+    secure_server     one request: authentication, authorization, then the page
+    health, pages,    the pages
     metrics_pages,
     profiling
-    tls, trust        certificates: ours, and the authorities of others; both reloaded while running
+    tls, trust        the serving certificate and the authorities of clients; both are reloaded while running
 
-Nothing here decides anything about pods, and nothing here may hold up the event loop: pages are built in slices, and
-what a stranger can cause is bounded.
+Connections, their limits and HTTP itself are in `kubesched.http_server`. Nothing here may block the event loop: pages
+are built in slices, and whatever a client can cause before it is authorized is bounded.
 """

@@ -10,15 +10,16 @@ import hashlib
 import json
 import ssl
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
 
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError, TransportError, Unauthorized
+from kubesched.http_server.messages import Headers
 from kubesched.logs import get_logger
 from kubesched.server.authorization import Poster
 from kubesched.server.review_cache import ReviewCache
@@ -29,16 +30,6 @@ log = get_logger(__name__)
 
 REVIEW_PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 MAX_REMEMBERED_ISSUERS: Final = 1024
-
-
-class Headers(Protocol):
-    """Request headers; names are matched without regard to case."""
-
-    def get(self, name: str, /) -> str | None: ...
-
-    def getall(self, name: str, default: list[str], /) -> list[str]: ...
-
-    def keys(self) -> Any: ...  # noqa: ANN401 - whatever the HTTP library iterates over
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +108,27 @@ class Authenticator:
 
 def user_in_headers(headers: Headers, names: HeaderNames) -> User | None:
     """The user that a trusted proxy names."""
-    name = next((value for header in names.username if (value := headers.get(header))), None)
+    name = _first(headers, names.username)
     if not name:
         return None
-    groups = tuple(value for header in names.group for value in headers.getall(header, []))
+    groups = tuple(value for header in names.group for value in headers.get_all(header.lower()))
     extra: dict[str, tuple[str, ...]] = {}
-    for header in {str(key).lower() for key in headers.keys()}:  # noqa: SIM118 - a multi-dictionary
+    for header in headers:
         for prefix in names.extra_prefixes:
             if header.startswith(prefix.lower()):
                 key = unquote(header[len(prefix) :])
-                extra[key] = tuple(headers.getall(header, []))
-    uid = next((value for header in names.uid if (value := headers.get(header))), "")
+                extra[key] = tuple(headers.get_all(header))
+    uid = _first(headers, names.uid)
     return User(name=name, groups=groups, uid=uid, extra=extra)
 
 
+def _first(headers: Headers, names: Sequence[str]) -> str:
+    """The first value that is not empty, in the order of `names`."""
+    return next((value for name in names if (value := headers.get(name.lower()))), "")
+
+
 def _bearer_token(headers: Headers) -> str:
-    scheme, _, token = (headers.get("Authorization") or "").strip().partition(" ")
+    scheme, _, token = headers.get("authorization", "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 

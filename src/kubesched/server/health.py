@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from kubesched.http_server.messages import Response
 from kubesched.logs import get_logger, quoted
 from kubesched.metrics.registry import MetricsRegistry, Stability
-from kubesched.server.answers import NO_SNIFF, NOT_FOUND, Answer, error_text, text
+from kubesched.server.responses import NO_SNIFF, NOT_FOUND, error_text, text
 
 log = get_logger(__name__)
 
@@ -48,7 +49,7 @@ class HealthPages:
     def knows(self, path: str) -> bool:
         return path[1:].partition("/")[0] in self._pages
 
-    def answer(self, path: str, *, verbose: bool, excluded: Collection[str]) -> Answer:
+    def answer(self, path: str, *, verbose: bool, excluded: Collection[str]) -> Response:
         """The page at `path`, or that of one check below it."""
         page, slash, name = path[1:].partition("/")
         checks = self._pages.get(page)
@@ -66,7 +67,7 @@ class HealthPages:
 
     def _summary(
         self, page: str, checks: Sequence[Check], *, verbose: bool, excluded: Collection[str]
-    ) -> Answer:
+    ) -> Response:
         lines: list[str] = []
         failed: list[str] = []
         for check in checks:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubesched.api.core_v1 import Pod
+from kubesched.http_server.messages import Response
 from kubesched.metrics.registry import CONTENT_TYPE, MetricsRegistry
 from kubesched.server import pod_resources
-from kubesched.server.answers import Answer, text
 from kubesched.server.requests import PageRequest
+from kubesched.server.responses import text
 
 LINES_PER_PIECE: Final = 500
 """About a quarter of a millisecond of work, and 50 kB."""
@@ -34,7 +35,7 @@ class MetricsPage:
     started: float = 0.0
     """Since when the counters count: the process's start, in seconds since the epoch."""
 
-    async def __call__(self, request: PageRequest) -> Answer:
+    async def __call__(self, request: PageRequest) -> Response:
         if request.method == "DELETE":
             self.registry.reset()
             return text("metrics reset\n")
@@ -64,12 +65,14 @@ async def compressed(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[byte
     yield await asyncio.to_thread(compressor.flush)
 
 
-def _streamed(pieces: AsyncGenerator[bytes, None], request: PageRequest, started: float) -> Answer:
+def _streamed(
+    pieces: AsyncGenerator[bytes, None], request: PageRequest, started: float
+) -> Response:
     headers = {"Process-Start-Time-Unix": str(int(started))}
     if request.accepts_gzip:
         headers["Content-Encoding"] = "gzip"
         pieces = compressed(pieces)
-    return Answer(content_type=CONTENT_TYPE, headers=headers, stream=pieces)
+    return Response(content_type=CONTENT_TYPE, headers=headers, stream=pieces)
 
 
 def _text(lines: list[str]) -> bytes:
@@ -88,7 +91,7 @@ class ResourcesPage:
     is_active: Callable[[], bool]
     started: float = 0.0
 
-    async def __call__(self, request: PageRequest) -> Answer:
+    async def __call__(self, request: PageRequest) -> Response:
         if not self.is_active():
             return _streamed(_nothing(), request, self.started)
         return _streamed(pod_resources.page(self.pods()), request, self.started)

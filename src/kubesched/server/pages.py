@@ -13,8 +13,9 @@ from kubesched import KUBERNETES_VERSION
 from kubesched.clock import Clock
 from kubesched.config.output import to_yaml
 from kubesched.config.yaml_nodes import Plain
-from kubesched.server.answers import Answer, json_body, not_acceptable, rendered, text
+from kubesched.http_server.messages import Response
 from kubesched.server.requests import PageRequest, accepted_types
+from kubesched.server.responses import json_body, not_acceptable, rendered, text
 
 COMPONENT: Final = "kube-scheduler"
 WARNING: Final = (
@@ -34,7 +35,7 @@ class ConfigPage:
 
     config: Mapping[str, Plain]
 
-    async def __call__(self, request: PageRequest) -> Answer:
+    async def __call__(self, request: PageRequest) -> Response:
         kind = {"kind": self.config["kind"]}  # comes first, as in upstream's records
         return json_body({"componentconfig": kind | dict(self.config)})
 
@@ -46,7 +47,7 @@ class FlagsPage:
     flags: Mapping[str, str]
     random: Random
 
-    async def __call__(self, request: PageRequest) -> Answer:
+    async def __call__(self, request: PageRequest) -> Response:
         delimiter = self.random.choice(DELIMITERS)
         lines = "".join(f"{name}{delimiter}{value}\n" for name, value in self.flags.items())
         page = f"\n{COMPONENT} flagz\n{WARNING}\n{lines}"
@@ -63,7 +64,7 @@ class StatusPage:
     clock: Clock
     random: Random
 
-    async def __call__(self, request: PageRequest) -> Answer:
+    async def __call__(self, request: PageRequest) -> Response:
         seconds = max(0, int(self.clock.now() - self.started))
         minor = KUBERNETES_VERSION.rpartition(".")[0]
         python = f"python{platform.python_version()}"
@@ -93,7 +94,7 @@ class StatusPage:
 
 def negotiated(
     request: PageRequest, kind: str, page: str, fields: Callable[[], dict[str, Plain]]
-) -> Answer:
+) -> Response:
     """Text, unless the client asks for the structured kind with group, version and `as`."""
     wanted = accepted_types(request.accept)
     if not wanted:
@@ -122,7 +123,7 @@ def negotiated(
             else to_yaml(document)
         )
         content_type = f"{media_type.name};g={GROUP};v={version};as={kind}"
-        answer = Answer(body=body.encode(), content_type=content_type)
+        answer = Response(body=body.encode(), content_type=content_type)
         return _with_deprecation(answer, kind) if version == DEPRECATED else answer
     # Upstream: a refusal that the client did not say it could read is indented, whoever asks.
     readable = any(each.name == "application/json" and not each.parameters for each in wanted)
@@ -130,6 +131,6 @@ def negotiated(
     return not_acceptable(*accepted, pretty=request.pretty or not readable)
 
 
-def _with_deprecation(answer: Answer, kind: str) -> Answer:
+def _with_deprecation(answer: Response, kind: str) -> Response:
     note = f'299 - "This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."'
-    return replace(answer, headers={**answer.headers, "Warning": note})
+    return replace(answer, headers={**(answer.headers or {}), "Warning": note})

@@ -21,8 +21,9 @@ from typing import Final
 from kubesched import logs
 from kubesched.api.protobuf import bytes_field, varint
 from kubesched.clock import Clock
-from kubesched.server.answers import NO_SNIFF, NOT_FOUND, Answer, error_text, text
+from kubesched.http_server.messages import Response
 from kubesched.server.requests import PageRequest
+from kubesched.server.responses import NO_SNIFF, NOT_FOUND, error_text, text
 
 ROOT: Final = "/debug/pprof"
 VERBOSITY: Final = "/debug/flags/v"
@@ -52,11 +53,11 @@ class DebugPages:
     clock: Clock
     _is_profiling: bool = field(default=False, init=False)
 
-    async def __call__(self, request: PageRequest) -> Answer:
+    async def __call__(self, request: PageRequest) -> Response:
         if request.path == VERBOSITY:
-            return await _set_verbosity(request)
+            return _set_verbosity(request)
         if request.path == ROOT:
-            return Answer(status=302, headers={"Location": f"{ROOT}/"})
+            return Response(status=302, headers={"Location": f"{ROOT}/"})
         if not request.path.startswith(f"{ROOT}/"):
             return NOT_FOUND
         name = request.path.removeprefix(f"{ROOT}/")
@@ -72,7 +73,7 @@ class DebugPages:
             return error_text(f"there is no {name} profile of a Python program", 501)
         return error_text("Unknown profile", 404)
 
-    async def _profile(self, request: PageRequest) -> Answer:
+    async def _profile(self, request: PageRequest) -> Response:
         try:
             seconds = float(request.query.get("seconds", [str(DEFAULT_PROFILE_S)])[0])
         except ValueError:
@@ -89,13 +90,13 @@ class DebugPages:
         finally:
             self._is_profiling = False
         headers = {**NO_SNIFF, "Content-Disposition": 'attachment; filename="profile"'}
-        return Answer(body=body, content_type="application/octet-stream", headers=headers)
+        return Response(body=body, content_type="application/octet-stream", headers=headers)
 
 
-async def _set_verbosity(request: PageRequest) -> Answer:
-    if request.method != "PUT" or request.read_body is None:
+def _set_verbosity(request: PageRequest) -> Response:
+    if request.method != "PUT":
         return _plain("unsupported http method\n", status=406)
-    given = (await request.read_body()).decode("utf-8", "replace").strip()
+    given = request.body.decode("utf-8", "replace").strip()
     if not (given.isascii() and given.isdigit()) or int(given) > logs.MAX_VERBOSITY:
         problem = "value out of range" if given.isdigit() else "invalid syntax"
         return _plain(f"strconv.ParseUint: parsing {logs.quoted(given[:40])}: {problem}\n", 400)
@@ -103,9 +104,9 @@ async def _set_verbosity(request: PageRequest) -> Answer:
     return _plain(f"successfully set klog.logging.verbosity to {given}\n")
 
 
-def _plain(body: str, status: int = 200) -> Answer:
+def _plain(body: str, status: int = 200) -> Response:
     """As upstream's flag setter writes it, without a character set."""
-    return Answer(status=status, body=body.encode(), content_type="text/plain", headers=NO_SNIFF)
+    return Response(status=status, body=body.encode(), content_type="text/plain", headers=NO_SNIFF)
 
 
 def _index() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from kubesched.server.answers import Answer
+from kubesched.http_server.messages import Response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +18,8 @@ class PageRequest:
     accept: str | None = None
     accepts_gzip: bool = False
     pretty: bool = False
-    """Whether a person is likely to read the answer."""
-    read_body: Callable[[], Awaitable[bytes]] | None = None
+    """Whether a person is likely to read the response."""
+    body: bytes = b""
 
     def asks_for(self, name: str) -> bool:
         """Whether a query parameter is there, with a value or without."""
@@ -34,7 +34,7 @@ def is_for_people(user_agent: str, query: Mapping[str, list[str]]) -> bool:
     return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
-Page = Callable[[PageRequest], Awaitable[Answer]]
+Page = Callable[[PageRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,30 @@
-"""One request from beginning to end: who is it, may they, what do they get.
+"""One request of the serving port: authentication, authorization, then the page.
 
-The order is upstream's and matters: authorization comes before routing, so that a stranger cannot find out which
-paths exist. Whatever goes wrong inside is a 500 and a log line, never a dead server.
+The order is upstream's. Authorization comes before routing, so that a client without permission cannot find out which
+paths exist; and both come before the body, so that only an authorized client can send one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from urllib.parse import parse_qs
 
-from aiohttp import HttpVersion11, web
-
-from kubesched.clock import Clock, SystemClock
 from kubesched.errors import Unauthorized
+from kubesched.http_server.messages import Refusal, Request, Response
 from kubesched.logs import get_logger
-from kubesched.server.answers import NOT_FOUND, Answer, error_text, forbidden, unauthorized
 from kubesched.server.authentication import Authenticator, PeerCertificate
 from kubesched.server.authorization import Authorizer, ReviewFailed
 from kubesched.server.health import HealthPages
-from kubesched.server.listener import Limits
 from kubesched.server.requests import Page, PageRequest, is_for_people
+from kubesched.server.responses import (
+    NO_SNIFF,
+    NOT_FOUND,
+    error_text,
+    forbidden,
+    text,
+    unauthorized,
+)
 
 log = get_logger(__name__)
 
@@ -30,7 +33,7 @@ COMMON_HEADERS = {"Cache-Control": "no-cache, private", "Server": "kubesched"}
 
 
 class SecureServer:
-    """Answers requests; `handle` is what a `Listener` calls."""
+    """The `Application` behind the serving port."""
 
     def __init__(
         self,
@@ -39,8 +42,6 @@ class SecureServer:
         authenticator: Authenticator,
         authorizer: Authorizer,
         *,
-        limits: Limits | None = None,
-        clock: Clock | None = None,
         prefixes: Mapping[str, Page] | None = None,
     ) -> None:
         """`pages` are exact paths; `prefixes` (ending in a slash) are whole trees."""
@@ -49,46 +50,44 @@ class SecureServer:
         self._prefixes = dict(prefixes or {})
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._limits = limits or Limits()
-        self._clock = clock or SystemClock()
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        started = self._clock.monotonic()
-        response = await self._send(request, await self._answer_anyhow(request))
-        if log.enabled(3):
-            self._log_request(request, response.status, self._clock.monotonic() - started)
-        return response
+    async def begin(self, request: Request) -> Response | None:
+        """Authenticate and authorize: the refusal, or None."""
+        refused = await self._refusal(request)
+        return None if refused is None else _with_common_headers(refused)
 
-    @staticmethod
-    def _log_request(request: web.BaseRequest, status: int, seconds: float) -> None:
-        peer = request.transport and request.transport.get_extra_info("peername")
-        told: dict[str, object] = {
+    async def respond(self, request: Request) -> Response:
+        return _with_common_headers(await self._page(request))
+
+    def refuse(self, refusal: Refusal) -> Response:
+        headers = dict(NO_SNIFF)
+        if refusal.retry_after_s is not None:
+            headers["Retry-After"] = str(refusal.retry_after_s)
+        response = text(f"{refusal.message}\n", status=refusal.status, headers=headers)
+        if refusal.status != 500:
+            log.info("Bad request", v=4, resp=refusal.status, err=refusal.message)
+        return _with_common_headers(response)
+
+    def finished(self, request: Request, status: int) -> None:
+        if not log.enabled(3) or not request.target:
+            return
+        seconds = asyncio.get_running_loop().time() - request.received_at
+        peer = request.peer
+        fields: dict[str, object] = {
             "verb": request.method,
-            "URI": request.path_qs,
+            "URI": request.target,
             "latency": f"{seconds * 1e3:.6f}ms",
-            "userAgent": request.headers.get("User-Agent", ""),
-            "audit-ID": request.headers.get("Audit-ID", ""),
-            "srcIP": f"{peer[0]}:{peer[1]}" if peer else "",
+            "userAgent": request.headers.get("user-agent", ""),
+            "audit-ID": request.headers.get("audit-id", ""),
+            "srcIP": f"{peer.address}:{peer.port}" if peer.address else "",
             "resp": status,
         }
-        log.info("HTTP", v=3, **told)
+        log.info("HTTP", v=3, **fields)
 
-    async def _answer_anyhow(self, request: web.BaseRequest) -> Answer:
+    async def _refusal(self, request: Request) -> Response | None:
+        path, verb = request.path, request.method.lower()
         try:
-            answer = await self._answer(request)
-        except web.HTTPRequestEntityTooLarge:
-            answer = error_text("the body is too large", 413)
-        except TimeoutError:
-            answer = error_text("the body did not arrive in time", 408)
-        except Exception:  # the outermost edge of a request: it must not take the server down
-            log.exception("A request failed", method=request.method, path=request.rel_url.path)
-            answer = error_text("This request caused an internal error; see the log.", 500)
-        return answer
-
-    async def _answer(self, request: web.BaseRequest) -> Answer:
-        path, verb = request.rel_url.path, request.method.lower()
-        try:
-            user = await self._authenticator.authenticate(_peer(request), request.headers)
+            user = await self._authenticator.authenticate(_certificate(request), request.headers)
         except Unauthorized:
             return unauthorized(pretty=_is_for_people(request))
         try:
@@ -96,19 +95,16 @@ class SecureServer:
         except ReviewFailed as error:
             log.error("Unable to authorize the request", error, user=user.name, path=path)
             return error_text(f'Internal Server Error: "{path}": {error}', 500)
-        if not decision.allowed:
-            log.info("Forbidden", v=4, URI=request.path_qs, reason=decision.reason, user=user.name)
-            pretty = _is_for_people(request)
-            return forbidden(user.name, verb, path, decision.reason, pretty=pretty)
-        return await self._page(request, path)
+        if decision.allowed:
+            return None
+        log.info("Forbidden", v=4, URI=request.target, reason=decision.reason, user=user.name)
+        pretty = _is_for_people(request)
+        return forbidden(user.name, verb, path, decision.reason, pretty=pretty)
 
-    async def _page(self, request: web.BaseRequest, path: str) -> Answer:
+    async def _page(self, request: Request) -> Response:
+        path, headers = request.path, request.headers
         try:
-            query = parse_qs(
-                request.rel_url.raw_query_string,
-                keep_blank_values=True,
-                max_num_fields=MAX_PARAMETERS,
-            )
+            query = _parameters(request)
         except ValueError:
             return error_text("the query cannot be understood", 400)
         if self._health.knows(path):
@@ -125,74 +121,37 @@ class SecureServer:
                 method=request.method,
                 path=path,
                 query=query,
-                accept=request.headers.get("Accept"),
-                accepts_gzip="gzip" in request.headers.get("Accept-Encoding", ""),
-                pretty=is_for_people(request.headers.get("User-Agent", ""), query),
-                read_body=self._body_reader(request),
+                accept=headers.get("accept"),
+                accepts_gzip="gzip" in headers.get("accept-encoding", ""),
+                pretty=is_for_people(headers.get("user-agent", ""), query),
+                body=request.body,
             )
         )
 
-    def _body_reader(self, request: web.BaseRequest) -> Callable[[], Awaitable[bytes]]:
-        async def read() -> bytes:
-            async with asyncio.timeout(self._limits.headers_s):
-                return await request.read()
 
-        return read
-
-    async def _send(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-        headers = {**COMMON_HEADERS, "Content-Type": answer.content_type, **answer.headers}
-        if answer.stream is None:
-            response: web.StreamResponse = web.Response(
-                status=answer.status, body=answer.body, headers=headers
-            )
-        else:
-            response = web.StreamResponse(status=answer.status, headers=headers)
-            if (
-                request.version >= HttpVersion11
-            ):  # before that, the end of the connection ends the body
-                response.enable_chunked_encoding()
-        try:
-            await self._within(response.prepare(request))
-            if answer.stream is not None:
-                async with contextlib.aclosing(answer.stream) as pieces:
-                    if request.method != "HEAD":
-                        await self._send_pieces(response, pieces)
-            await self._within(response.write_eof())
-        except (ConnectionError, TimeoutError) as error:
-            log.info("A client went away or does not read", v=4, err=error)
-            _abort(request)
-        except Exception:  # half of the page is out: a cut connection is all that can be said
-            log.exception("A page broke off", method=request.method, path=request.rel_url.path)
-            _abort(request)
-        return response
-
-    async def _send_pieces(
-        self, response: web.StreamResponse, pieces: AsyncIterator[bytes]
-    ) -> None:
-        async for piece in pieces:
-            await self._within(response.write(piece))
-
-    async def _within(self, sending: Awaitable[object]) -> None:
-        """A client has so long to read each piece."""
-        async with asyncio.timeout(self._limits.send_s):
-            await sending
+def _with_common_headers(response: Response) -> Response:
+    return Response(
+        response.status,
+        response.body,
+        response.content_type,
+        response.stream,
+        {**COMMON_HEADERS, **(response.headers or {})},
+    )
 
 
-def _abort(request: web.BaseRequest) -> None:
-    if request.transport is not None:
-        request.transport.abort()
+def _parameters(request: Request) -> dict[str, list[str]]:
+    return parse_qs(request.query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
 
 
-def _is_for_people(request: web.BaseRequest) -> bool:
-    """For requests that were not looked at any closer."""
-    query = {"pretty": [request.query["pretty"]]} if "pretty" in request.query else {}
-    return is_for_people(request.headers.get("User-Agent", ""), query)
+def _is_for_people(request: Request) -> bool:
+    """For a request that is refused before its query is checked."""
+    try:
+        query = _parameters(request)
+    except ValueError:
+        query = {}
+    return is_for_people(request.headers.get("user-agent", ""), query)
 
 
-def _peer(request: web.BaseRequest) -> PeerCertificate | None:
-    connection = request.transport and request.transport.get_extra_info("ssl_object")
-    if not connection:
-        return None
-    fields = connection.getpeercert()
-    der = connection.getpeercert(binary_form=True)
-    return PeerCertificate(fields, der) if fields and der else None
+def _certificate(request: Request) -> PeerCertificate | None:
+    peer = request.peer
+    return PeerCertificate(peer.certificate, peer.certificate_der) if peer.certificate else None

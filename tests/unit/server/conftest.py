@@ -12,13 +12,14 @@ import pytest
 
 from kubesched.clock import ManualClock, SystemClock
 from kubesched.embedded import pki
+from kubesched.http_server.limits import Limits
+from kubesched.http_server.listener import Listener
+from kubesched.http_server.sockets import open_socket
 from kubesched.server import self_signed
 from kubesched.server.authentication import Authenticator, TokenReviewer
 from kubesched.server.authorization import Authorizer
 from kubesched.server.health import HealthPages
-from kubesched.server.listener import Limits, Listener
 from kubesched.server.secure_server import SecureServer
-from kubesched.server.sockets import open_socket
 from kubesched.server.tls import ServingTls, TlsSettings
 from kubesched.server.trust import Trust
 
@@ -146,14 +147,13 @@ async def serve(reviews, serving_pair):
                 Authorizer(
                     reviews if delegates else None, always_allow_paths=open_paths, clock=clock
                 ),
-                limits=limits,
                 prefixes=prefixes,
             )
             tls = ServingTls(settings or TlsSettings(), lambda: held[0], serving_pair)
             listener = Listener(
                 open_socket("127.0.0.1", 0),
                 tls.context,
-                server.handle,
+                server,
                 clock=clock,
                 limits=limits,
             )

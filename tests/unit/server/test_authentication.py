@@ -4,10 +4,10 @@ import ssl
 import time
 
 import pytest
-from multidict import CIMultiDict
 
 from kubesched.clock import ManualClock
 from kubesched.errors import ServerError, Unauthorized
+from kubesched.http_server.messages import Headers
 from kubesched.server.authentication import (
     Authenticator,
     PeerCertificate,
@@ -36,16 +36,16 @@ def authenticator(reviews=None, trust=None, clock=None):
 
 
 def bearer(token):
-    return CIMultiDict({"Authorization": f"Bearer {token}"})
+    return Headers([("Authorization", f"Bearer {token}")])
 
 
 async def test_nothing_presented_is_the_anonymous_user(reviews):
-    assert await authenticator(reviews).authenticate(None, CIMultiDict()) is ANONYMOUS
+    assert await authenticator(reviews).authenticate(None, Headers()) is ANONYMOUS
 
 
 async def test_a_certificate_names_user_and_groups(certificates):
     trust = Trust(client_ca=certificates.ca_certificate.decode())
-    user = await authenticator(trust=trust).authenticate(peer(certificates), CIMultiDict())
+    user = await authenticator(trust=trust).authenticate(peer(certificates), Headers())
     assert user.name == "alice"
     assert user.groups == ("dev", "ops", "system:authenticated")
 
@@ -54,13 +54,13 @@ async def test_an_expired_certificate_on_an_old_connection_is_refused(certificat
     trust = Trust(client_ca=certificates.ca_certificate.decode())
     expired = peer(certificates, not_after="Jan  1 00:00:00 2020 GMT")
     with pytest.raises(Unauthorized):
-        await authenticator(trust=trust).authenticate(expired, CIMultiDict())
+        await authenticator(trust=trust).authenticate(expired, Headers())
 
 
 async def test_a_certificate_without_a_name_proves_nothing(certificates):
     trust = Trust(client_ca=certificates.ca_certificate.decode())
     with pytest.raises(Unauthorized):
-        await authenticator(trust=trust).authenticate(peer(certificates, subject=()), CIMultiDict())
+        await authenticator(trust=trust).authenticate(peer(certificates, subject=()), Headers())
 
 
 async def test_a_proxys_certificate_does_not_make_it_a_user(certificates, other_certificates):
@@ -69,7 +69,7 @@ async def test_a_proxys_certificate_does_not_make_it_a_user(certificates, other_
         proxy_ca=other_certificates.ca_certificate.decode(),
     )
     with pytest.raises(Unauthorized):
-        await authenticator(trust=trust).authenticate(peer(other_certificates), CIMultiDict())
+        await authenticator(trust=trust).authenticate(peer(other_certificates), Headers())
 
 
 async def test_a_users_certificate_does_not_make_it_a_proxy(certificates, other_certificates):
@@ -77,14 +77,14 @@ async def test_a_users_certificate_does_not_make_it_a_proxy(certificates, other_
         client_ca=certificates.ca_certificate.decode(),
         proxy_ca=other_certificates.ca_certificate.decode(),
     )
-    headers = CIMultiDict({"X-Remote-User": "root"})
+    headers = Headers([("X-Remote-User", "root")])
     user = await authenticator(trust=trust).authenticate(peer(certificates), headers)
     assert user.name == "alice"
 
 
 async def test_a_proxy_names_the_user_in_headers(other_certificates):
     trust = Trust(proxy_ca=other_certificates.ca_certificate.decode(), proxy_names=("alice",))
-    headers = CIMultiDict(
+    headers = Headers(
         [("X-Remote-User", "bob"), ("X-Remote-Group", "g1"), ("X-Remote-Group", "g2")]
     )
     user = await authenticator(trust=trust).authenticate(peer(other_certificates), headers)
@@ -93,18 +93,18 @@ async def test_a_proxy_names_the_user_in_headers(other_certificates):
 
 async def test_a_proxy_of_another_name_is_not_believed(other_certificates):
     trust = Trust(proxy_ca=other_certificates.ca_certificate.decode(), proxy_names=("front-proxy",))
-    headers = CIMultiDict({"X-Remote-User": "bob"})
+    headers = Headers([("X-Remote-User", "bob")])
     with pytest.raises(Unauthorized):
         await authenticator(trust=trust).authenticate(peer(other_certificates), headers)
 
 
 async def test_headers_without_a_certificate_are_ignored():
-    headers = CIMultiDict({"X-Remote-User": "root"})
+    headers = Headers([("X-Remote-User", "root")])
     assert await authenticator().authenticate(None, headers) is ANONYMOUS
 
 
 def test_extra_headers_are_collected_by_prefix():
-    headers = CIMultiDict(
+    headers = Headers(
         [
             ("X-Remote-User", "bob"),
             ("X-Remote-Extra-Scopes", "a"),
@@ -158,7 +158,7 @@ async def test_without_a_reviewer_a_token_says_nothing():
 
 @pytest.mark.parametrize("value", ["", "Bearer", "Bearer ", "Basic abc", "good"])
 async def test_other_authorization_headers_are_no_tokens(reviews, value):
-    headers = CIMultiDict({"Authorization": value})
+    headers = Headers([("Authorization", value)])
     assert await authenticator(reviews).authenticate(None, headers) is ANONYMOUS
     assert reviews.asked == []
 

@@ -3,11 +3,13 @@
 import asyncio
 import gc
 
+import httptools
 import pytest
-from aiohttp.http_exceptions import HttpProcessingError
 
-from kubesched.server.answers import Answer, text
-from kubesched.server.listener import ACCEPT_PAUSE_S, Limits
+from kubesched.http_server.limits import Limits
+from kubesched.http_server.listener import ACCEPT_PAUSE_S
+from kubesched.http_server.messages import Refusal, Response
+from kubesched.server.responses import text
 
 PATIENCE_S = 20.0
 
@@ -128,7 +130,7 @@ async def test_errors_of_accepting_do_not_spin(serve, context, monkeypatch):
         await sleep(0)
 
     monkeypatch.setattr(loop, "sock_accept", failing)
-    monkeypatch.setattr("kubesched.server.listener.asyncio.sleep", pause)
+    monkeypatch.setattr("kubesched.http_server.listener.asyncio.sleep", pause)
     running = await serve(limits=Limits(sweep_s=600.0))
     assert (await running.get("/healthz", context=context))[0] == 200
     assert failures == 0
@@ -151,27 +153,28 @@ async def test_a_kept_connection_may_rest_for_its_time_and_no_longer(serve, cont
 
 
 @pytest.mark.parametrize(
-    "head",
+    ("head", "refused"),
     [
-        pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", id="a huge path"),
+        pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 414, id="a huge path"),
         pytest.param(
-            b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", id="a huge header"
+            b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", 431, id="a huge header"
         ),
         pytest.param(
-            b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 1000 + b"\r\n", id="many headers"
+            b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 1000 + b"\r\n", 431, id="many headers"
         ),
-        pytest.param(b"\x00\x01\x02\r\n\r\n", id="no HTTP at all"),
+        pytest.param(b"\x00\x01\x02\r\n\r\n", 400, id="no HTTP at all"),
         pytest.param(
             b"GET /healthz HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
             id="two lengths",
         ),
     ],
 )
-async def test_what_is_not_a_decent_request_is_refused(serve, context, head):
+async def test_a_malformed_request_is_refused(serve, context, head, refused):
     running = await serve()
     reader, writer = await connect(running, context)
     writer.write(head)
-    assert b" 400 " in (await ended(reader)).split(b"\r\n")[0]
+    assert int((await ended(reader)).split()[1]) == refused
     await close(writer)
     status, _, _ = await running.get("/healthz", context=context)
     assert status == 200
@@ -226,7 +229,7 @@ async def test_a_client_that_does_not_read_is_cut(serve, context):
             while True:
                 yield b"x" * 65536
 
-        return Answer(stream=pieces())
+        return Response(stream=pieces())
 
     running = await serve(
         limits=Limits(send_s=0.3), pages={"/endless": endless}, open_paths=("/endless",)
@@ -292,7 +295,7 @@ async def test_a_client_that_sends_without_end_is_cut(serve, context):
     running = await serve(limits=Limits(max_body_bytes=4096))
     reader, writer = await connect(running, context)
     writer.write(b"GET /healthz HTTP/1.1\r\n" + b"X-Some: header\r\n" * 600)
-    assert await ended(reader) == b""
+    assert b" 431 " in await ended(reader)
     await close(writer)
     assert (await running.get("/healthz", context=context))[0] == 200
 
@@ -320,7 +323,11 @@ async def test_nothing_of_a_bad_request_stays_behind(serve, context):
             await close(writer)
         async with asyncio.timeout(PATIENCE_S):
             await running.listener.wait_until_empty()
-        kept = [each for each in gc.get_objects() if isinstance(each, HttpProcessingError)]
+        kept = [
+            each
+            for each in gc.get_objects()
+            if isinstance(each, (Refusal, httptools.HttpParserError))
+        ]
     finally:
         gc.enable()
     assert kept == []

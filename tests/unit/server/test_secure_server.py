@@ -9,10 +9,11 @@ import pytest
 
 from kubesched.clock import SystemClock
 from kubesched.errors import ServerError
+from kubesched.http_server.messages import Response
 from kubesched.metrics import MetricsRegistry
-from kubesched.server.answers import Answer, text
 from kubesched.server.metrics_pages import MetricsPage
 from kubesched.server.profiling import DebugPages
+from kubesched.server.responses import text
 from kubesched.server.trust import Trust
 
 
@@ -178,7 +179,7 @@ async def two_pieces(request):
         yield b"one "
         yield b"two"
 
-    return Answer(stream=pieces())
+    return Response(stream=pieces())
 
 
 async def test_a_client_of_http_1_0_gets_a_page_in_pieces_until_the_connection_ends(
@@ -208,7 +209,7 @@ async def test_a_page_that_breaks_off_cuts_its_connection_and_no_other(serve, ma
             yield b"one "
             raise RuntimeError("nothing more to say")
 
-        return Answer(stream=pieces())
+        return Response(stream=pieces())
 
     running = await serve(
         pages={"/breaks": breaks, "/pieces": two_pieces}, open_paths=("/breaks", "/pieces")

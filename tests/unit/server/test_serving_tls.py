@@ -212,7 +212,7 @@ def test_only_http_1_1_is_offered(serving_pair, make_client):
 
 
 def test_all_interfaces_and_families_are_served():
-    from kubesched.server.sockets import open_socket
+    from kubesched.http_server.sockets import open_socket
 
     with open_socket("0.0.0.0", 0) as sock:
         port = sock.getsockname()[1]
@@ -220,7 +220,7 @@ def test_all_interfaces_and_families_are_served():
 
 
 def test_a_port_in_use_is_named():
-    from kubesched.server.sockets import open_socket
+    from kubesched.http_server.sockets import open_socket
 
     with open_socket("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]

@@ -112,6 +112,9 @@ class WatchStream:
         if self._watch is not None:
             self._watch.close()
 
+    async def aclose(self) -> None:
+        self.close()
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The stream's bytes until its time is up; ends with an ERROR event when the history was lost."""
         try:

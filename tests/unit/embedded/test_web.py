@@ -1,80 +1,40 @@
-"""HTTP/1.1 by hand: bytes in and bytes out, over a transport that only remembers."""
+"""The API server over HTTP: authentication before bodies, API requests, watches. Connections are `http_server`'s."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import random
 
 import pytest
+from http_peer import HttpPeer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.embedded import http_connection, web
-from kubesched.embedded.http_connection import HttpConnection
-from kubesched.embedded.web import WebServer
+from kubesched.clock import ManualClock
+from kubesched.embedded.local import LocalApi
+from kubesched.embedded.server import ApiServer
+from kubesched.embedded.web import LIMITS, ApiApplication
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-class FakeTransport(asyncio.Transport):
-    """Remembers what was written and how the connection ended."""
-
-    def __init__(self) -> None:
-        super().__init__({"peercert": None})
-        self.out = b""
-        self.is_closed = False
-        self.aborted = asyncio.Event()
-        self.is_reading = True
-
-    def write(self, data: bytes) -> None:
-        self.out += data
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def abort(self) -> None:
-        self.aborted.set()
-
-    def pause_reading(self) -> None:
-        self.is_reading = False
-
-    def resume_reading(self) -> None:
-        self.is_reading = True
+def peer_of(server: ApiServer, **limits) -> HttpPeer:
+    application = ApiApplication(server, token="secret")
+    return HttpPeer(application, dataclasses.replace(LIMITS, **limits))
 
 
-class Peer:
-    """The other end of a connection."""
-
-    def __init__(self, server) -> None:
-        self.web = WebServer(server, token="secret", tls=None)
-        self.transport = FakeTransport()
-        self.connection = HttpConnection(self.web, server, b"Bearer secret")
-        self.connection.connection_made(self.transport)
-
-    def send(self, data: bytes) -> None:
-        self.connection.data_received(data)
-
-    def answers(self) -> list[tuple[int, dict[str, str], bytes]]:
-        """Complete answers so far: status, headers, body."""
-        found, rest = [], self.transport.out
-        while b"\r\n\r\n" in rest:
-            head, _, rest = rest.partition(b"\r\n\r\n")
-            lines = head.decode().split("\r\n")
-            headers = {
-                name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:])
-            }
-            length = int(headers.get("content-length", 0))
-            found.append((int(lines[0].split()[1]), headers, rest[:length]))
-            rest = rest[length:]
-        return found
+def fresh_peer() -> HttpPeer:
+    api = LocalApi.in_memory(clock=ManualClock(), rng=random.Random(1))
+    return peer_of(ApiServer(api.registry, clock=ManualClock(), rng=random.Random(1)))
 
 
 @pytest.fixture
 async def peer(http):
-    made = Peer(http.server)
+    made = peer_of(http.server)
     yield made
-    await made.connection.finish()
-    made.connection.connection_lost(None)
+    await made.leave()
 
 
 def request(method: str, path: str, body: bytes = b"", *headers: str) -> bytes:
@@ -101,14 +61,7 @@ async def test_a_request_is_answered_and_the_connection_kept(peer):
 @settings(max_examples=30, deadline=None)
 @given(cuts=st.lists(st.integers(1, 400), max_size=6))
 async def test_it_does_not_matter_how_bytes_are_cut(cuts):
-    import random
-
-    from kubesched.clock import ManualClock
-    from kubesched.embedded.local import LocalApi
-    from kubesched.embedded.server import ApiServer
-
-    api = LocalApi.in_memory(clock=ManualClock(), rng=random.Random(1))
-    peer = Peer(ApiServer(api.registry, clock=ManualClock(), rng=random.Random(1)))
+    peer = fresh_peer()
     data = (
         request("POST", MAPS, config_map("a"))
         + request("GET", f"{MAPS}/a")
@@ -120,7 +73,7 @@ async def test_it_does_not_matter_how_bytes_are_cut(cuts):
         start = max(start, cut)
     peer.send(data[start:])
     assert [status for status, _, _ in peer.answers()] == [201, 200, 200]
-    peer.connection.connection_lost(None)
+    await peer.leave()
 
 
 async def test_pipelined_requests_are_answered_in_order(peer):
@@ -190,18 +143,20 @@ async def test_the_connection_ends_when_the_client_wishes(peer, extra):
             b"POST / HTTP/1.1\r\nContent-Length: 4000000\r\n\r\n", 413, id="an announced flood"
         ),
         pytest.param(
-            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3d0900\r\n" + b"x" * 4_000_000,
+            request("POST", MAPS, b"", "Transfer-Encoding: chunked")
+            + b"3d0900\r\n"
+            + b"x" * 4_000_000,
             413,
             id="a flood without announcement",
         ),
     ],
 )
-async def test_what_is_no_proper_request_is_refused_and_hung_up_on(peer, data, status):
+async def test_a_malformed_request_is_refused_and_the_connection_closed(peer, data, status):
     peer.send(data)
     answered, headers, body = peer.answers()[0]
     assert (answered, headers["connection"]) == (status, "close")
     assert json.loads(body)["kind"] == "Status"
-    assert peer.transport.is_closed
+    await asyncio.wait_for(peer.transport.closed.wait(), 10)
 
 
 async def test_strangers_get_nothing_but_a_refusal(peer):
@@ -237,15 +192,15 @@ async def test_a_watch_streams_chunks_until_the_peer_goes(peer, http):
     assert not subscribers
 
 
-async def test_a_watcher_that_leaves_its_socket_full_is_cut_off(peer, http, monkeypatch):
-    monkeypatch.setattr(http_connection, "SEND_TIMEOUT_S", 0.01)
+async def test_a_watcher_that_leaves_its_socket_full_is_cut_off(http):
+    peer = peer_of(http.server, send_s=0.01)
     peer.send(request("GET", f"{MAPS}?watch=true"))
     await asyncio.sleep(0)
     peer.connection.pause_writing()
     await http.post(MAPS, {"metadata": {"name": "a"}})
     async with asyncio.timeout(5):
         await peer.transport.aborted.wait()
-    await asyncio.sleep(0)
+    await peer.leave()
     assert not http.server.registry.store.collection("configmaps").subscribers
 
 
@@ -268,36 +223,59 @@ async def test_an_answer_waits_until_it_is_durable(peer, http, monkeypatch):
     assert [status for status, _, _ in peer.answers()] == [201, 200]
 
 
-async def test_a_request_that_never_ends_is_given_up_on(peer, monkeypatch):
-    monkeypatch.setattr(web, "REQUEST_TIMEOUT_S", -1.0)
+async def test_a_request_that_never_ends_is_given_up_on(peer):
     peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
-    peer.web._sweep()
-    peer.web._sweeper.cancel()
-    assert peer.transport.aborted.is_set()
-
-
-async def test_an_idle_connection_is_left_alone_for_long_but_not_for_ever(peer, monkeypatch):
-    peer.send(request("GET", "/healthz"))
-    peer.web._sweep()
-    peer.web._sweeper.cancel()
+    now = asyncio.get_running_loop().time()
+    peer.connection.check_timeouts(now + LIMITS.headers_s - 1)
     assert not peer.transport.aborted.is_set()
-    monkeypatch.setattr(web, "IDLE_TIMEOUT_S", -1.0)
-    peer.web._sweep()
-    peer.web._sweeper.cancel()
+    peer.connection.check_timeouts(now + LIMITS.headers_s + 1)
     assert peer.transport.aborted.is_set()
+
+
+async def test_an_idle_connection_is_left_alone_for_long_but_not_for_ever(peer):
+    peer.send(request("GET", "/healthz"))
+    now = asyncio.get_running_loop().time()
+    peer.connection.check_timeouts(now + LIMITS.idle_s - 1)
+    assert not peer.transport.aborted.is_set()
+    peer.connection.check_timeouts(now + LIMITS.idle_s + 1)
+    assert peer.transport.aborted.is_set()
+
+
+async def test_a_client_that_is_not_authenticated_cannot_make_the_server_buffer_a_body(peer):
+    head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n".encode()
+    peer.send(head + b"x" * 200_000)
+    assert peer.statuses() == [401]
+    peer.send(b"x" * 200_000)
+    assert peer.owner.budget.used == 0
+    await asyncio.wait_for(peer.transport.closed.wait(), 10)
+
+
+async def test_a_trailer_does_not_authenticate(peer):
+    head = f"GET {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    peer.send(head)
+    peer.send(b"0\r\nAuthorization: Bearer secret\r\n\r\n")
+    assert peer.statuses() == [401]
+
+
+async def test_bodies_of_all_connections_together_are_bounded(http):
+    first = peer_of(http.server, max_buffered_bytes=150_000)
+    second = HttpPeer(ApiApplication(http.server, token="secret"), owner=first.owner)
+    head = request("POST", MAPS, b"", "Content-Length: 100000")
+    first.send(head + b"x" * 99_000)
+    second.send(head + b"x" * 99_000)
+    (status, headers, body), *_ = second.answers()
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert json.loads(body)["reason"] == "TooManyRequests"
+    assert first.owner.budget.used == 99_000
+    await first.leave()
+    await second.leave()
+    assert first.owner.budget.used == 0
 
 
 @settings(max_examples=100, deadline=None)
 @given(noise=st.binary(max_size=200))
 async def test_noise_is_refused_or_waited_for(noise):
-    import random
-
-    from kubesched.clock import ManualClock
-    from kubesched.embedded.local import LocalApi
-    from kubesched.embedded.server import ApiServer
-
-    api = LocalApi.in_memory(clock=ManualClock(), rng=random.Random(1))
-    peer = Peer(ApiServer(api.registry, clock=ManualClock(), rng=random.Random(1)))
+    peer = fresh_peer()
     peer.send(noise)
     assert all(status in (400, 401) for status, _, _ in peer.answers())
-    peer.connection.connection_lost(None)
+    await peer.leave()

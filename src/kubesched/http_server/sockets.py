@@ -1,4 +1,4 @@
-"""Listening sockets. Apart from `listener`, so that a port can be taken before the HTTP library is loaded."""
+"""Listening sockets."""
 
 from __future__ import annotations
 

@@ -1,41 +1,30 @@
-"""What is sent back: small records that know nothing of sockets."""
+"""Responses of the serving port, worded and laid out as upstream's."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Final
 
-TEXT: Final = "text/plain; charset=utf-8"
+from kubesched.http_server.messages import Response
+
 JSON: Final = "application/json"
 NO_SNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A response. With `stream` the body comes in pieces and `body` is not used."""
-
-    status: int = 200
-    body: bytes = b""
-    content_type: str = TEXT
-    headers: Mapping[str, str] = field(default_factory=dict)
-    stream: AsyncGenerator[bytes, None] | None = None
+def text(body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(status=status, body=body.encode(), headers=headers)
 
 
-def text(body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    return Answer(status=status, body=body.encode(), headers=headers or {})
-
-
-def error_text(body: str, status: int) -> Answer:
+def error_text(body: str, status: int) -> Response:
     """A short refusal, as Go's `http.Error` writes it."""
     return text(f"{body}\n", status=status, headers=NO_SNIFF)
 
 
-def json_body(value: object, *, content_type: str = JSON, indent: int | None = None) -> Answer:
+def json_body(value: object, *, content_type: str = JSON, indent: int | None = None) -> Response:
     separators = (",", ":") if indent is None else None
     body = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
-    return Answer(body=body.encode(), content_type=content_type, headers=NO_SNIFF)
+    return Response(body=body.encode(), content_type=content_type, headers=NO_SNIFF)
 
 
 def failure(
@@ -46,7 +35,7 @@ def failure(
     pretty: bool,
     details: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
-) -> Answer:
+) -> Response:
     """A refusal as a Kubernetes `Status`; `pretty` is for people."""
     status: dict[str, object] = {
         "kind": "Status",
@@ -60,7 +49,7 @@ def failure(
         status["details"] = details
     status["code"] = code
     body = rendered(status, pretty=pretty).encode()
-    return Answer(status=code, body=body, content_type=JSON, headers=headers or {})
+    return Response(status=code, body=body, content_type=JSON, headers=headers)
 
 
 def rendered(document: object, *, pretty: bool) -> str:
@@ -70,11 +59,11 @@ def rendered(document: object, *, pretty: bool) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def unauthorized(*, pretty: bool) -> Answer:
+def unauthorized(*, pretty: bool) -> Response:
     return failure(401, "Unauthorized", "Unauthorized", pretty=pretty)
 
 
-def forbidden(user: str, verb: str, path: str, why: str = "", *, pretty: bool) -> Answer:
+def forbidden(user: str, verb: str, path: str, why: str = "", *, pretty: bool) -> Response:
     message = f'forbidden: User "{user}" cannot {verb} path "{path}"'
     return failure(
         403,
@@ -86,7 +75,7 @@ def forbidden(user: str, verb: str, path: str, why: str = "", *, pretty: bool) -
     )
 
 
-def not_acceptable(*accepted: str, pretty: bool) -> Answer:
+def not_acceptable(*accepted: str, pretty: bool) -> Response:
     listed = ", ".join(accepted)
     message = f"only the following media types are accepted: {listed}"
     return failure(406, "NotAcceptable", message, pretty=pretty)
