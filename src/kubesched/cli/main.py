@@ -77,26 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns the exit code; no exception escapes."""
     if argv is not None:
         return _run(list(argv))
-    terminated = _terminate_as_interrupt()
+    from kubesched.cli.interruption import INTERRUPTION
+
+    INTERRUPTION.install()
     code = _run(sys.argv[1:])
-    return EXIT_TERMINATED if code == EXIT_INTERRUPTED and terminated else code
-
-
-def _terminate_as_interrupt() -> list[int]:
-    """Let SIGTERM end a command like Ctrl-C, with everything tidied up; the list says whether it came.
-
-    Commands that run for long (`run`, `up`) handle both signals themselves.
-    """
-    import signal
-
-    received: list[int] = []
-
-    def terminated(signum: int, _frame: object) -> None:
-        received.append(signum)
-        signal.raise_signal(signal.SIGINT)
-
-    signal.signal(signal.SIGTERM, terminated)
-    return received
+    is_terminated = code == EXIT_INTERRUPTED and INTERRUPTION.is_terminated
+    return EXIT_TERMINATED if is_terminated else code
 
 
 def _run(words: list[str]) -> int:

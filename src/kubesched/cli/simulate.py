@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kubesched.cli.parsing import Subparsers, add_output
@@ -58,11 +58,18 @@ def _positive(text: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
+    from kubesched.cli.interruption import INTERRUPTION
+
+    with INTERRUPTION.at_safe_points() as safe_point:
+        return _simulate(args, safe_point)
+
+
+def _simulate(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
     from kubesched.simulation import report
 
     good = True
     outcomes: list[SimulationResult] = []
-    for outcome in _runs(args):
+    for outcome in _runs(args, safe_point):
         good &= outcome.is_good
         if args.output == "json":
             print(json.dumps(report.to_plain(outcome)), flush=True)
@@ -78,13 +85,13 @@ def main(args: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
-def _runs(args: argparse.Namespace) -> Iterator[SimulationResult]:
+def _runs(args: argparse.Namespace, safe_point: Callable[[], None]) -> Iterator[SimulationResult]:
     from kubesched.app.simulated import SimulatedProcess
     from kubesched.simulation.run import simulate
 
     echo = (lambda line: print(line, file=sys.stderr)) if args.trace else None
     for seed in range(args.seed, args.seed + args.runs):
-        yield simulate(seed, SimulatedProcess, faults=args.faults, echo=echo)
+        yield simulate(seed, SimulatedProcess, faults=args.faults, echo=echo, safe_point=safe_point)
 
 
 def _replay(args: argparse.Namespace, seed: int) -> str:

@@ -50,12 +50,18 @@ def simulate(
     options: Options | None = None,
     echo: Callable[[str], None] | None = None,
     prepare: Callable[[World], None] | None = None,
+    safe_point: Callable[[], None] = lambda: None,
 ) -> SimulationResult:
-    """One run. `options` replaces what the seed would draw; `prepare` is called with the world before it starts."""
+    """One run.
+
+    `options` replaces what the seed would draw; `prepare` is called with the world before it starts; `safe_point` is
+    called between rounds of the loop and may raise to end the run.
+    """
     options = options or draw(Random(f"{seed}/options"), faults=faults)
     worlds: list[World] = []
 
     async def main(loop: VirtualLoop) -> None:
+        loop.safe_point = safe_point
         trace = Trace(loop.time, echo)
         async with asyncio.TaskGroup() as group:
             world = World(loop, group, seed, options, make_process, trace)

@@ -47,6 +47,7 @@ class _Jump:
         self.rounds = 0
 
     def select(self, timeout: float | None = None) -> list[object]:
+        self._loop.safe_point()
         if timeout is None:
             raise SimulationStuck("everybody waits for ever")
         if timeout > 0:
@@ -72,6 +73,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._task_count = 0
         self.before_time_passes: Callable[[], None] = lambda: None
         """Called whenever nothing is left to do at this instant. What it raises ends the run."""
+        self.safe_point: Callable[[], None] = lambda: None
+        """Called between two rounds, when no task or callback runs. What it raises ends the run."""
         self._broken: BaseException | None = None
         self.set_exception_handler(self._note_broken)
         # typeshed's factory is generic in a way that no method can be.
@@ -149,7 +152,7 @@ def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     try:
         return loop.run_until_complete(main(loop))
     finally:
-        loop.before_time_passes = lambda: None
+        loop.before_time_passes = loop.safe_point = lambda: None
         _finish(loop)
         if was_enabled:
             gc.enable()

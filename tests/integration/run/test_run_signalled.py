@@ -80,8 +80,10 @@ class Command:
 async def start(tmp_path):
     started = []
 
-    async def start(*words):
+    async def start(*words, wrapper=()):
+        """`wrapper` is a command that runs the command after it."""
         process = await asyncio.create_subprocess_exec(
+            *wrapper,
             sys.executable,
             "-m",
             "kubesched",
@@ -138,6 +140,30 @@ async def test_a_scheduler_ends_with_upstreams_code(
     assert await command.ended_by(signum) == code
     assert last in command.said
     assert "Traceback" not in command.said
+
+
+IN_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""Starts a command as a shell without job control starts background jobs: with SIGINT ignored."""
+
+
+@pytest.mark.parametrize(
+    ("words", "up", "code"),
+    [
+        pytest.param(("simulate", "--runs=100000"), "seed 1", 143, id="simulate"),
+        pytest.param(("up", "--nodes=2"), "Ctrl-C ends it.", 0, id="up"),
+        pytest.param(("run", "--secure-port=0", "UNREACHABLE"), "Failed to watch", 0, id="run"),
+        pytest.param(("bench", "run", "--repeats=100000", "Basic"), "Basic", 143, id="bench"),
+    ],
+)
+async def test_sigterm_ends_a_command_that_was_started_with_sigint_ignored(
+    start, unreachable, words, up, code
+):
+    words = [unreachable if word == "UNREACHABLE" else word for word in words]
+    command = await start(*words, wrapper=IN_BACKGROUND)
+    await command.says(up)
+    assert await command.ended_by(signal.SIGTERM) == code
+    assert "Traceback" not in command.said
+    assert command.left_behind() == []
 
 
 @SIGNALS
