@@ -236,6 +236,36 @@ async def test_an_answer_that_drips_is_cut_off_by_the_same_timeout() -> None:
         extender.gate.set()
 
 
+async def test_an_endless_answer_is_cut_off_while_it_is_read() -> None:
+    """What is read is bounded by the question, not by the memory of the process."""
+
+    class Endless(FakeExtender):
+        sent = 0
+
+        async def handle(self, request: web.Request) -> web.StreamResponse:
+            self.asked.append(("filter", await request.json()))
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            await response.prepare(request)
+            while not self.gate.is_set():
+                await response.write(b" " * 65536)
+                self.sent += 65536
+            return response
+
+    extender = Endless()
+    extender.gate.clear()
+    try:
+        async with cluster(extender, filterVerb="filter") as world:
+            world.add_pod(make_pod("p").build())
+            await until(lambda: world.condition("p"))
+            reason, message = world.condition("p")
+            assert reason == "SchedulerError"
+            assert "exceeds the limit of " in message
+    finally:
+        extender.gate.set()
+    # Beyond the limit of about 1 MiB only what fits into socket buffers was sent.
+    assert extender.sent < 16 * 1024 * 1024
+
+
 async def test_a_dead_extender_is_an_error_that_names_it() -> None:
     async with SchedulerHarness(config("http://127.0.0.1:1/x", filterVerb="filter")) as world:
         world.add_node(make_node("n0").build())

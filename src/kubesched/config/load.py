@@ -92,6 +92,18 @@ class Checked:
     warnings: tuple[FieldProblem, ...]
 
 
+def check_values(data: bytes, source: str = "", gates: FeatureGates = DEFAULT_GATES) -> None:
+    """What `check` finds without knowing any plugin.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    document = decode(data, source, gates)
+    config = document.config
+    found = [*validate(config, gates), *validate_start(config, gates)]
+    document.raise_for(document.problems_with(found))
+
+
 def check(
     data: bytes,
     source: str = "",

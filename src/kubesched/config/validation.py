@@ -12,6 +12,7 @@ arguments are first looked at when the plugin is built, and the same message the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from kubesched.api import times
 from kubesched.api.names import label_key_problems
@@ -66,6 +67,12 @@ def validate_start(config: KubeSchedulerConfiguration, gates: FeatureGates) -> P
             f"({times.format_duration(election.retry_period_s)} * {ELECTION_JITTER})",
         )
     for index, extender in enumerate(config.extenders):
+        if not _is_http_url(extender.url_prefix):
+            yield invalid(
+                f"extenders[{index}].urlPrefix",
+                extender.url_prefix,
+                "must be an http or https URL with a host",
+            )
         tls = extender.tls_config
         if tls is not None and tls.insecure and (tls.ca_file or tls.ca_data):
             yield invalid(
@@ -286,6 +293,14 @@ def _extenders(path: str, extenders: tuple[Extender, ...]) -> Problems:
             f"found {binders} extenders implementing bind",
             "only one extender can implement bind",
         )
+
+
+def _is_http_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or too large
+        return False
 
 
 def _extended_resource(path: str, name: str) -> Problems:

@@ -25,6 +25,10 @@ log = get_logger(__name__)
 
 DEFAULT_TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+BASE_ANSWER_BYTES = 1024 * 1024
+BYTES_PER_ASKED_BYTE = 4
+"""An answer repeats the nodes of the question, with a reason for each that was rejected: it may be this much longer
+than the question, plus the base. A decoded answer takes about ten times its length in memory."""
 LOOKS, FIRST_PAUSE_S, MAX_PAUSE_S = 150, 0.2, 5.0
 """Looks at a pod after an unclear binding: for as long as an outage of the API server may reasonably last."""
 SCORE_SCALE = 10
@@ -234,17 +238,19 @@ class HttpExtender:
 
     async def _ask(self, verb: str, body: JsonObject) -> Any:  # noqa: ANN401  # whatever JSON comes back
         url = f"{self._base}/{verb}"
+        question = msgspec.json.encode(body)
         request = Request(
             method="POST",
             target=f"{self._path}/{verb}",
             headers={"Content-Type": "application/json", "Accept": "application/json"},
-            body=msgspec.json.encode(body),
+            body=question,
             deadline_s=self._timeout_s,
+            max_body_bytes=_answer_limit(question),
         )
         try:
             response = await self._transport.request(request)
             try:
-                raw = await response.read(MAX_ANSWER_BYTES)
+                raw = await response.read(request.max_body_bytes)
             finally:
                 response.close()
         except KubeschedError as error:
@@ -258,6 +264,10 @@ class HttpExtender:
             raise ExtenderError(
                 f"extender at URL {url} did not answer with JSON: {error}"
             ) from None
+
+
+def _answer_limit(question: bytes) -> int:
+    return min(BASE_ANSWER_BYTES + BYTES_PER_ASKED_BYTE * len(question), MAX_ANSWER_BYTES)
 
 
 def make_extenders(

@@ -304,3 +304,29 @@ def _without_colour(text: str) -> str:
     import re
 
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def test_validating_without_imports_runs_no_code_of_the_file(
+    config_file, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evil_plugin.py").write_text("raise SystemExit('code ran')")
+    path = config_file(
+        "parallelism: 0\n"
+        "profiles:\n"
+        "- plugins: {multiPoint: {enabled: [{name: 'evil_plugin:Plugin'}]}}\n"
+    )
+    assert main(["config", "validate", "--no-import", path]) == 1
+    assert "parallelism: Invalid value: 0" in capsys.readouterr().out
+    assert "evil_plugin" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://host", "http://", "http://h:99999", "x"]
+)
+def test_extenders_must_be_reached_over_http(config_file, capsys, url):
+    path = config_file(f"extenders: [{{urlPrefix: '{url}', filterVerb: filter}}]")
+    for flags in ([], ["--no-import"]):
+        assert main(["config", "validate", *flags, path]) == 1
+        problem = f'extenders[0].urlPrefix: Invalid value: "{url}": must be an http or https URL'
+        assert problem in capsys.readouterr().out

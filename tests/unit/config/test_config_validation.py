@@ -51,7 +51,7 @@ GOOD = KubeSchedulerConfiguration(
     pod_initial_backoff_seconds=1,
     pod_max_backoff_seconds=1,
     profiles=(FIRST, SECOND),
-    extenders=(Extender(prioritize_verb="prioritize", weight=1),),
+    extenders=(Extender(url_prefix="http://e", prioritize_verb="prioritize", weight=1),),
 )
 VERSION_1 = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
 

@@ -7,6 +7,9 @@ import json
 import pytest
 
 PODS = "/api/v1/namespaces/default/pods"
+ALIAS_BOMB = b"a0: &a0 [x]\n" + b"".join(
+    b"a%d: &a%d [%b]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 10)
+)
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -40,6 +43,7 @@ async def test_deleting_most_kinds_is_answered_with_a_status(http):
         pytest.param("POST", MAPS, b"{not json", {}, 400, "BadRequest", "json parse error", id="malformed JSON"),
         pytest.param("POST", MAPS, b"[1]", {}, 400, "BadRequest", "(must be of type ConfigMap): the body is not an object", id="a list for an object"),
         pytest.param("POST", MAPS, b"", {}, 400, "BadRequest", "unexpected end of JSON input (<empty>)", id="no body"),
+        pytest.param("POST", MAPS, ALIAS_BOMB, {"content_type": "application/yaml"}, 400, "BadRequest", "excessive aliasing", id="a YAML alias bomb"),
         pytest.param("POST", MAPS, b"a: [", {"content_type": "application/yaml"}, 400, "BadRequest", "yaml: ", id="malformed YAML"),
         pytest.param("POST", MAPS, b"a: 1\na: 2", {"content_type": "application/yaml"}, 400, "BadRequest", 'key "a" already set', id="a YAML key twice"),
         pytest.param("POST", MAPS, b"<x/>", {"content_type": "text/xml"}, 415, "UnsupportedMediaType", "unknown format", id="another media type"),
