@@ -28,7 +28,7 @@ class BoundedLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ign
     def __init__(self, text: bytes | str) -> None:
         super().__init__(text)
         # There is no alias without an asterisk, and walking a large document takes a while.
-        self._may_have_aliases = (b"*" if isinstance(text, bytes) else "*") in text
+        self._may_have_aliases = b"*" in text if isinstance(text, bytes) else "*" in text
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
