@@ -17,6 +17,7 @@ Json: TypeAlias = Any
 """Any JSON value: what a client sent may be anything."""
 
 _ENCODER = msgspec.json.Encoder()
+_SORTING_ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder()
 
 encode = _ENCODER.encode
@@ -33,6 +34,11 @@ def copy_json(value: Json) -> Json:
     if value is None or kind in (str, int, float, bool):
         return value
     raise TypeError(f"not a JSON value: {value!r}")
+
+
+def sorted_json(value: Json) -> Json:
+    """A copy whose objects have their keys in order, so that equal values are equal bytes."""
+    return decode(_SORTING_ENCODER.encode(value))
 
 
 def name_of(obj: JsonObject) -> str:

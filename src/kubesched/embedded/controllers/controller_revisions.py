@@ -25,7 +25,7 @@ from kubesched.embedded.controllers.ownership import (
 )
 from kubesched.embedded.controllers.template_hash import compute_hash, normalized
 from kubesched.embedded.local import LocalApi
-from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.objects import JsonObject, sorted_json
 from kubesched.errors import AlreadyExists
 
 RESOURCE = "controllerrevisions.apps"
@@ -96,9 +96,10 @@ class RevisionHistory:
 
 
 def revision_data(owner: JsonObject) -> JsonObject:
-    """The template as a patch that `kubectl rollout undo` can apply."""
+    """The template as a patch that `kubectl rollout undo` can apply, with sorted keys as upstream writes it."""
     template = spec_of(owner).get("template") or {}
-    return {"spec": {"template": {**template, "$patch": "replace"}}}
+    data: JsonObject = sorted_json({"spec": {"template": {**template, "$patch": "replace"}}})
+    return data
 
 
 def template_of(revision: JsonObject) -> JsonObject:

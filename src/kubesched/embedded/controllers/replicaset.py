@@ -102,11 +102,13 @@ class ReplicaSetController(Controller[str]):
         self._pods = Dependents(self.api, self._all_pods)
         self._growing: set[str] = set()  # sets in the middle of a large scale-up
         self._pod_control = PodControl(context, self.flavour.component)
+        self._reported: dict[str, JsonObject] = {}  # the last status written, by key
 
     def sync(self, key: str) -> float | None:
         replica_set = self._sets.get(key)
         if replica_set is None:
             self._growing.discard(key)
+            self._reported.pop(key, None)
             return None
         if key in self._growing and self._grow_on(key, replica_set):
             return 0.0
@@ -127,9 +129,8 @@ class ReplicaSetController(Controller[str]):
             counts = self._count(replica_set, self._pods.of(replica_set))
         current = self._sets.get(key)
         if current is not None:
-            write_status(
-                self.api, self.flavour.resource, current, self._status(current, counts, failure)
-            )
+            status = self._reported[key] = self._status(current, counts, failure)
+            write_status(self.api, self.flavour.resource, current, status)
         if failure is not None:
             raise failure
         return counts.next_available_s
@@ -204,13 +205,17 @@ class ReplicaSetController(Controller[str]):
         )
 
     def _set_changed(self, kind: str, obj: JsonObject, old: JsonObject | None) -> None:
-        # Our own status writes come back as changes; they ask for nothing.
+        # The controller's own status writes come back as changes and ask for nothing; a status that another client
+        # wrote has to be repaired.
+        key = key_of(obj)
         if (
             old is None
+            or kind == "DELETED"
             or spec_of(old) != spec_of(obj)
             or _without_version(old) != _without_version(obj)
+            or status_of(obj) != self._reported.get(key)
         ):
-            self.queue.add(key_of(obj))
+            self.queue.add(key)
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
         flavour = self.flavour

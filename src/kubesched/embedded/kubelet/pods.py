@@ -63,6 +63,9 @@ class _Host:
     next_address: int = _FIRST_POD_ADDRESS
 
 
+_AFTER_PRE_STOP_S = 2.0
+
+
 class PodPlayer(Controller[str]):
     """Plays the life of every pod that is bound to a played node."""
 
@@ -120,6 +123,8 @@ class PodPlayer(Controller[str]):
             if plan.stage is None:
                 return None
             plan.due = now + plan.stage.delay_s(pod, self._rng)
+            if is_deleting(pod) and not is_finished(pod):
+                plan.due += transitions.pre_stop_s(pod)
         if is_deleting(pod):
             plan.due = min(plan.due, now + self._grace_left_s(pod))
         if plan.due > now:
@@ -130,7 +135,12 @@ class PodPlayer(Controller[str]):
         return None
 
     def _grace_left_s(self, pod: JsonObject) -> float:
-        return parse_timestamp(pod["metadata"]["deletionTimestamp"]) - self.clock.now()
+        """Seconds until the containers are killed."""
+        metadata = pod["metadata"]
+        left = parse_timestamp(metadata["deletionTimestamp"]) - self.clock.now()
+        # Upstream: a preStop hook that uses up the grace period leaves the container two seconds to stop.
+        grace = metadata.get("deletionGracePeriodSeconds") or 0
+        return left + _AFTER_PRE_STOP_S if 0 < grace <= transitions.pre_stop_s(pod) else left
 
     def _perform(
         self, stage: Stage, pod: JsonObject, node: JsonObject, host: _Host, plan: _Plan

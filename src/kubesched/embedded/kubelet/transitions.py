@@ -49,6 +49,15 @@ def containers_in(pod: JsonObject, scope: str) -> list[JsonObject]:
     ]
 
 
+def pre_stop_s(pod: JsonObject) -> float:
+    """How long the containers' preStop hooks take, at the same time; only `sleep` can be played."""
+    hooks = (
+        ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
+        for container in spec_of(pod).get("containers") or ()
+    )
+    return max((float(hook.get("seconds", 0)) for hook in hooks), default=0.0)
+
+
 def apply(pod: JsonObject, transition: Transition, place: Place, now: float) -> JsonObject:
     """The pod's status after the transition."""
     status = dict(status_of(pod))
@@ -224,6 +233,10 @@ def _conditions(pod: JsonObject, status: JsonObject, now: float) -> list[JsonObj
             extra={"lastProbeTime": None, "observedGeneration": generation},
         )
 
+    # The kubelet's word for pods that no scheduler bound; a binding's condition stays as it is.
+    scheduled = find_condition(conditions, "PodScheduled")
+    if scheduled is None or scheduled.get("status") != "True":
+        put("PodScheduled", None)
     has_sandbox = bool(status.get("podIP")) and phase in ("Pending", "Running")
     put("PodReadyToStartContainers", None if has_sandbox else ("", ""))
     put("Initialized", _not_initialized(pod, status, phase))

@@ -189,3 +189,20 @@ def test_times_of_the_same_magnitude_are_decided_by_uid():
     assert [each["metadata"]["uid"] for each in deletion_order(near, near, NOW)] == ["a", "b"]
     near = [pod("b", ready_for=100), pod("a", ready_for=110)]
     assert [each["metadata"]["uid"] for each in deletion_order(near, near, NOW)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("resource", ["replicasets.apps", "replicationcontrollers"])
+def test_a_status_that_somebody_else_wrote_is_repaired(world, resource):
+    selector = {"app": "web"}
+    spec = {
+        "replicas": 2,
+        "selector": {"matchLabels": selector} if resource == "replicasets.apps" else selector,
+        "template": world.template(labels=selector),
+    }
+    world.create(resource, {"metadata": {"name": "web"}, "spec": spec})
+    world.run(10)
+    before = world.get(resource, "web")["status"]
+    assert before["readyReplicas"] == 2
+    world.patch(resource, "web", {"status": {"readyReplicas": 0}}, subresource="status")
+    world.run(1)
+    assert world.get(resource, "web")["status"] == before

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kubesched.embedded.controllers.volumes import StorageDriver
+from kubesched.errors import Invalid
 
 S = "statefulsets.apps"
 PVC = "persistentvolumeclaims"
@@ -249,3 +252,25 @@ def test_claims_go_with_the_set_when_the_policy_says_so(stored):
     stored.run(40)
     assert stored.list(PVC) == []
     assert stored.list("persistentvolumes") == []
+
+
+def test_a_container_mounts_a_claim_template(world):
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    mount = {"name": "data", "mountPath": "/data"}
+    container = {"name": "main", "image": "db:1", "volumeMounts": [mount]}
+    pod = {"containers": [container]}
+    world.workload("statefulsets.apps", "db", pod=pod, volumeClaimTemplates=[claim], replicas=1)
+    mount["name"] = "other"
+    with pytest.raises(Invalid, match=r'volumeMounts\[0\]\.name: Not found: "other"'):
+        world.workload("statefulsets.apps", "x", pod=pod, volumeClaimTemplates=[claim])
+
+
+def test_revisions_have_sorted_keys(world):
+    world.workload("statefulsets.apps", "db", replicas=0)
+    world.settle()
+    [revision] = world.list("controllerrevisions.apps")
+    encoded = json.dumps(revision["data"])
+    assert encoded == json.dumps(revision["data"], sort_keys=True)

@@ -426,3 +426,26 @@ def test_an_unused_claim_goes_at_once(world):
     world.delete(PVC, "data")
     world.settle()
     assert not world.exists(PVC, "data")
+
+
+def test_a_volume_reserved_by_hand_is_bound_whatever_its_class(world):
+    volume = {
+        "metadata": {"name": "mine"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "gold",
+            "hostPath": {"path": "/d"},
+            "claimRef": {"namespace": "default", "name": "c"},
+        },
+    }
+    world.create("persistentvolumes", volume)
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "silver",
+    }
+    world.create("persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec})
+    world.settle()
+    claim = world.get("persistentvolumeclaims", "c")
+    assert (claim["spec"]["volumeName"], claim["status"]["phase"]) == ("mine", "Bound")

@@ -359,3 +359,35 @@ def test_admission_can_be_switched_off(make_world):
         world.pod(name, containers=asking(cpu="1"))
     world.run(5)
     assert [status(world, name)["phase"] for name in "ab"] == ["Running", "Running"]
+
+
+def test_a_pod_created_with_its_node_is_scheduled(world):
+    world.pod("pinned", nodeName="node-0")
+    world.run(5)
+    conditions = world.get("pods", "pinned")["status"]["conditions"]
+    assert ("PodScheduled", "True") in {(entry["type"], entry["status"]) for entry in conditions}
+
+
+def sleeping(seconds):
+    hook = {"preStop": {"sleep": {"seconds": seconds}}}
+    return [{"name": "main", "image": "web:1", "lifecycle": hook}]
+
+
+@pytest.mark.parametrize(
+    ("sleep_s", "grace_s", "still_there_s", "gone_s"),
+    [
+        pytest.param(10, 30, 9.5, 12.0, id="the hook takes its time"),
+        pytest.param(60, 5, 6.5, 7.5, id="a hook longer than the grace period gets two seconds more"),
+        pytest.param(10, 0, None, 1.0, id="without grace no hook runs"),
+    ],
+)  # fmt: skip
+def test_a_sleeping_pre_stop_hook_delays_the_end(world, sleep_s, grace_s, still_there_s, gone_s):
+    world.pod("slow", containers=sleeping(sleep_s), nodeName="node-0")
+    world.run(5)
+    start = world.clock.monotonic()
+    world.delete("pods", "slow", grace_period_s=grace_s)
+    if still_there_s is not None:
+        world.run(still_there_s)
+        assert world.exists("pods", "slow")
+    world.run(gone_s - (world.clock.monotonic() - start))
+    assert not world.exists("pods", "slow")

@@ -5,8 +5,7 @@
        │       deadline passed
        └ ───── suspended ─────────► pods deleted, until resumed
 
-Not supported: per-index back-off limits, pod failure policies and success policies; their fields are
-stored and have no effect.
+What counts as too many failures, and as enough successes, may be up to the Job's `policies`.
 """
 
 from __future__ import annotations
@@ -27,6 +26,14 @@ from kubesched.embedded.controllers.job.planning import (
     removal_order,
     replaces_terminating,
     wanted_active,
+)
+from kubesched.embedded.controllers.job.policies import (
+    fail_job_message,
+    failed_indexes,
+    has_index_limit,
+    index_failures,
+    judge_failure,
+    success_policy_message,
 )
 from kubesched.embedded.controllers.job.tracking import (
     Tally,
@@ -136,9 +143,16 @@ class JobController(Controller[Key]):
         tally = Tally.of(job)
         before = (tally.succeeded, tally.failed)
         tally.settle({uid_of(pod): pod for pod in pods})
-        if tally.note_finished(pods, replaces_terminating=replaces_terminating(job)):
+
+        def is_ignored(pod: JsonObject) -> bool:
+            return judge_failure(job, pod).action == "Ignore"
+
+        if tally.note_finished(
+            pods, replaces_terminating=replaces_terminating(job), is_ignored=is_ignored
+        ):
             job = self._write_counts(job, tally, pods)
         ended = {*tally.uncounted_succeeded, *tally.uncounted_failed}
+        ended |= {uid_of(pod) for pod in pods if is_ignored(pod)}
         for pod in pods:
             if uid_of(pod) in ended and has_finalizer(pod):
                 remove_finalizer(self.api, pod)
@@ -159,6 +173,9 @@ class JobController(Controller[Key]):
             done &= set(range(int(spec_of(job).get("completions") or 0)))
             status["completedIndexes"] = format_indexes(done)
             tally.succeeded = len(done)
+            if has_index_limit(job):
+                failed = failed_indexes(job, index_failures(job, pods)) - done
+                status["failedIndexes"] = format_indexes(failed)
         status.update(
             succeeded=tally.succeeded,
             failed=tally.failed,
@@ -198,6 +215,9 @@ class JobController(Controller[Key]):
             known = find_condition(status_of(job).get("conditions"), target)
             if known is not None and known.get("status") == "True":
                 return _Verdict(final, known.get("reason", ""), known.get("message", ""))
+        message = fail_job_message(job, self._pods.of(job))
+        if message:
+            return _Verdict("Failed", "PodFailurePolicy", message)
         limit = int(spec_of(job).get("backoffLimit", 6))
         if tally.failed > limit or self._restarts_exceed(job, active, limit):
             return _Verdict(
@@ -208,11 +228,29 @@ class JobController(Controller[Key]):
             return _Verdict(
                 "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
             )
+        if is_indexed(job):
+            verdict = self._index_verdict(job)
+            if verdict is not None:
+                return verdict
         if is_satisfied(job, tally, active):
             return _Verdict(
                 "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
             )
         return None
+
+    @staticmethod
+    def _index_verdict(job: JsonObject) -> _Verdict | None:
+        """Whether indexes that failed or succeeded decide the Job."""
+        done = parse_indexes(status_of(job).get("completedIndexes", ""))
+        failed = parse_indexes(status_of(job).get("failedIndexes") or "")
+        most = spec_of(job).get("maxFailedIndexes")
+        if most is not None and len(failed) > int(most):
+            message = "Job has exceeded the specified maximal number of failed indexes"
+            return _Verdict("Failed", "MaxFailedIndexesExceeded", message)
+        if failed and len(done) + len(failed) >= int(spec_of(job).get("completions") or 0):
+            return _Verdict("Failed", "FailedIndexes", "Job has failed indexes")
+        message = success_policy_message(job, done)
+        return _Verdict("Complete", "SuccessPolicy", message) if message else None
 
     @staticmethod
     def _restarts_exceed(job: JsonObject, active: list[JsonObject], limit: int) -> bool:
@@ -266,13 +304,38 @@ class JobController(Controller[Key]):
             missing -= sum(is_terminating(pod) for pod in self._pods.of(job))
         if missing <= 0:
             return None
+        if has_index_limit(job):
+            return self._create_indexes(job, active, missing)
         rest_s = self._rest_after_failure_s(job)
         if rest_s > 0:
             return rest_s
-        indexes = self._free_indexes(job, active) if is_indexed(job) else [None] * missing
+        indexes: list[int | None] = [None] * missing
+        if is_indexed(job):
+            indexes = list(self._free_indexes(job, active))
         for index in indexes[: min(missing, MAX_PODS_PER_LOOK)]:
             self._pod_control.create(build_pod(job, index), job)
         return 0.0 if missing > MAX_PODS_PER_LOOK else None
+
+    def _create_indexes(
+        self, job: JsonObject, active: list[JsonObject], missing: int
+    ) -> float | None:
+        """Create pods for free indexes, each after a rest of its own; returns when the next rest ends."""
+        failures = index_failures(job, self._pods.of(job))
+        again_s: float | None = None
+        created = 0
+        for index in self._free_indexes(job, active):
+            if created == min(missing, MAX_PODS_PER_LOOK):
+                return again_s if created == missing else 0.0
+            known = failures.get(index)
+            rest_s = 0.0
+            if known is not None:
+                rest_s = known.last + FAILURE_BACK_OFF.delay_s(known.counted) - self.clock.now()
+            if known is not None and known.counted and rest_s > 0:
+                again_s = _sooner(again_s, rest_s)
+                continue
+            self._pod_control.create(build_pod(job, index, known), job)
+            created += 1
+        return again_s
 
     def _rest_after_failure_s(self, job: JsonObject) -> float:
         count, last = self._failures.get(uid_of(job), (0, 0.0))
@@ -281,8 +344,9 @@ class JobController(Controller[Key]):
         return last + FAILURE_BACK_OFF.delay_s(count) - self.clock.monotonic()
 
     @staticmethod
-    def _free_indexes(job: JsonObject, active: list[JsonObject]) -> list[int | None]:
+    def _free_indexes(job: JsonObject, active: list[JsonObject]) -> list[int]:
         taken = parse_indexes(status_of(job).get("completedIndexes", ""))
+        taken |= parse_indexes(status_of(job).get("failedIndexes") or "")
         taken |= {index for pod in active if (index := index_of(pod)) is not None}
         completions = int(spec_of(job).get("completions") or 0)
         return [number for number in range(completions) if number not in taken]
@@ -355,6 +419,8 @@ class JobController(Controller[Key]):
         kept["ready"] = status.get("ready", 0)
         kept["terminating"] = status.get("terminating", 0)
         kept["uncountedTerminatedPods"] = uncounted or {}
+        if "failedIndexes" in status:
+            kept["failedIndexes"] = status["failedIndexes"]
         return write_status(self.api, RESOURCE, current, kept)
 
     def _deadline_in_s(self, job: JsonObject) -> float | None:

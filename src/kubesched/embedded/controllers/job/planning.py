@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.controllers.job.indexes import COMPLETION_INDEX
+from kubesched.embedded.controllers.job.indexes import COMPLETION_INDEX, parse_indexes
+from kubesched.embedded.controllers.job.policies import (
+    FAILURE_COUNT,
+    IGNORED_FAILURE_COUNT,
+    IndexFailures,
+    has_index_limit,
+)
 from kubesched.embedded.controllers.job.tracking import FINALIZER, Tally
-from kubesched.embedded.controllers.metadata import labels_of, name_of, spec_of
+from kubesched.embedded.controllers.metadata import labels_of, name_of, spec_of, status_of
 from kubesched.embedded.controllers.pod_control import pod_from_template
 from kubesched.embedded.controllers.pods import is_ready, phase_of
 from kubesched.embedded.objects import JsonObject
@@ -15,6 +21,8 @@ def is_indexed(job: JsonObject) -> bool:
 
 
 def replaces_terminating(job: JsonObject) -> bool:
+    if spec_of(job).get("podFailurePolicy"):
+        return False  # how a pod failed is known only once it has ended
     return bool(spec_of(job).get("podReplacementPolicy") != "Failed")
 
 
@@ -32,7 +40,8 @@ def wanted_active(job: JsonObject, tally: Tally, active: int) -> int:
     completions = spec_of(job).get("completions")
     if completions is None:
         return min(active, parallelism) if tally.succeeded > 0 else parallelism
-    return max(0, min(parallelism, int(completions) - tally.succeeded))
+    failed = len(parse_indexes(status_of(job).get("failedIndexes") or ""))
+    return max(0, min(parallelism, int(completions) - tally.succeeded - failed))
 
 
 def removal_order(active: list[JsonObject]) -> list[JsonObject]:
@@ -43,7 +52,9 @@ def removal_order(active: list[JsonObject]) -> list[JsonObject]:
     )
 
 
-def build_pod(job: JsonObject, index: int | None) -> JsonObject:
+def build_pod(
+    job: JsonObject, index: int | None, failures: IndexFailures | None = None
+) -> JsonObject:
     pod = pod_from_template(spec_of(job).get("template") or {}, job)
     metadata, spec = pod["metadata"], pod["spec"]
     metadata["finalizers"] = [*metadata.get("finalizers", ()), FINALIZER]
@@ -53,6 +64,11 @@ def build_pod(job: JsonObject, index: int | None) -> JsonObject:
         metadata["generateName"] = f"{name_of(job)}-{index}-"
         metadata["annotations"] = {**metadata.get("annotations", {}), COMPLETION_INDEX: str(index)}
         metadata["labels"] = {**metadata.get("labels", {}), COMPLETION_INDEX: str(index)}
+        if has_index_limit(job):
+            counts = failures or IndexFailures()
+            metadata["annotations"][FAILURE_COUNT] = str(counts.counted)
+            if counts.ignored:
+                metadata["annotations"][IGNORED_FAILURE_COUNT] = str(counts.ignored)
         spec["hostname"] = f"{name_of(job)}-{index}"[:63]
         _add_index_variable(spec)
     return pod

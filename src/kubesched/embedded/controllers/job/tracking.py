@@ -12,7 +12,7 @@ A crash after any of them leaves a state from which the next look continues.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubesched.embedded.controllers.metadata import (
@@ -50,7 +50,13 @@ class Tally:
             uncounted_failed=list(uncounted.get("failed") or ()),
         )
 
-    def note_finished(self, pods: Sequence[JsonObject], *, replaces_terminating: bool) -> bool:
+    def note_finished(
+        self,
+        pods: Sequence[JsonObject],
+        *,
+        replaces_terminating: bool,
+        is_ignored: Callable[[JsonObject], bool],
+    ) -> bool:
         """Step 1: enter pods that ended and still carry the finalizer; True if there were any."""
         known = {*self.uncounted_succeeded, *self.uncounted_failed}
         found = False
@@ -60,7 +66,7 @@ class Tally:
             if phase_of(pod) == SUCCEEDED:
                 self.uncounted_succeeded.append(uid_of(pod))
                 found = True
-            elif is_failed(pod, replaces_terminating=replaces_terminating):
+            elif is_failed(pod, replaces_terminating=replaces_terminating) and not is_ignored(pod):
                 self.uncounted_failed.append(uid_of(pod))
                 found = True
         return found

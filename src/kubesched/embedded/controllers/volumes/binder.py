@@ -45,6 +45,7 @@ VOLUMES = "persistentvolumes"
 CLASSES = "storageclasses.storage.k8s.io"
 
 BY_CLASS = "by-class"
+BY_CLAIM_REF = "by-claim-ref"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 BETA_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
@@ -66,6 +67,7 @@ class VolumeBinder(Controller[Key]):
         self._claims.add_handler(self._claim_changed)
         self._volumes = self.informers.informer(VOLUMES)
         self._volumes.add_index(BY_CLASS, lambda volume: (class_of(volume),))
+        self._volumes.add_index(BY_CLAIM_REF, _claim_ref)
         self._volumes.add_handler(self._volume_changed)
         self._classes = self.informers.informer(CLASSES)
         self._classes.add_handler(self._class_changed)
@@ -98,8 +100,10 @@ class VolumeBinder(Controller[Key]):
         # Where the consumer decides, only what the scheduler reserved may be taken, even once a node
         # is selected: another free volume of the class may be out of that node's reach.
         waits = _waits_for_consumer(storage_class)
+        # Upstream: a volume that names the claim is taken whatever its class.
+        reserved = self._volumes.find(BY_CLAIM_REF, key_of(claim))
         candidates = self._volumes.find(BY_CLASS, class_of(claim))
-        volume = find_volume(claim, candidates, only_reserved=waits)
+        volume = find_volume(claim, [*reserved, *candidates], only_reserved=waits)
         if volume is not None:
             self._bind(claim, volume)
         elif waits and SELECTED_NODE not in annotations_of(claim):
@@ -330,6 +334,14 @@ class VolumeBinder(Controller[Key]):
                 name_of(storage_class),
             ):
                 self.queue.add(("claim", key_of(claim)))
+
+
+def _claim_ref(volume: JsonObject) -> tuple[str, ...]:
+    """Index function: volumes under the claim they are reserved for."""
+    reference = spec_of(volume).get("claimRef")
+    if not reference:
+        return ()
+    return (f"{reference.get('namespace', '')}/{reference.get('name', '')}",)
 
 
 def _waits_for_consumer(storage_class: JsonObject | None) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kubesched.api.field_errors import FieldError, forbidden, invalid, required
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.metadata import label_problems, subdomain_problems
@@ -31,9 +33,10 @@ def validate_pod(pod: JsonObject) -> list[FieldError]:
     return problems
 
 
-def pod_spec(spec: JsonObject, path: str) -> list[FieldError]:
-    """Problems of a pod's spec, or of a template's."""
+def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -> list[FieldError]:
+    """Problems of a pod's spec, or of a template's; `claim_templates` name volumes that a StatefulSet adds."""
     problems, volume_names = volumes(spec.get("volumes") or (), f"{path}.volumes")
+    volume_names.update(claim_templates)
     main = spec.get("containers") or ()
     if not main:
         problems.append(required(f"{path}.containers"))

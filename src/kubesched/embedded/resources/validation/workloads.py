@@ -17,6 +17,7 @@ from kubesched.embedded.resources.validation.common import (
     positive_int_or_percent,
     unchanged,
 )
+from kubesched.embedded.resources.validation.job_policies import job_policies
 from kubesched.embedded.resources.validation.pods import pod_spec
 from kubesched.embedded.selectors import selector_matches
 
@@ -49,7 +50,11 @@ def _template(spec: JsonObject, restart_policies: tuple[str, ...]) -> list[Field
     problems += validate_annotations(
         metadata.get("annotations") or {}, "spec.template.metadata.annotations"
     )
-    problems += pod_spec(template.get("spec") or {}, "spec.template.spec")
+    claims = [
+        (claim.get("metadata") or {}).get("name", "")
+        for claim in spec.get("volumeClaimTemplates") or ()
+    ]
+    problems += pod_spec(template.get("spec") or {}, "spec.template.spec", claims)
     policy = (template.get("spec") or {}).get("restartPolicy", "Always")
     if policy not in restart_policies:
         problems.append(not_supported("spec.template.spec.restartPolicy", policy, restart_policies))
@@ -192,7 +197,7 @@ def validate_job(obj: JsonObject) -> list[FieldError]:
     problems += one_of(spec["completionMode"], ("Indexed", "NonIndexed"), "spec.completionMode")
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
         problems.append(required("spec.completions", "when completion mode is Indexed"))
-    problems += _selector(spec, "job") + _template(spec, _ANY_RESTART)
+    problems += _selector(spec, "job") + _template(spec, _ANY_RESTART) + job_policies(spec)
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
     if policy == "Always":
         # Upstream: Always is what an unset policy became, so the message says that one is needed.
