@@ -48,6 +48,7 @@ from kubesched.app.stopping import StopRequest
 from kubesched.client.client_config import load_config
 from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.clock import Clock, SystemClock
+from kubesched.config import features
 from kubesched.config.conversion import to_plain
 from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
@@ -68,6 +69,7 @@ def run(line: CommandLine) -> int:
     options = line.options
     try:
         gates = feature_gates(options)
+        features.check_implemented(gates)
     except ConfigError as error:
         logs.configure(logs.LogSettings())
         return _failed(error)

@@ -96,6 +96,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     from kubesched.embedded.kubelet.stages import default_stages, load_stages
 
     gates = features.parse(args.feature_gates)
+    features.check_implemented(gates)
     data_dir = Path(args.data_dir).expanduser() if args.data_dir else None
     return PlaygroundSettings(
         kubeconfig=Path(args.kubeconfig).expanduser()

@@ -255,6 +255,30 @@ def from_map(wanted: Mapping[str, bool]) -> FeatureGates:
     return _record(state)
 
 
+_POD_GROUPS = (
+    "GenericWorkload",
+    "GangScheduling",
+    "TopologyAwareWorkloadScheduling",
+    "WorkloadAwarePreemption",
+    "DRAWorkloadResourceClaims",
+)
+
+
+def check_implemented(gates: FeatureGates) -> None:
+    """Refuse gates that a scheduler would accept and then have nothing for.
+
+    Raises:
+        ConfigError: naming every such gate that is on.
+    """
+    problems = [
+        f"{name} is enabled, but pod groups are not implemented: leave it off"
+        for name in _POD_GROUPS
+        if gates.enabled(name)
+    ]
+    if problems:
+        raise _error(problems)
+
+
 def _record(state: Mapping[str, bool]) -> FeatureGates:
     foreign = known_elsewhere()
     own = {name: value for name, value in state.items() if name not in foreign}

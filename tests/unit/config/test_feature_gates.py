@@ -258,3 +258,17 @@ def test_any_text_is_parsed_or_refused(text):
     except ConfigError as error:
         refusal = error
     assert refusal is None or refusal.problems
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["GenericWorkload=true,GangScheduling=true", "GenericWorkload=true", "AllAlpha=true"],
+)
+def test_gates_of_pod_groups_are_refused_by_name(text):
+    words = "GenericWorkload is enabled, but pod groups are not implemented: leave it off"
+    with pytest.raises(ConfigError, match=words):
+        features.check_implemented(features.parse(text))
+
+
+def test_the_default_gates_are_implemented():
+    features.check_implemented(features.DEFAULT_GATES)
