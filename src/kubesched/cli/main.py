@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import io
 import os
 import sys
@@ -49,7 +48,6 @@ COMMANDS = (
     Command("run", _RUN, "run the scheduler against a cluster; takes kube-scheduler's flags"),
     Command("up", _RUN, "start a playground: API server, nodes and scheduler in one process"),
     Command("config", _INSPECT, "show and check scheduler configurations"),
-    Command("explain", _INSPECT, "say why a pod is pending, or why it is where it is"),
     Command("snapshot", _INSPECT, "save what scheduling reads of a cluster, to look at elsewhere"),
     Command("conformance", _PROVE, "compare decisions with those of kube-scheduler"),
     Command("simulate", _PROVE, "run the scheduler in virtual time, with faults from a seed"),
@@ -120,7 +118,7 @@ def _dispatch(words: list[str]) -> int:
         return 0
     if rest[0] == "help":
         rest = [*rest[1:], "--help"]
-    command = next((command for command in available() if command.name == rest[0]), None)
+    command = next((command for command in COMMANDS if command.name == rest[0]), None)
     if command is None:
         return usage_error(_unknown(rest[0]))
     module = importlib.import_module(command.module)
@@ -138,13 +136,6 @@ def _command_position(words: Sequence[str]) -> int:
     return next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
 
 
-def available() -> tuple[Command, ...]:
-    """The commands whose modules are installed."""
-    return tuple(
-        command for command in COMMANDS if importlib.util.find_spec(command.module) is not None
-    )
-
-
 def new_parser() -> tuple[Parser, Subparsers]:
     """An empty top-level parser and the place where commands add theirs."""
     parser = Parser(prog="kubesched", add_help=False)
@@ -154,7 +145,7 @@ def new_parser() -> tuple[Parser, Subparsers]:
 def full_parser() -> argparse.ArgumentParser:
     """The parser of every command: slow to build, for completion scripts and documentation."""
     parser, subparsers = new_parser()
-    for command in available():
+    for command in COMMANDS:
         module: ModuleType = importlib.import_module(command.module)
         module.add_parser(subparsers)
     return parser
@@ -164,7 +155,7 @@ def overview() -> str:
     """The text of `kubesched --help`."""
     lines: list[str] = []
     for group in (_RUN, _INSPECT, _PROVE, _OTHER):
-        members = [command for command in available() if command.group == group]
+        members = [command for command in COMMANDS if command.group == group]
         if members:
             lines += [
                 f"{group}:",
@@ -177,7 +168,7 @@ def overview() -> str:
 def _unknown(name: str) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, [command.name for command in available()], n=1)
+    close = get_close_matches(name, [command.name for command in COMMANDS], n=1)
     hint = f'; did you mean "{close[0]}"?' if close else ""
     return f'unknown command "{name}"{hint}'
 

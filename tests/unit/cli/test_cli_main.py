@@ -48,14 +48,6 @@ def test_help_lists_the_commands_by_group(words, capsys):
     assert "Understand:\n  config       show and check scheduler configurations" in out
 
 
-def test_help_names_only_commands_that_are_there(capsys, monkeypatch):
-    ghost = cli.Command("ghost", "Other", "is not there")
-    monkeypatch.setattr(cli, "COMMANDS", (*cli.COMMANDS, ghost))
-    cli.main(["--help"])
-    assert "ghost" not in capsys.readouterr().out
-    assert cli.main(["ghost"]) == 2
-
-
 @pytest.mark.parametrize(
     "words",
     [["config", "--help"], ["help", "config"], ["config", "view", "-h"], ["version", "--help"]],
