@@ -1,4 +1,4 @@
-"""How Hypothesis draws, for all tests, and where they find what they share (`tests/shared`).
+"""How Hypothesis draws, for all tests.
 
 The same examples every time, so that a landing does not depend on luck; `KUBESCHED_EXPLORE=1` draws new ones, which is
 how counterexamples are looked for. `KUBESCHED_FUZZ_EXAMPLES` sets how many a test draws that does not say so itself.
@@ -7,12 +7,8 @@ how counterexamples are looked for. `KUBESCHED_FUZZ_EXAMPLES` sets how many a te
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 from hypothesis import settings
-
-sys.path.insert(0, str(Path(__file__).parent / "shared"))
 
 # A busy machine must not fail a test: no deadlines.
 EXAMPLES = int(os.environ.get("KUBESCHED_FUZZ_EXAMPLES", "100"))

@@ -1,4 +1,4 @@
-"""Clusters for tests that drive them from outside, over TLS on loopback; makes `worlds` importable by the tests here."""
+"""Clusters for tests that drive them from outside, over TLS on loopback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,6 @@ import pytest
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.embedded.controllers import ControllerOptions
 from kubesched.embedded.kubelet.options import KubeletOptions
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 DEADLINE_S = 60.0
 

@@ -1,26 +1,24 @@
-"""Writes `data/placements.jsonl.gz`: generated clusters with the answers of the scalar twins.
+"""Writes `tests/conformance/data/placements.jsonl.gz`: generated clusters with the answers of the scalar twins.
 
-Run from the project's root: python tests/conformance/record_placements.py
+Run from the project's root: python tests/shared/record_placements.py
 """
 
 import gzip
 import json
-import sys
 from pathlib import Path
+
+from scalar.model import Model
+from scalar.scheduler import answer
 
 from kubesched.conformance import generate
 
-HERE = Path(__file__).parent
-DATA = HERE / "data" / "placements.jsonl.gz"
+DATA = Path(__file__).parents[1] / "conformance" / "data" / "placements.jsonl.gz"
 SEED = 1
 CLUSTERS = 60
 
 
 def answered(placement):
     """The placement with an answer to every pending pod."""
-    from scalar.model import Model
-    from scalar.scheduler import answer
-
     model = Model(placement["namespaces"])
     for node in placement["nodes"]:
         model.set_node(node)
@@ -33,7 +31,6 @@ def answered(placement):
 
 
 def main():
-    sys.path.insert(0, str(HERE.parent / "unit" / "plugins"))
     lines = [json.dumps(answered(each)) for each in generate.placements(SEED, CLUSTERS)]
     DATA.parent.mkdir(exist_ok=True)
     # Without name and time the same clusters give the same bytes.
