@@ -29,12 +29,11 @@ from kubesched.cel.errors import (
     InstantiationError,
     Issue,
 )
+from kubesched.cel.libraries import KUBERNETES
+from kubesched.cel.libraries.semver import Semver, parse_semver
 from kubesched.cel.program import Evaluation, Program, compile
 from kubesched.cel.types import Type
 from kubesched.cel.values import DefaultMap, Duration, Optional, Timestamp, Uint, Value, type_of
-
-KUBERNETES: tuple[Library, ...] = ()
-"""Every library of Kubernetes 1.36's base environment."""
 
 __all__ = [
     "KUBERNETES",
@@ -52,11 +51,13 @@ __all__ = [
     "Optional",
     "Overload",
     "Program",
+    "Semver",
     "Timestamp",
     "Type",
     "Uint",
     "Value",
     "compile",
+    "parse_semver",
     "type_of",
     "types",
 ]

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kubesched.cel import types
 from kubesched.cel.types import Type
 from kubesched.cel.values import Value
 
+if TYPE_CHECKING:
+    from kubesched.cel.macros import Macro
+
 CallCost = Callable[[tuple[Value, ...], Value], int]
 """Cost of a call from its arguments (receiver first) and its result."""
+
+Specialize = Callable[[tuple[Value, ...]], "Callable[..., Value] | None"]
+"""Called once per expression with the arguments that are constant (others are NOTHING): may return
+a function to call instead, or raise EvaluationError if the call can never succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,11 @@ class Overload:
     member: bool = False
     """Called as `receiver.name(...)`; the first argument is the receiver."""
     cost: CallCost | None = None
-    """None: a call costs 1."""
+    """Of a call that can only mean this overload. None: what the function costs."""
+    guarded: bool = True
+    """False: `call` itself copes with arguments of any type, which it may get if their type is only
+    known at run time."""
+    specialize: Specialize | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +50,10 @@ class Library:
 
     name: str
     functions: Mapping[str, tuple[Overload, ...]]
-    macros: tuple[Any, ...] = ()
+    macros: tuple[Macro, ...] = ()
     type_names: Mapping[str, Type] = field(default_factory=dict)
+    costs: Mapping[str, CallCost] = field(default_factory=dict)
+    """Costs by function name, for overloads without a cost of their own; 1 if there is none."""
 
 
 @dataclass(frozen=True)
@@ -69,3 +82,12 @@ class Environment:
             for name, type in library.type_names.items():
                 names[name] = types.type_of_type(type)
         return names | dict(self.variables)
+
+    @cached_property
+    def macros(self) -> Mapping[tuple[str, int, bool], Macro]:
+        """Every macro by name, number of arguments, and whether it has a receiver."""
+        return {macro.key: macro for library in self.libraries for macro in library.macros}
+
+    @cached_property
+    def costs(self) -> Mapping[str, CallCost]:
+        return {name: cost for library in self.libraries for name, cost in library.costs.items()}

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kubesched.cel.attributes import Missing
+from kubesched.cel.checker import check
 from kubesched.cel.environment import Environment
-from kubesched.cel.errors import EvaluationError
+from kubesched.cel.errors import CompileError, CostLimitExceededError, EvaluationError, Issue
+from kubesched.cel.frames import Frame
+from kubesched.cel.operators import Cancelled
+from kubesched.cel.parser import MAX_NESTING, parse
+from kubesched.cel.planner import Planner
+from kubesched.cel.source import Source
+from kubesched.cel.syntax import Node
 from kubesched.cel.types import Type
+from kubesched.cel.validation import validate
 from kubesched.cel.values import Value
 
 
@@ -24,8 +33,15 @@ class Evaluation:
 class Program:
     """A compiled expression. Immutable; evaluation depends on the bindings alone."""
 
-    expression: str
-    output_type: Type
+    def __init__(self, expression: str, root: Node, environment: Environment) -> None:
+        planner = Planner(environment)
+        self.expression = expression
+        self.output_type: Type = root.type
+        self._plan = planner.closure(root)
+        self._slots = tuple(planner.slots.items())
+        self._empty: Frame = [0, *[Missing] * (planner.frame_size - 1)]
+        limit = environment.cost_limit
+        self._limit = float("inf") if limit is None else limit
 
     def evaluate(self, bindings: Mapping[str, Value]) -> Value:
         """The value of the expression, as `values` says it is held in Python.
@@ -33,11 +49,43 @@ class Program:
         Raises:
             EvaluationError: with cel-go's text, such as `no such key: model`.
         """
-        raise NotImplementedError
+        frame = self._empty.copy()
+        for name, slot in self._slots:
+            if name in bindings:
+                frame[slot] = bindings[name]
+        try:
+            value = self._plan(frame)
+        except EvaluationError:
+            if frame[0] > self._limit:
+                raise CostLimitExceededError from None
+            raise
+        except Cancelled:
+            raise CostLimitExceededError from None
+        except RecursionError:
+            raise EvaluationError("expression nests too deeply to be evaluated") from None
+        if frame[0] > self._limit:
+            raise CostLimitExceededError
+        return value
 
     def run(self, bindings: Mapping[str, Value]) -> Evaluation:
         """Like `evaluate`, but returns errors and tells the cost."""
-        raise NotImplementedError
+        frame = self._empty.copy()
+        for name, slot in self._slots:
+            if name in bindings:
+                frame[slot] = bindings[name]
+        value: Value = None
+        error: EvaluationError | None = None
+        try:
+            value = self._plan(frame)
+        except EvaluationError as raised:
+            error = raised
+        except Cancelled:
+            error = CostLimitExceededError()
+        except RecursionError:
+            error = EvaluationError("expression nests too deeply to be evaluated")
+        if frame[0] > self._limit:
+            error = CostLimitExceededError()
+        return Evaluation(value, error, frame[0])
 
 
 def compile(expression: str, environment: Environment) -> Program:
@@ -47,4 +95,12 @@ def compile(expression: str, environment: Environment) -> Program:
         CompileError: it does not parse or does not type-check; the text lists every issue.
         InstantiationError: a constant part of it cannot be evaluated.
     """
-    raise NotImplementedError
+    source = Source(expression)
+    root = parse(source, environment.macros)
+    try:
+        nodes = check(root, source, environment)
+        validate(root, nodes, source)
+        return Program(expression, root, environment)
+    except RecursionError:
+        message = f"expression recursion limit exceeded: {MAX_NESTING}"
+        raise CompileError([Issue(message, -1, -1)], expression) from None

@@ -72,12 +72,12 @@ TIMESTAMP = Type(Kind.TIMESTAMP, "google.protobuf.Timestamp")
 UINT = Type(Kind.UINT, "uint")
 TYPE = Type(Kind.TYPE, "type")
 
-QUANTITY = Type(Kind.OPAQUE, "kubernetes.Quantity")
-SEMVER = Type(Kind.OPAQUE, "kubernetes.Semver")
-URL = Type(Kind.OPAQUE, "kubernetes.URL")
+QUANTITY = Type(Kind.OBJECT, "kubernetes.Quantity")
+SEMVER = Type(Kind.OBJECT, "kubernetes.Semver")
+URL = Type(Kind.OBJECT, "kubernetes.URL")
 IP = Type(Kind.OPAQUE, "net.IP")
 CIDR = Type(Kind.OPAQUE, "net.CIDR")
-NAMED_FORMAT = Type(Kind.OPAQUE, "kubernetes.NamedFormat")
+NAMED_FORMAT = Type(Kind.OBJECT, "kubernetes.NamedFormat")
 
 OPTIONAL_NAME = "optional_type"
 

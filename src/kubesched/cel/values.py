@@ -57,13 +57,14 @@ class Duration:
 
 
 class Timestamp:
-    """A point in time, in nanoseconds since 1970 UTC."""
+    """A point in time, in nanoseconds since 1970 UTC, and the offset it was written with."""
 
-    __slots__ = ("nanos",)
+    __slots__ = ("nanos", "offset_seconds")
     cel_type: ClassVar[Type] = types.TIMESTAMP
 
-    def __init__(self, nanos: int) -> None:
+    def __init__(self, nanos: int, offset_seconds: int = 0) -> None:
         self.nanos = nanos
+        self.offset_seconds = offset_seconds
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Timestamp) and self.nanos == other.nanos

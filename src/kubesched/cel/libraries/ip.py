@@ -1,0 +1,289 @@
+"""IP addresses and networks: `ip('10.0.0.1').family()`, `cidr('10.0.0.0/8').containsIP(...)`."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+from kubesched.cel import costs
+from kubesched.cel.environment import CallCost, Library, Overload
+from kubesched.cel.errors import EvaluationError
+from kubesched.cel.go_text import quote
+from kubesched.cel.libraries.ip_parsing import AddressError, parse_address
+from kubesched.cel.operators import no_such_overload
+from kubesched.cel.types import BOOL, CIDR, INT, IP, STRING, Type
+from kubesched.cel.values import Value
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class IPAddress:
+    """An address without a zone. Immutable."""
+
+    __slots__ = ("address",)
+    cel_type: ClassVar[Type] = IP
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    @classmethod
+    def parse(cls, text: str) -> IPAddress:
+        try:
+            address, zone = parse_address(text)
+        except AddressError as error:
+            raise EvaluationError(
+                f"IP Address {quote(text)} parse error during conversion from string: {error}"
+            ) from error
+        if zone:
+            raise EvaluationError(f"IP address {quote(text)} with zone value is not allowed")
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            raise EvaluationError(f"IPv4-mapped IPv6 address {quote(text)} is not allowed")
+        return cls(address)
+
+    def size(self) -> int:
+        """Bytes of the address, which is what it costs."""
+        return self.address.max_prefixlen // 8
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IPAddress) and self.address == other.address
+
+    def __hash__(self) -> int:
+        return hash(self.address)
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+
+class Network:
+    """An address with a prefix length; the address may have bits behind the prefix. Immutable."""
+
+    __slots__ = ("address", "bits")
+    cel_type: ClassVar[Type] = CIDR
+
+    def __init__(self, address: Address, bits: int) -> None:
+        self.address = address
+        self.bits = bits
+
+    @classmethod
+    def parse(cls, text: str) -> Network:
+        problem = "network address parse error during conversion from string: "
+        try:
+            address, bits = _prefix(text)
+        except AddressError as error:
+            raise EvaluationError(f"{problem}{problem}{error}") from error
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            raise EvaluationError(f"{problem}IPv4-mapped IPv6 address {quote(text)} is not allowed")
+        return cls(address, bits)
+
+    def size(self) -> int:
+        return math.ceil(self.bits / 8)
+
+    def masked(self) -> Network:
+        shift = self.address.max_prefixlen - self.bits
+        return Network(type(self.address)(int(self.address) >> shift << shift), self.bits)
+
+    def contains(self, address: Address) -> bool:
+        if address.version != self.address.version:
+            return False
+        shift = self.address.max_prefixlen - self.bits
+        return int(address) >> shift == int(self.address) >> shift
+
+    def contains_network(self, other: Network) -> bool:
+        return self.bits <= other.bits and self.contains(other.address)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Network) and self.address == other.address and self.bits == other.bits
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.address, self.bits))
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.bits}"
+
+
+def _prefix(text: str) -> tuple[Address, int]:
+    """An address and prefix length, as Go's `netip.ParsePrefix` reads them."""
+
+    def failed(message: str) -> AddressError:
+        return AddressError(f"netip.ParsePrefix({quote(text)}): {message}")
+
+    before, slash, bits = text.rpartition("/")
+    if not slash:
+        raise failed("no '/'")
+    try:
+        address, zone = parse_address(before)
+    except AddressError as error:
+        raise failed(str(error)) from error
+    if zone:
+        raise failed("IPv6 zones cannot be present in a prefix")
+    is_number = bits.isascii() and bits.isdigit() and len(bits) < 19
+    if not is_number or (len(bits) > 1 and bits[0] == "0"):
+        raise failed(f"bad bits after slash: {quote(bits)}")
+    if int(bits) > address.max_prefixlen:
+        raise failed("prefix length out of range")
+    return address, int(bits)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def _is(parse: Callable[[str], Value]) -> Callable[[str], bool]:
+    def call(text: str) -> bool:
+        try:
+            parse(text)
+        except EvaluationError:
+            return False
+        return True
+
+    return call
+
+
+def _is_global_unicast(ip: IPAddress) -> bool:
+    address = ip.address
+    if isinstance(address, ipaddress.IPv4Address) and int(address) in (0, 2**32 - 1):
+        return False
+    return not (
+        address.is_unspecified
+        or address.is_loopback
+        or address.is_multicast
+        or address.is_link_local
+    )
+
+
+def _is_link_local_multicast(ip: IPAddress) -> bool:
+    packed = ip.address.packed
+    if ip.address.version == 4:
+        return packed[:3] == b"\xe0\x00\x00"
+    return packed[0] == 0xFF and packed[1] & 0x0F == 0x02
+
+
+def _tests() -> dict[str, tuple[Overload, ...]]:
+    tests: dict[str, tuple[str, Callable[[IPAddress], bool]]] = {
+        "isUnspecified": ("ip_is_unspecified", lambda ip: ip.address.is_unspecified),
+        "isLoopback": ("ip_is_loopback", lambda ip: ip.address.is_loopback),
+        "isLinkLocalUnicast": ("ip_is_link_local_unicast", lambda ip: ip.address.is_link_local),
+        "isLinkLocalMulticast": ("ip_is_link_local_multicast", _is_link_local_multicast),
+        "isGlobalUnicast": ("ip_is_global_unicast", _is_global_unicast),
+    }
+    return {
+        name: (Overload(id, (IP,), BOOL, test, member=True),) for name, (id, test) in tests.items()
+    }
+
+
+def _of_cidr_ip(args: tuple[Value, ...], result: Value) -> int:
+    """`ip` costs reading the text, or 1 as a member of a network."""
+    return 1 if isinstance(args[0], Network) else costs.of_first_argument(args, result)
+
+
+def _and_text(cost: CallCost) -> CallCost:
+    """The cost plus that of reading an address from text."""
+
+    def with_text(args: tuple[Value, ...], result: Value) -> int:
+        return cost(args, result) + costs.traversal(costs.actual_size(args[1]))
+
+    return with_text
+
+
+def _containment(extra: Callable[[int], int]) -> CallCost:
+    def cost(args: tuple[Value, ...], _result: Value) -> int:
+        size = costs.actual_size(args[0])
+        return costs.traversal(size + size) + extra(size)
+
+    return cost
+
+
+def _contains_text(network: Network, text: str) -> bool:
+    try:
+        address = IPAddress.parse(text).address
+    except EvaluationError as error:
+        # Upstream: the reason is lost, unlike with containsCIDR.
+        raise no_such_overload() from error
+    return network.contains(address)
+
+
+# Upstream: if the overload is only known at run time, reading the text is free.
+_CONTAINS_IP = _containment(lambda _size: 0)
+_CONTAINS_CIDR = _containment(lambda size: costs.traversal(size) + 1)
+
+IPS = Library(
+    "kubernetes.net.ip",
+    {
+        "ip": (Overload("string_to_ip", (STRING,), IP, IPAddress.parse),),
+        "isIP": (Overload("is_ip", (STRING,), BOOL, _is(IPAddress.parse)),),
+        "ip.isCanonical": (
+            Overload(
+                "ip_is_canonical", (STRING,), BOOL, lambda text: str(IPAddress.parse(text)) == text
+            ),
+        ),
+        "family": (Overload("ip_family", (IP,), INT, lambda ip: ip.address.version, member=True),),
+        **_tests(),
+        "string": (Overload("ip_to_string", (IP,), STRING, str),),
+    },
+    type_names={IP.name: IP},
+    costs={
+        "ip": _of_cidr_ip,
+        "isIP": costs.of_first_argument,
+        "ip.isCanonical": costs.of_first_argument_twice,
+        "family": costs.constant,
+        **dict.fromkeys(_tests(), costs.constant),
+    },
+)
+
+CIDRS = Library(
+    "kubernetes.net.cidr",
+    {
+        "cidr": (Overload("string_to_cidr", (STRING,), CIDR, Network.parse),),
+        "isCIDR": (Overload("is_cidr", (STRING,), BOOL, _is(Network.parse)),),
+        "containsIP": (
+            Overload(
+                "cidr_contains_ip_string",
+                (CIDR, STRING),
+                BOOL,
+                _contains_text,
+                member=True,
+                cost=_and_text(_CONTAINS_IP),
+            ),
+            Overload(
+                "cidr_contains_ip_ip",
+                (CIDR, IP),
+                BOOL,
+                lambda network, ip: network.contains(ip.address),
+                member=True,
+            ),
+        ),
+        "containsCIDR": (
+            Overload(
+                "cidr_contains_cidr_string",
+                (CIDR, STRING),
+                BOOL,
+                lambda network, text: network.contains_network(Network.parse(text)),
+                member=True,
+                cost=_and_text(_CONTAINS_CIDR),
+            ),
+            Overload(
+                "cidr_contains_cidr", (CIDR, CIDR), BOOL, Network.contains_network, member=True
+            ),
+        ),
+        "ip": (
+            Overload(
+                "cidr_ip", (CIDR,), IP, lambda network: IPAddress(network.address), member=True
+            ),
+        ),
+        "prefixLength": (
+            Overload("cidr_prefix_length", (CIDR,), INT, lambda network: network.bits, member=True),
+        ),
+        "masked": (Overload("cidr_masked", (CIDR,), CIDR, Network.masked, member=True),),
+        "string": (Overload("cidr_to_string", (CIDR,), STRING, str),),
+    },
+    type_names={CIDR.name: CIDR},
+    costs={
+        **dict.fromkeys(("cidr", "isCIDR"), costs.of_first_argument),
+        **dict.fromkeys(("prefixLength", "masked"), costs.constant),
+        "containsIP": _CONTAINS_IP,
+        "containsCIDR": _CONTAINS_CIDR,
+    },
+)

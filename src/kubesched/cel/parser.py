@@ -1,0 +1,512 @@
+"""Tokens to a syntax tree, by precedence climbing; macros are expanded on the way.
+
+Messages are those of cel-go's generated parser. It repairs some mistakes and goes on to report more;
+this parser repairs what needs one token less and otherwise stops at the first syntax error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kubesched.cel import literals
+from kubesched.cel.errors import CompileError, Issue
+from kubesched.cel.lexer import END, Token, tokenize
+from kubesched.cel.macros import Macro, MacroError
+from kubesched.cel.source import Source, in_order
+from kubesched.cel.syntax import (
+    Call,
+    Entry,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    ObjectNode,
+    Select,
+)
+from kubesched.cel.values import Value
+
+MAX_CODE_POINTS = 100_000
+MAX_NESTING = 250
+"""How deep brackets nest, and how long a chain of operators or selections may get."""
+MAX_DEPTH = 300
+"""Height of a syntax tree after macro expansion. Upstream has no such limit; it bounds recursion."""
+
+_RESERVED = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
+)
+_PRECEDENCE = {
+    "||": 1,
+    "&&": 2,
+    **dict.fromkeys(("<", "<=", ">=", ">", "==", "!=", "in"), 3),
+    **dict.fromkeys(("+", "-"), 4),
+    **dict.fromkeys(("*", "/", "%"), 5),
+}
+_OPERATOR_NAMES = {"in": "@in", **{op: f"_{op}_" for op in _PRECEDENCE if op != "in"}}
+
+# The order in which expected tokens are listed: that of the grammar.
+_TOKEN_ORDER = [
+    "[",
+    "]",
+    "{",
+    "}",
+    "(",
+    ")",
+    ".",
+    ",",
+    "-",
+    "!",
+    "?",
+    ":",
+    "+",
+    "*",
+    "/",
+    "%",
+    "true",
+    "false",
+    "null",
+    "NUM_FLOAT",
+    "NUM_INT",
+    "NUM_UINT",
+    "STRING",
+    "BYTES",
+    "IDENTIFIER",
+]
+_OPERAND = frozenset(
+    [
+        "[",
+        "{",
+        "(",
+        ".",
+        "-",
+        "!",
+        "true",
+        "false",
+        "null",
+        "NUM_FLOAT",
+        "NUM_INT",
+        "NUM_UINT",
+        "STRING",
+        "BYTES",
+        "IDENTIFIER",
+    ]
+)
+
+_LITERALS: dict[str, Callable[[str], Value]] = {
+    "NUM_INT": literals.int_value,
+    "NUM_UINT": literals.uint_value,
+    "NUM_FLOAT": literals.double_value,
+    "STRING": literals.string_value,
+    "BYTES": literals.bytes_value,
+}
+_SIGNED = ("NUM_INT", "NUM_FLOAT")
+_CONSTANTS = {"true": True, "false": False, "null": None}
+
+
+class _SyntaxError(Exception):
+    """Parsing cannot go on; the issue is recorded."""
+
+
+def parse(source: Source, macros: Mapping[tuple[str, int, bool], Macro]) -> Node:
+    """The syntax tree of an expression; raises CompileError."""
+    if len(source.text) > MAX_CODE_POINTS:
+        message = (
+            f"expression code point size exceeds limit: size: {len(source.text)}, "
+            f"limit {MAX_CODE_POINTS}"
+        )
+        raise CompileError([Issue(message, -1, -1)], source.text)
+    tokens, issues = tokenize(source)
+    parser = _Parser(source, tokens, issues, macros)
+    node: Node | None = None
+    try:
+        node = parser.parse_all()
+    except _SyntaxError:
+        pass  # recorded among the issues
+    except RecursionError:
+        parser.report(-1, f"expression recursion limit exceeded: {MAX_NESTING}")
+    if parser.issues or node is None:
+        raise CompileError(in_order(parser.issues), source.text)
+    return node
+
+
+class _Parser:
+    def __init__(
+        self,
+        source: Source,
+        tokens: list[Token],
+        issues: list[Issue],
+        macros: Mapping[tuple[str, int, bool], Macro],
+    ) -> None:
+        self.source = source
+        self.tokens = tokens
+        self.issues = issues
+        self.macros = macros
+        self.at = 0
+        self.nesting = 0
+
+    # -- problems ----------------------------------------------------------------------------------
+
+    def report(self, offset: int, message: str) -> None:
+        self.issues.append(self.source.issue(offset, message))
+
+    def fail(self, token: Token, message: str) -> _SyntaxError:
+        self.report(token.offset, f"Syntax error: {message}")
+        return _SyntaxError()
+
+    def check_nesting(self, depth: int, limit: int = MAX_NESTING) -> None:
+        if depth > limit:
+            self.report(-1, f"expression recursion limit exceeded: {MAX_NESTING}")
+            raise _SyntaxError
+
+    # -- tokens ------------------------------------------------------------------------------------
+
+    def take(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind != END:
+            self.at += 1
+        return token
+
+    def peek(self, ahead: int = 0) -> Token:
+        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
+
+    def require(self, expected: frozenset[str]) -> None:
+        """Make sure the next token is an expected one, dropping one token if that is enough."""
+        token = self.peek()
+        if token.kind in expected:
+            return
+        shown = _shown(expected)
+        if self.peek(1).kind in expected and token.kind != END:
+            self.report(
+                token.offset, f"Syntax error: extraneous input '{token.text}' expecting {shown}"
+            )
+            self.at += 1
+            return
+        raise self.fail(token, f"mismatched input '{token.text}' expecting {shown}")
+
+    def close(self, bracket: str, *, expected: frozenset[str] | None = None) -> None:
+        """Consume a closing bracket; a missing one is reported as such if what follows could follow it."""
+        token = self.peek()
+        closed = bracket in (token.kind, self.peek(1).kind)
+        if not closed and expected is None and token.kind in _FOLLOWS:
+            self.report(token.offset, f"Syntax error: missing '{bracket}' at '{token.text}'")
+            return
+        self.require(expected or frozenset((bracket,)))
+        self.at += 1
+
+    def colon(self) -> Token:
+        """Consume a colon, or report it missing if what follows could follow it."""
+        token = self.peek()
+        if token.kind in _OPERAND and self.peek(1).kind != ":":
+            self.report(token.offset, f"Syntax error: missing ':' at '{token.text}'")
+            return token
+        self.require(frozenset(":"))
+        return self.take()
+
+    # -- the grammar -------------------------------------------------------------------------------
+
+    def parse_all(self) -> Node:
+        node = self.expression()
+        token = self.peek()
+        if token.kind != END:
+            kind = "extraneous" if self.peek(1).kind == END else "mismatched"
+            raise self.fail(token, f"{kind} input '{token.text}' expecting <EOF>")
+        return node
+
+    def expression(self, also: frozenset[str] = frozenset()) -> Node:
+        """A whole expression; `also` names tokens that could have stood here, for the message."""
+        self.nesting += 1
+        self.check_nesting(self.nesting)
+        self.require(_OPERAND | also)
+        node = self.binary(1)
+        if self.peek().kind == "?":
+            question = self.take()
+            self.require(_OPERAND)
+            then = self.binary(1)
+            self.colon()
+            otherwise = self.expression()
+            node = self.built(Call(question.offset, "_?_:_", [node, then, otherwise]))
+        self.nesting -= 1
+        return node
+
+    def binary(self, lowest: int) -> Node:
+        """A chain of operators that bind at least as tightly as `lowest`."""
+        left = self.unary()
+        chain = 0
+        while True:
+            operator = self.peek()
+            precedence = _PRECEDENCE.get(operator.kind, 0)
+            if precedence < lowest:
+                return left
+            if precedence <= 2:
+                left = self.logical(left, operator.kind, precedence)
+                continue
+            chain += 1
+            self.check_nesting(chain)
+            self.at += 1
+            self.require(_OPERAND)
+            right = self.binary(precedence + 1)
+            left = self.built(Call(operator.offset, _OPERATOR_NAMES[operator.kind], [left, right]))
+
+    def logical(self, first: Node, operator: str, precedence: int) -> Node:
+        """`a && b && c` as a balanced tree, so that long conjunctions stay shallow."""
+        terms, offsets = [first], []
+        while self.peek().kind == operator:
+            offsets.append(self.take().offset)
+            self.require(_OPERAND)
+            terms.append(self.binary(precedence + 1))
+        return self.built(_balanced(_OPERATOR_NAMES[operator], terms, offsets))
+
+    def unary(self) -> Node:
+        """An operand with its `!` or `-` signs, and the selections, calls and indexes behind it."""
+        token = self.peek()
+        if token.kind not in "!-" or (token.kind == "-" and self.peek(1).kind in _SIGNED):
+            return self.member()
+        count = 0
+        while self.peek().kind == token.kind:
+            self.at += 1
+            count += 1
+        self.require(_OPERAND)
+        following = self.peek()
+        signed = following.kind == "-" and self.peek(1).kind in _SIGNED
+        if following.kind in ("!", "-") and not (token.kind == "!" and signed):
+            raise self.fail(
+                following, f"no viable alternative at input '{token.text}{following.text}'"
+            )
+        operand = self.member()
+        if count % 2 == 0:
+            return operand
+        return self.built(Call(token.offset, f"{token.kind}_", [operand]))
+
+    def member(self) -> Node:
+        node = self.primary()
+        chain = 0
+        while True:
+            token = self.peek()
+            if token.kind == ".":
+                node = self.selection(node)
+            elif token.kind == "[":
+                self.at += 1
+                optional = self.optional_mark()
+                index = self.expression(frozenset() if optional else frozenset("?"))
+                self.close("]")
+                function = "_[?_]" if optional else "_[_]"
+                node = self.built(Call(token.offset, function, [node, index]))
+            else:
+                return node
+            chain += 1
+            self.check_nesting(chain)
+
+    def selection(self, operand: Node) -> Node:
+        dot = self.take()
+        optional = self.optional_mark()
+        name = self.peek()
+        if name.kind not in ("IDENTIFIER", "ESC_IDENTIFIER"):
+            if name.kind in _CONSTANTS:
+                raise self.fail(name, f"mismatched input '{name.text}' expecting IDENTIFIER")
+            text = "" if name.kind == END else name.text
+            mark = "?" if optional else ""
+            raise self.fail(name, f"no viable alternative at input '.{mark}{text}'")
+        self.at += 1
+        field = name.text
+        if name.kind == "ESC_IDENTIFIER":
+            self.report(name.offset, "unsupported syntax: '`'")
+        if optional:
+            literal = Literal(name.offset, field)
+            return self.built(Call(dot.offset, "_?._", [operand, literal]))
+        if self.peek().kind == "(" and name.kind == "IDENTIFIER":
+            bracket = self.take()
+            args = self.arguments()
+            return self.call_or_macro(bracket.offset, field, args, operand)
+        return self.built(Select(dot.offset, operand, field))
+
+    def primary(self) -> Node:
+        token = self.take()
+        if token.kind in _CONSTANTS:
+            return Literal(token.offset, _CONSTANTS[token.kind])
+        if token.kind == "-":
+            number = self.take()
+            return self.literal(token.offset, number.kind, f"-{number.text}")
+        if token.kind in _LITERALS:
+            return self.literal(token.offset, token.kind, token.text)
+        if token.kind == "(":
+            node = self.expression()
+            self.close(")")
+            return node
+        if token.kind == "[":
+            return self.list_literal(token)
+        if token.kind == "{":
+            return self.built(MapNode(token.offset, self.map_entries()))
+        return self.name(token)
+
+    def literal(self, offset: int, kind: str, text: str) -> Node:
+        try:
+            return Literal(offset, _LITERALS[kind](text))
+        except literals.LiteralError as error:
+            self.report(offset, str(error))
+            return Literal(offset, None)
+
+    def name(self, token: Token) -> Node:
+        """An identifier, a call, or the name of a type in front of `{`."""
+        prefix, start = "", token.offset
+        if token.kind == ".":
+            prefix = "."
+            self.require(frozenset(("IDENTIFIER",)))
+            token = self.take()
+        if self.begins_object():
+            return self.object_literal(prefix + token.text)
+        if token.text in _RESERVED:
+            self.report(start, f"reserved identifier: {token.text}")
+        if self.peek().kind == "(":
+            bracket = self.take()
+            return self.call_or_macro(bracket.offset, prefix + token.text, self.arguments(), None)
+        return Ident(token.offset, prefix + token.text)
+
+    def begins_object(self) -> bool:
+        ahead = 0
+        while self.peek(ahead).kind == "." and self.peek(ahead + 1).kind == "IDENTIFIER":
+            ahead += 2
+        return self.peek(ahead).kind == "{"
+
+    def object_literal(self, name: str) -> Node:
+        while self.peek().kind == ".":
+            self.at += 1
+            name += f".{self.take().text}"
+        bracket = self.take()
+        entries: list[Entry] = []
+        while self.peek().kind != "}":
+            optional = self.optional_mark()
+            self.require(_FIELD if entries or optional else _FIELD | _MAP_END | {"?"})
+            if self.peek().kind in _MAP_END:
+                break
+            field = self.take()
+            colon = self.colon()
+            entries.append(Entry(colon.offset, field.text, self.expression(), optional=optional))
+            if not self.comma("}"):
+                break
+        self.close("}", expected=frozenset(("}", ",")))
+        return self.built(ObjectNode(bracket.offset, name, entries))
+
+    def arguments(self) -> list[Node]:
+        """What is between the brackets of a call, and the closing bracket."""
+        args: list[Node] = []
+        self.require(_OPERAND | {")"})
+        if self.peek().kind == ")":
+            self.at += 1
+            return args
+        args.append(self.expression())
+        while self.peek().kind == ",":
+            self.at += 1
+            args.append(self.expression())
+        self.close(")")
+        return args
+
+    def list_literal(self, bracket: Token) -> Node:
+        elements: list[Node] = []
+        optional: set[int] = set()
+        also = frozenset(("]", ",", "?"))
+        if self.peek().kind == "," and self.peek(1).kind == "]":
+            self.at += 1
+        while self.peek().kind != "]":
+            if self.optional_mark():
+                optional.add(len(elements))
+                also = frozenset()
+            elements.append(self.expression(also))
+            also = frozenset("?")
+            if not self.comma("]"):
+                break
+        self.close("]", expected=None if self.tokens[self.at - 1].kind == "," else _LIST_END)
+        return self.built(ListNode(bracket.offset, elements, frozenset(optional)))
+
+    def map_entries(self) -> list[Entry]:
+        entries: list[Entry] = []
+        also = frozenset(("}", ",", "?"))
+        if self.peek().kind == "," and self.peek(1).kind == "}":
+            self.at += 1
+        while self.peek().kind != "}":
+            optional = self.optional_mark()
+            key = self.expression(frozenset() if optional else also)
+            also = frozenset("?")
+            colon = self.colon()
+            value = self.expression()
+            entries.append(Entry(colon.offset, key, value, optional=optional))
+            if not self.comma("}"):
+                break
+        self.close("}", expected=None if self.tokens[self.at - 1].kind == "," else _MAP_END)
+        return entries
+
+    def comma(self, closing: str) -> bool:
+        """Consume a comma; false if nothing follows it."""
+        if self.peek().kind != ",":
+            return False
+        self.at += 1
+        return self.peek().kind not in (closing, END)
+
+    def optional_mark(self) -> bool:
+        if self.peek().kind != "?":
+            return False
+        self.at += 1
+        return True
+
+    def call_or_macro(
+        self, offset: int, function: str, args: list[Node], target: Node | None
+    ) -> Node:
+        macro = self.macros.get((function, len(args), target is not None))
+        if macro is not None:
+            try:
+                expanded = macro.expand(offset, target, args)
+            except MacroError as error:
+                self.report(error.offset, str(error))
+                return Literal(offset, None)
+            if expanded is not None:
+                return self.built(expanded)
+        return self.built(Call(offset, function, args, target))
+
+    def built(self, node: Node) -> Node:
+        self.check_nesting(node.depth, MAX_DEPTH)
+        return node
+
+
+_LIST_END = frozenset(("]", ","))
+_MAP_END = frozenset(("}", ","))
+_FIELD = frozenset(("IDENTIFIER", "ESC_IDENTIFIER"))
+# What may come behind a closing bracket.
+_FOLLOWS = frozenset((*_PRECEDENCE, END, ".", "[", "]", ")", "}", ",", "?", ":"))
+
+
+def _balanced(function: str, terms: list[Node], offsets: list[int]) -> Node:
+    """The tree cel-go builds; where the operators end up decides the place of messages."""
+    if not offsets:
+        return terms[0]
+    middle = len(offsets) // 2
+    left = _balanced(function, terms[: middle + 1], offsets[:middle])
+    right = _balanced(function, terms[middle + 1 :], offsets[middle + 1 :])
+    return Call(offsets[middle], function, [left, right])
+
+
+def _shown(expected: frozenset[str]) -> str:
+    names = [
+        token if token[0].isupper() else f"'{token}'" for token in _TOKEN_ORDER if token in expected
+    ]
+    return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
