@@ -36,6 +36,7 @@ from kubesched.queue import (
     SchedulingQueue,
     build_hint_map,
 )
+from kubesched.queue.nominator import Nominator
 
 PROFILE = "default-scheduler"
 NODE_UPDATE = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE)
@@ -74,7 +75,7 @@ def make_queue(queue_sort: object = None, **settings: float) -> SchedulingQueue:
         queue_sort=queue_sort or PrioritySort(None, None),
         hints=build_hint_map({PROFILE: registered}),
         pre_enqueue={PROFILE: {gates.name: gates.pre_enqueue}},
-        pods=NoPods(),
+        nominator=Nominator(NoPods()),
         metrics=SchedulerMetrics(MetricsRegistry()),
         random=Random(1),
         settings=QueueSettings(**settings),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from kubesched.config.features import DEFAULT_GATES
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEvent
 from kubesched.framework.handle import Handle
@@ -24,7 +25,11 @@ def cluster(*nodes, pods=()):
 
 
 def make(plugin, table=None, args=None, gates=None, listers=None):
-    handle = Handle(NodeTable() if table is None else table, feature_gates=gates, listers=listers)
+    handle = Handle(
+        NodeTable() if table is None else table,
+        feature_gates=gates or DEFAULT_GATES,
+        listers=listers,
+    )
     return plugin(args, handle)
 
 

@@ -18,7 +18,11 @@ import pytest
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.embedded.objects import JsonObject
-from kubesched.framework.interfaces import NominatingInfo, PostBindPlugin, PostFilterResult
+from kubesched.framework.interfaces import (
+    PostBindPlugin,
+    PostFilterResult,
+)
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import Code
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.node_resources_fit import NodeResourcesFit

@@ -17,9 +17,10 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.cycle_state import CallTimer
 from kubesched.framework.interfaces import SignPlugin
 from kubesched.framework.runtime.framework import Framework
-from kubesched.framework.runtime.timing import PluginTimer, timed
+from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Status
 from kubesched.metrics.scheduler import SchedulerMetrics
 
@@ -59,7 +60,7 @@ def signer(framework: Framework) -> Callable[[Pod], bytes | None] | None:
     return sign
 
 
-def _sign(pod: Pod, plugins: list[SignPlugin], timer: PluginTimer | None) -> bytes | None:
+def _sign(pod: Pod, plugins: list[SignPlugin], timer: CallTimer | None) -> bytes | None:
     fragments: dict[str, Any] = {SCHEDULER_NAME_KEY: pod.spec.scheduler_name}
     for plugin in plugins:
         answer = timed(timer, plugin, "Sign", plugin.sign_pod)(pod)

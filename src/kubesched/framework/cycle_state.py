@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Set
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kubesched.api.core_v1 import Pod
 
-if TYPE_CHECKING:
-    from kubesched.framework.runtime.timing import PluginTimer
-
 T = TypeVar("T")
+
+
+class CallTimer(Protocol):
+    """Times the plugin calls of one attempt."""
+
+    def call(self, plugin: Any, point: str, function: Callable[..., T], *arguments: object) -> T:  # noqa: ANN401  # any plugin
+        """Call and measure; returns or raises what the function does."""
+        ...
+
+    async def call_async(
+        self,
+        plugin: Any,  # noqa: ANN401  # any plugin
+        point: str,
+        function: Callable[..., object],
+        *arguments: object,
+    ) -> object:
+        """The same for a function that may return an awaitable."""
+        ...
+
 
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 """Key of the `PodsToActivate` every attempt starts with."""
@@ -55,7 +71,7 @@ class CycleState:
         self._data: dict[str, Any] = {}
         self.points_reached = 0
         """Bits of `framework.runtime.timing`: which of the counted extension points this attempt came to."""
-        self.timer: PluginTimer | None = None
+        self.timer: CallTimer | None = None
         """Set in the sample of attempts whose plugin calls are timed."""
         self.skip_filter_plugins: Set[str] = set()
         self.skip_score_plugins: Set[str] = set()
@@ -133,7 +149,7 @@ class CycleState:
 
 
 class StateNotFound(LookupError):
-    """A plugin asked for state that nobody wrote in this attempt."""
+    """A plugin asked for state that was not written in this attempt."""
 
     def __init__(self, key: str) -> None:
         super().__init__("not found")

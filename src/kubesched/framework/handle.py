@@ -1,7 +1,7 @@
 """Handle: what a plugin may reach besides its arguments.
 
-Everything outside the decision core is described here as a protocol and supplied by whoever runs the framework:
-the scheduler in production, a test, a simulation.
+Everything outside the decision core is described here as a protocol. The scheduler supplies it in production, and so do
+tests and simulations.
 """
 
 from __future__ import annotations
@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.clock import Clock, SystemClock
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.framework.extenders import Extender
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.framework.waiting_pods import PodsInPreBind, WaitingPods
+from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
-
-if TYPE_CHECKING:
-    from kubesched.framework.runtime import Framework
-    from kubesched.framework.waiting_pods import PodsInPreBind, WaitingPods
-    from kubesched.metrics import SchedulerMetrics
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -53,7 +51,7 @@ class Listers(Protocol):
     """Listers by kind, e.g. `listers.of(Service)`."""
 
     def of(self, kind: type[Any]) -> Lister[Any]:
-        """The lister of a record type; one that is always empty when nobody watches the kind."""
+        """The lister of a record type. Plugins declare the kinds they look up (`Plugin.lists`)."""
         ...
 
 
@@ -80,14 +78,11 @@ class Nominator(Protocol):
         ...
 
 
-class PodActivator(Protocol):
-    """Moves pods to the active queue."""
-
-    def activate(self, pods: Mapping[str, Pod]) -> None: ...
-
+Activate = Callable[[Mapping[str, Pod]], None]
+"""Moves pods, by `namespace/name`, to the active queue."""
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], None]
-"""(work, what it is for) -> None: have work done in the background by an owner that bounds it and logs its failure."""
+"""(work, what it is for): runs work in the background; the owner bounds it and logs its failure."""
 
 
 class EventRecorder(Protocol):
@@ -120,9 +115,15 @@ class SchedulerClient(Protocol):
         ...
 
 
+class FrameworkOfPlugins(Protocol):
+    """The framework as a plugin may know it."""
+
+    profile_name: str
+
+
 @dataclass(slots=True)
 class Handle:
-    """One per profile. Parts that are not wired stay None and must not be needed by the plugins in use."""
+    """What a plugin may reach, one per profile. In tests, parts that no plugin needs may stay None."""
 
     table: NodeTable
     clock: Clock = field(default_factory=SystemClock)
@@ -130,16 +131,16 @@ class Handle:
     profile_name: str = "default-scheduler"
     listers: Listers | None = None
     nominator: Nominator | None = None
-    activator: PodActivator | None = None
+    activate: Activate | None = None
     recorder: EventRecorder | None = None
     client: SchedulerClient | None = None
     metrics: SchedulerMetrics | None = None
     waiting_pods: WaitingPods | None = None
     pods_in_pre_bind: PodsInPreBind | None = None
-    feature_gates: Any = None
-    framework: Framework | None = None
-    """The framework the plugin belongs to: run filters and scores in a what-if. Set after construction."""
+    feature_gates: FeatureGates = DEFAULT_GATES
+    framework: FrameworkOfPlugins | None = None
+    """The framework the plugin belongs to. Set by the framework itself, once its plugins are built."""
     extenders: Sequence[Extender] = ()
     spawn: Spawn | None = None
-    """Starts work that outlives the attempt; set by whoever runs the loop."""
+    """Starts work that outlives the attempt."""
     parallelism: int = 16

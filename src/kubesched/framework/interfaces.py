@@ -19,13 +19,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
+from kubesched.framework.handle import Handle
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.rules import Rule
 from kubesched.framework.status import NodeToStatus, Status
@@ -34,9 +36,6 @@ from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_info import NodeInfo
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
-
-if TYPE_CHECKING:
-    from kubesched.framework.handle import Handle
 
 MIN_NODE_SCORE = 0
 MAX_NODE_SCORE = 100
@@ -55,18 +54,6 @@ class PreFilterResult:
         if self.node_names is None:
             return other
         return PreFilterResult(self.node_names & other.node_names)
-
-
-@dataclass(frozen=True, slots=True)
-class NominatingInfo:
-    """What to do with the pod's nominated node: keep it (`override` False) or set it (empty name clears)."""
-
-    override: bool = False
-    node_name: str = ""
-
-
-KEEP_NOMINATION = NominatingInfo()
-CLEAR_NOMINATION = NominatingInfo(override=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.times import format_time
 from kubesched.errors import Conflict, ConnectFailed, KubeschedError, ServerError
 from kubesched.framework.handle import SchedulerClient
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 
 POD_SCHEDULED: Final = "PodScheduled"
 REASON_UNSCHEDULABLE: Final = "Unschedulable"

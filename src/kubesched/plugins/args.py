@@ -8,7 +8,6 @@ from kubesched.config.plugin_args import PluginArgs, with_defaults
 from kubesched.config.plugin_args_validation import validate_args
 from kubesched.errors import ConfigError
 from kubesched.framework.handle import Handle
-from kubesched.plugins.feature_gates import gates_of
 
 A = TypeVar("A", bound=PluginArgs)
 
@@ -19,7 +18,7 @@ def checked_args(args: A | None, args_type: type[A], handle: Handle) -> A:
     Raises:
         ConfigError: with every problem found.
     """
-    gates = gates_of(handle)
+    gates = handle.feature_gates
     complete = cast("A", with_defaults(args_type() if args is None else args, gates))
     problems = list(validate_args("args", complete, gates))
     if problems:

@@ -20,7 +20,6 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.preemption.candidates import CandidateCount, ScoreFunction
 from kubesched.preemption.evaluator import Evaluator, OrderedScores
 from kubesched.preemption.importance import is_more_important
@@ -51,7 +50,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         args = checked_args(args, DefaultPreemptionArgs, handle)
         super().__init__(args, handle)
-        gates = gates_of(handle)
+        gates = handle.feature_gates
         self._in_background = gates.SchedulerAsyncPreemption
         self._groups_are_placed = gates.TopologyAwareWorkloadScheduling
         self._groups_preempt = gates.WorkloadAwarePreemption

@@ -18,7 +18,6 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.value_tables import ValueTable
 from kubesched.snapshot.columns import InternedColumn
 from kubesched.snapshot.views import NodeColumns
@@ -72,7 +71,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
-        self._enabled = gates_of(handle).NodeDeclaredFeatures
+        self._enabled = handle.feature_gates.NodeDeclaredFeatures
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         needed = required_features(pod) if self._enabled else 0

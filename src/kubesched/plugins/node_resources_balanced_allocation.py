@@ -16,7 +16,6 @@ from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, Score
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.balance import balance, balance_change, balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
@@ -50,7 +49,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
         args = checked_args(args, NodeResourcesBalancedAllocationArgs, handle)
         super().__init__(args, handle)
-        gates = gates_of(handle)
+        gates = handle.feature_gates
         self._filtered = RequestOptions(skip_pod_level=not gates.PodLevelResources)
         self._compared = RequestOptions(
             use_status=gates.InPlacePodVerticalScaling,

@@ -34,7 +34,6 @@ from kubesched.framework.rules import Rule, Scope, unconditional
 from kubesched.framework.status import Code, Status, error_status, unschedulable
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.extended_resources import (
     IMPLICIT_PREFIX,
@@ -85,7 +84,7 @@ class NodeResourcesFit(
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
         args = checked_args(args, NodeResourcesFitArgs, handle)
         super().__init__(args, handle)
-        gates = self._gates = gates_of(handle)
+        gates = self._gates = handle.feature_gates
         self._filtered = RequestOptions(skip_pod_level=not gates.PodLevelResources)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)

@@ -14,7 +14,6 @@ from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Sign
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.signing import tolerations_fragment
 from kubesched.snapshot.columns import ABSENT
 from kubesched.snapshot.views import NodeColumns
@@ -32,7 +31,7 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
-        self._comparison_operators = gates_of(handle).TaintTolerationComparisonOperators
+        self._comparison_operators = handle.feature_gates.TaintTolerationComparisonOperators
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         column = nodes.interned(self.name, _cordoned)

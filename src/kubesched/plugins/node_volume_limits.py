@@ -23,7 +23,6 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.volumes.attached_volumes import ATTACHABLE, AttachedVolumes
 from kubesched.plugins.volumes.claims import (
     claim_use,
@@ -62,7 +61,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
-        self._must_be_installed = gates_of(handle).VolumeLimitScaling
+        self._must_be_installed = handle.feature_gates.VolumeLimitScaling
         self._wired: _Wired | None = None
 
     @property

@@ -27,7 +27,6 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.signing import tolerations_fragment
 from kubesched.plugins.value_tables import ValueTable
 from kubesched.snapshot.columns import InternedColumn, Ints
@@ -52,7 +51,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
-        self._comparison_operators = gates_of(handle).TaintTolerationComparisonOperators
+        self._comparison_operators = handle.feature_gates.TaintTolerationComparisonOperators
         self._repelling: Tables = {}
         self._disliked: Tables = {}
 

@@ -18,12 +18,11 @@ from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.extenders import Extender, Victims
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
-    CLEAR_NOMINATION,
-    NominatingInfo,
     PostFilterAnswer,
     PostFilterResult,
 )
 from kubesched.framework.node_statuses import rows_with_code
+from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import (
     Code,
@@ -186,7 +185,7 @@ class Evaluator:
     @property
     def _framework(self) -> Framework:
         framework = self._handle.framework
-        assert framework is not None, "a plugin was asked before its framework was built"
+        assert isinstance(framework, Framework), "plugins are asked after their framework is built"
         return framework
 
     def _now_us(self) -> int:

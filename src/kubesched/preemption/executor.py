@@ -23,7 +23,7 @@ from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.names import key_of
 from kubesched.errors import KubeschedError, NotFound
 from kubesched.framework.handle import Handle, SchedulerClient
-from kubesched.framework.interfaces import CLEAR_NOMINATION
+from kubesched.framework.nominating_info import CLEAR_NOMINATION
 from kubesched.framework.pod_status import status_patch, write_status
 from kubesched.framework.status import Status, error_status
 from kubesched.logs import get_logger
@@ -126,8 +126,8 @@ class Executor:
             )
             has_room = not self._holds_place(victims[-1], candidate.node_name)
             missed = uid in self._kept_back and has_room
-            if (failed or missed) and self._handle.activator is not None:
-                self._handle.activator.activate({key_of(preemptor.metadata): preemptor})
+            if (failed or missed) and self._handle.activate is not None:
+                self._handle.activate({key_of(preemptor.metadata): preemptor})
             self._forget_the_gone()
 
     def _holds_place(self, victim: Pod, node_name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.snapshot.pods import PodInfo
 
 CHANGES_LIMIT: Final = 4096
@@ -32,13 +32,17 @@ class PodReference(NamedTuple):
     uid: str
 
 
+FindQueued = Callable[[str], PodInfo | None]
+"""Looks a `namespace/name` up in the queues."""
+
+
 class Nominator:
     """node name -> pods nominated to it, and pod UID -> node name."""
 
-    def __init__(self, pods: PodLister, find_queued: Callable[[str], PodInfo | None]) -> None:
-        """`find_queued` looks a `namespace/name` up in the queues."""
+    def __init__(self, pods: PodLister, find_queued: FindQueued | None = None) -> None:
         self._pods = pods
-        self._find_queued = find_queued
+        self.find_queued: FindQueued = find_queued or (lambda _key: None)
+        """Set by the scheduling queue, which is built after the plugins that use the nominator."""
         self._by_node: dict[str, dict[str, PodReference]] = {}
         self._node_by_uid: dict[str, str] = {}
         self._resolved: dict[str, list[PodInfo]] = {}
@@ -154,7 +158,7 @@ class Nominator:
             )
 
     def _resolve(self, reference: PodReference) -> PodInfo:
-        queued = self._find_queued(f"{reference.namespace}/{reference.name}")
+        queued = self.find_queued(f"{reference.namespace}/{reference.name}")
         if queued is None:
             namespace, name, uid = reference
             return PodInfo(Pod(metadata=ObjectMeta(namespace=namespace, name=name, uid=uid)))

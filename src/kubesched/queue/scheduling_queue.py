@@ -47,7 +47,7 @@ from kubesched.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
 from kubesched.queue.backoff import BACKOFF, FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
 from kubesched.queue.hints import HintEvaluator, HintMap, ResolvedEvent, Strategy
 from kubesched.queue.in_flight import InFlight
-from kubesched.queue.nominator import Nominator, PodLister
+from kubesched.queue.nominator import Nominator
 from kubesched.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
 from kubesched.queue.unschedulable import UNSCHEDULABLE, PreCheck, UnschedulablePods
 from kubesched.snapshot.pods import PodInfo
@@ -94,7 +94,7 @@ class SchedulingQueue:
         queue_sort: QueueSort,
         hints: HintMap,
         pre_enqueue: Mapping[str, Mapping[str, PreEnqueueFn]],
-        pods: PodLister,
+        nominator: Nominator,
         metrics: SchedulerMetrics,
         random: Random,
         signers: Mapping[str, Signer] | None = None,
@@ -107,7 +107,7 @@ class SchedulingQueue:
             queue_sort: The QueueSort plugin of the first profile; all profiles share its order.
             hints: Who is interested in which event.
             pre_enqueue: Per scheduler name, the PreEnqueue plugins by name, in order.
-            pods: The informer's pods: only those still without a node can be nominated.
+            nominator: Shared with the plugins; looks up queued pods here.
             metrics: Where transitions are counted; `pending_pods` reads the sizes from here.
             random: Draws the sample of measured PreEnqueue runs.
             signers: Per scheduler name; a missing one means no signature.
@@ -142,7 +142,8 @@ class SchedulingQueue:
             metrics=metrics,
             sample_percent=settings.plugin_metrics_sample_percent,
         )
-        self.nominator = Nominator(pods, self._find_queued)
+        self.nominator = nominator
+        nominator.find_queued = self._find_queued
         self._scheduling_cycle = 0
         self._is_closed = False
         self._publish_sizes()

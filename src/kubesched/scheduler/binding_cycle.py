@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from kubesched.errors import KubeschedError
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
-from kubesched.framework.interfaces import CLEAR_NOMINATION, NominatingInfo
+from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime.bind import (
     run_bind,

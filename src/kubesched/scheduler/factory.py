@@ -41,8 +41,10 @@ from kubesched.framework.waiting_pods import CallLater, PodsInPreBind, WaitingPo
 from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.hints import HintMap, PluginEvents, build_hint_map
+from kubesched.queue.nominator import Nominator
 from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.event_handlers import EventHandlers
@@ -115,6 +117,10 @@ def assemble(
     event_gate = EventGate()
     extenders = world.extenders(config.extenders, table) if config.extenders else []
 
+    pods = world.listers.of(Pod)
+    nominator = Nominator(pods)
+    background = BackgroundTasks()
+
     def make_handle(profile: str) -> Handle:
         return Handle(
             table=table,
@@ -130,6 +136,9 @@ def assemble(
             feature_gates=gates,
             parallelism=config.parallelism,
             extenders=extenders,
+            nominator=nominator,
+            activate=lambda pods: queue.activate(pods),
+            spawn=background.spawn,
         )
 
     frameworks = build_frameworks(config.profiles, registry, make_handle, gates)
@@ -151,7 +160,7 @@ def assemble(
             name: {plugin.name: plugin.pre_enqueue for plugin in framework.pre_enqueue}
             for name, framework in frameworks.items()
         },
-        pods=world.listers.of(Pod),
+        nominator=nominator,
         metrics=world.metrics,
         random=world.random,
         signers=signers,
@@ -163,9 +172,6 @@ def assemble(
             generic_workload=gates.enabled("GenericWorkload"),
         ),
     )
-    for framework in frameworks.values():
-        framework.handle.nominator = queue.nominator
-        framework.handle.activator = queue
     algorithm = SchedulingAlgorithm(
         table,
         world.random,
@@ -174,7 +180,6 @@ def assemble(
         engine=EquivalenceEngine(table) if classes else None,
         batching=batching,
     )
-    pods = world.listers.of(Pod)
     writer = StatusWriter(world.client, pods, world.clock, world.random)
     extended = ExtendedAlgorithm(algorithm, extenders) if extenders else None
     cycle = SchedulingCycle(algorithm, cache, queue, extended)
@@ -197,6 +202,7 @@ def assemble(
         binding=binding,
         failures=failures,
         status_writer=writer,
+        background=background,
         metrics=world.metrics,
         clock=world.clock,
         random=world.random,

@@ -10,7 +10,7 @@ from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.framework.diagnosis import FitError, NoNodesAvailable
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
 from kubesched.framework.handle import Lister
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.pod_status import (
     POD_SCHEDULED,
     REASON_SCHEDULER_ERROR,

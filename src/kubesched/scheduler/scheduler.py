@@ -48,6 +48,7 @@ class Scheduler:
         binding: BindingCycle,
         failures: FailureHandler,
         status_writer: StatusWriter,
+        background: BackgroundTasks,
         metrics: SchedulerMetrics,
         clock: Clock,
         random: Random,
@@ -66,9 +67,7 @@ class Scheduler:
         self._random = random
         self._bindings: set[asyncio.Task[None]] = set()
         self._is_draining = False
-        self.background = BackgroundTasks()
-        for framework in frameworks.values():
-            framework.handle.spawn = self.background.spawn
+        self.background = background
         self._wake = asyncio.Event()
         queue.on_ready = self._wake.set
         binding.on_waiting = self._wake.set

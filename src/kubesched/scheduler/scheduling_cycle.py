@@ -16,11 +16,9 @@ from kubesched.cache.cache import Cache, CacheError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.interfaces import (
-    CLEAR_NOMINATION,
-    KEEP_NOMINATION,
-    NominatingInfo,
     PostFilterAnswer,
 )
+from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.permit import run_permit

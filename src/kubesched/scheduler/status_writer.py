@@ -16,7 +16,7 @@ from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError
 from kubesched.framework.handle import Lister, SchedulerClient
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.pod_status import status_patch, write_status
 from kubesched.logs import get_logger
 

@@ -23,12 +23,12 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     FilterPlugin,
-    NominatingInfo,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
     default_normalize,
 )
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import SKIP, unschedulable

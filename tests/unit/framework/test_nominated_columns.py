@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.runtime import nominated as nominated_module
 from kubesched.framework.runtime.nominated import (
     NominatedPods,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.api.core_v1 import PodCondition
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.pod_status import POD_SCHEDULED, status_patch
 from kubesched.testing.builders import make_pod
 

@@ -10,7 +10,7 @@ from plugin_strategies import pod_of
 from scalar import storage as twin
 from storage_worlds import storage_worlds
 
-from kubesched.config.features import FeatureGates
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.plugin_args import UtilizationShapePoint, VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
@@ -31,7 +31,7 @@ SHAPE = ((0, 10), (40, 3), (70, 0), (100, 8))
 
 
 def make(plugin, worlds, gates=None, args=None):
-    handle = Handle(worlds.table, listers=worlds.listers, feature_gates=gates)
+    handle = Handle(worlds.table, listers=worlds.listers, feature_gates=gates or DEFAULT_GATES)
     return plugin(args, handle)
 
 

@@ -21,7 +21,7 @@ from kubesched.config.features import DEFAULT_GATES
 from kubesched.errors import NotFound
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.status import NodeToStatus
 from kubesched.framework.waiting_pods import PodsInPreBind, WaitingPods
@@ -102,13 +102,13 @@ class PreemptionWorld:
             random=Random(seed),
             listers=self.listers,
             nominator=self.nominator,
-            activator=self.activations,
+            activate=self.activations.activate,
             recorder=self.recorder,
             client=self.client,
             metrics=self.metrics,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
-            feature_gates=gates,
+            feature_gates=gates or DEFAULT_GATES,
             parallelism=parallelism,
             spawn=lambda work, what: self.spawned.append((work, what)),
         )

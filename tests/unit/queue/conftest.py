@@ -14,6 +14,7 @@ from kubesched.framework.events import Action, ClusterEvent, Resource
 from kubesched.framework.status import unschedulable
 from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.queue import PluginEvents, QueueSettings, SchedulingQueue, build_hint_map
+from kubesched.queue.nominator import Nominator
 
 PROFILE = "default-scheduler"
 NAMESPACE = "shop"
@@ -61,7 +62,7 @@ class QueueWorld:
                 profile: {name: self._gate(name) for name in ("GateA", "GateB")}
                 for profile in profiles
             },
-            pods=self,
+            nominator=Nominator(self),
             metrics=self.metrics,
             random=Random(7),
             signers=signers,

@@ -36,10 +36,11 @@ from kubesched.framework.events import (
     Hint,
     Resource,
 )
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import unschedulable
 from kubesched.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.queue import PluginEvents, QueueSettings, SchedulingQueue, build_hint_map
+from kubesched.queue.nominator import Nominator
 
 LOGGER = logging.getLogger("kubesched.queue")
 NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
@@ -625,7 +626,7 @@ class QueueMachine(RuleBasedStateMachine):
                 profile: {plugin: self.gate(plugin) for plugin in GATES}
                 for profile in REGISTRATIONS
             },
-            pods=Lister(self.known_pods),
+            nominator=Nominator(Lister(self.known_pods)),
             metrics=self.metrics,
             random=Random(3),
             settings=config,

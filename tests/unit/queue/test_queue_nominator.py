@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
-from kubesched.framework.interfaces import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
+from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
 from kubesched.snapshot.pods import PodInfo
 
 TO_N1 = NominatingInfo(override=True, node_name="n1")

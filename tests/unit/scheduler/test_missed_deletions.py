@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.interfaces import NominatingInfo
+from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing.builders import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -27,9 +27,6 @@ from kubesched.framework.status import Code, Status, code_of
 from kubesched.logs import get_logger
 from kubesched.metrics.instruments import Counter, Histogram
 from kubesched.metrics.scheduler import SchedulerMetrics
-
-if TYPE_CHECKING:
-    from kubesched.framework.runtime.nominated import NominatedPods
 
 log = get_logger(__name__)
 
@@ -76,8 +73,8 @@ class Framework:
         self.bind: list[BindPlugin] = at("bind")
         self.post_bind: list[PostBindPlugin] = at("postBind")
         self.points = {point: list(plugins) for point, plugins in points.items()}
-        self.nominated: NominatedPods | None = None
-        """Nominated pods as columns, made when first needed."""
+        self.caches: dict[type[Any], Any] = {}
+        """Derived state of the runtime's phases, by type."""
         handle.framework = self
         self._point_durations: dict[tuple[str, Code], Histogram] = {}
         self.steps: list[tuple[str, float]] = []

@@ -300,13 +300,14 @@ def _filter_with(
 
 
 def rivals_of(framework: Framework, pod: PodInfo) -> Rivals | None:
-    """Nominated pods this pod has to leave room for; None when there are none, or nobody nominates."""
-    nominated = framework.nominated
+    """Nominated pods this pod has to leave room for; None when there are none."""
+    nominated: NominatedPods | None = framework.caches.get(NominatedPods)
     if nominated is None:
         nominator = framework.handle.nominator
         if nominator is None:
             return None
-        nominated = framework.nominated = NominatedPods(framework.handle.table, nominator)
+        nominated = NominatedPods(framework.handle.table, nominator)
+        framework.caches[NominatedPods] = nominated
     return nominated.rivals_of(pod)
 
 
@@ -314,6 +315,5 @@ def nominations_version(framework: Framework, pod: PodInfo) -> int | None:
     """Changes when the rivals of such pods change; None for a pod that is nominated itself and so has its own."""
     if rivals_of(framework, pod) is None:
         return -1
-    nominated = framework.nominated
-    assert nominated is not None, "rivals are nominated pods"
+    nominated: NominatedPods = framework.caches[NominatedPods]
     return None if nominated.holds(pod.uid) else nominated.version

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from kubesched.clock import Clock
-from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.cycle_state import CallTimer, CycleState
 from kubesched.framework.interfaces import Plugin, Wait
 from kubesched.framework.status import Code, Status
 from kubesched.metrics.instruments import Family, Histogram
@@ -112,7 +112,7 @@ class EvaluationCounts:
 
 
 def timed(
-    timer: PluginTimer | None, plugin: Plugin, point: str, function: Callable[..., Any]
+    timer: CallTimer | None, plugin: Plugin, point: str, function: Callable[..., Any]
 ) -> Callable[..., Any]:
     """The function itself, or with a timer around it."""
     return function if timer is None else partial(timer.call, plugin, point, function)

@@ -6,7 +6,6 @@ from collections.abc import Hashable
 
 from kubesched.api.resource_v1 import DeviceClass
 from kubesched.framework.handle import Handle
-from kubesched.plugins.feature_gates import gates_of
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Followed by its name, this is a resource every device class offers unasked."""
@@ -19,7 +18,7 @@ class DeviceBackedResources:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self.is_enabled = gates_of(handle).DRAExtendedResource
+        self.is_enabled = handle.feature_gates.DRAExtendedResource
         self._version: int | None = None
         self._names: frozenset[str] = frozenset()
 

@@ -24,7 +24,6 @@ from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
 from kubesched.plugins.default_selector import sources_of, sources_version, workload_key
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.pod_topology_spread import hints
 from kubesched.plugins.pod_topology_spread.constraints import (
     HARD,
@@ -73,7 +72,7 @@ class PodTopologySpread(
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         args = checked_args(args, PodTopologySpreadArgs, handle)
         super().__init__(args, handle)
-        gates = gates_of(handle)
+        gates = handle.feature_gates
         self._match_label_keys = gates.MatchLabelKeysInPodTopologySpread
         self._comparison_operators = gates.TaintTolerationComparisonOperators
         self._is_system_default = args.defaulting_type == SYSTEM_DEFAULTING

@@ -28,7 +28,6 @@ from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.feature_gates import gates_of
 from kubesched.plugins.volume_binding.assume_cache import AssumeError
 from kubesched.plugins.volume_binding.binding import (
     BindingError,
@@ -108,7 +107,9 @@ class VolumeBinding(
         super().__init__(args, handle)
         self._timeout_s = float(args.bind_timeout_seconds)
         self._scorer = (
-            CapacityScorer(args.shape or ()) if gates_of(handle).StorageCapacityScoring else None
+            CapacityScorer(args.shape or ())
+            if handle.feature_gates.StorageCapacityScoring
+            else None
         )
         self._known_storage: Storage | None = None
         self._known_binder: VolumeBinder | None = None
