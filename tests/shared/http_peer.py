@@ -63,6 +63,7 @@ class HttpPeer:
     def __init__(self, application, limits: Limits | None = None, owner: Owner | None = None):
         self.owner = owner or Owner(limits or Limits())
         self.transport = FakeTransport()
+        self.is_disconnected = False
         self.connection = Connection(self.owner, application)
         self.connection.connection_made(self.transport)
 
@@ -91,7 +92,13 @@ class HttpPeer:
         for _ in range(10):
             await asyncio.sleep(0)
 
+    def disconnect(self) -> None:
+        """End the connection, unless that has happened already."""
+        if not self.is_disconnected:
+            self.is_disconnected = True
+            self.connection.connection_lost(None)
+
     async def leave(self) -> None:
         """End the connection, and wait until the response under way has cleaned up."""
-        self.connection.connection_lost(None)
+        self.disconnect()
         await self.connection.finish()

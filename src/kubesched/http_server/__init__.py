@@ -2,7 +2,9 @@
 
     listener       accepts connections, runs TLS handshakes, enforces limits, shuts down
     accept_queue   accepted sockets waiting for their handshake, shared fairly among client addresses
-    connection     one connection: pipelining, keep-alive, back pressure, timeouts
+    connection     one connection: pipelining, keep-alive, timeouts
+    exchange       one request and the state of its response
+    sender         responses and streams out, with back pressure
     parser         requests from bytes (llhttp, through httptools), strict and bounded
     writer         response heads and chunks as bytes
     messages       Request, Response, Headers, and the Application protocol that answers requests

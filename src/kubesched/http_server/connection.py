@@ -13,19 +13,16 @@ Reading continues while a response is computed or streamed, because only reading
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from collections import deque
 from collections.abc import Awaitable
 from typing import Protocol, cast
 
-from kubesched.errors import KubeschedError
-from kubesched.http_server import writer
+from kubesched.http_server.exchange import Exchange
 from kubesched.http_server.limits import BodyBudget, Limits
 from kubesched.http_server.messages import (
     NO_PEER,
     Application,
-    ByteStream,
     Headers,
     Peer,
     Refusal,
@@ -33,16 +30,14 @@ from kubesched.http_server.messages import (
     Response,
 )
 from kubesched.http_server.parser import RequestParser
+from kubesched.http_server.sender import SLICE, ResponseSender
+from kubesched.http_server.writer import DateHeader
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 
-JOIN_LIMIT = 64 * 1024
-"""Longer bodies are written separately from their head instead of being copied behind it."""
 FEED_BYTES = 8 * 1024
 """How much input is parsed at a time. The parser cannot stop in the middle, so this bounds what one read can queue."""
-SLICE = 256 * 1024
-"""Longer bodies are written in slices of this size, each after the client has read most of the one before."""
 
 
 class ConnectionOwner(Protocol):
@@ -50,50 +45,11 @@ class ConnectionOwner(Protocol):
 
     limits: Limits
     budget: BodyBudget
-    date: writer.DateHeader
+    date: DateHeader
 
     def opened(self, connection: Connection) -> None: ...
 
     def closed(self, connection: Connection) -> None: ...
-
-
-class _Exchange:
-    """A request from the end of its head until its response is written."""
-
-    __slots__ = (
-        "arrival",
-        "body",
-        "is_accepted",
-        "is_begun",
-        "is_complete",
-        "keeps_alive",
-        "refusal",
-        "request",
-        "size",
-    )
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.keeps_alive = False
-        self.is_begun = False
-        self.is_accepted = False
-        self.is_complete = False
-        self.refusal: Refusal | None = None
-        self.body: bytes | bytearray = b""
-        self.size = 0
-        self.arrival: asyncio.Future[None] | None = None
-        """Completed with the body, for a task that waits for it."""
-
-    def complete(self) -> None:
-        self.is_complete = True
-        if self.arrival is not None and not self.arrival.done():
-            self.arrival.set_result(None)
-
-    def fail(self, refusal: Refusal) -> None:
-        """Answer with this instead; nothing more of the request is received."""
-        self.refusal = refusal
-        self.keeps_alive = False
-        self.complete()
 
 
 class Connection(asyncio.Protocol):
@@ -107,15 +63,13 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_tls = False
         self._parser = RequestParser(self, owner.limits)
-        self._queue: deque[_Exchange] = deque()
+        self._queue: deque[Exchange] = deque()
         """Requests not answered yet; only the last one can be incomplete."""
         self._queued_bytes = 0
-        self._current: _Exchange | None = None
+        self._current: Exchange | None = None
         """The request that a task is answering."""
         self._task: asyncio.Task[None] | None = None
-        self._is_streaming = False
-        self._writable: asyncio.Future[None] | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
+        self._sender = ResponseSender(self._loop, owner.date, owner.limits.send_s, self.abort)
         self._linger_timer: asyncio.TimerHandle | None = None
         self._is_reading = True
         self._backlog = memoryview(b"")
@@ -135,25 +89,21 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods but not the base class.
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._sender.transport = cast("asyncio.Transport", transport)
         self.peer = _peer_of(self._transport)
         self._is_tls = transport.get_extra_info("sslcontext") is not None
         self._owner.opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._is_input_over = True
-        for exchange in self._queue:
-            self._release(exchange)
-        self._queue.clear()
-        for timer in (self._write_timer, self._linger_timer):
-            if timer is not None:
-                timer.cancel()
+        self._sender.lost()
+        self._parser.close()
+        self._drop_queue()
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
         if self._task is not None:
             # Not at once: a task that is cancelled before its first step would never close its stream.
             self._loop.call_soon(self._task.cancel)
-        self._backlog = memoryview(b"")
-        self._set_writable()
         self._owner.closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -165,7 +115,7 @@ class Connection(asyncio.Protocol):
         if len(data) <= FEED_BYTES and not self._backlog:
             self._parse(data)
         else:
-            self._backlog = memoryview(bytes(self._backlog) + data)
+            self._backlog = memoryview(bytes(self._backlog) + data if self._backlog else data)
         self._advance()
 
     def _parse(self, data: bytes | memoryview) -> None:
@@ -182,36 +132,23 @@ class Connection(asyncio.Protocol):
         self._is_input_over = True
         self._closes_when_idle = True
         last = self._last()
-        is_owed = last is not None and last.is_complete
-        return is_owed and not self._is_tls and not self._is_streaming
+        is_owed = last is not None and last.is_complete and not last.is_streaming
+        return is_owed and not self._is_tls
 
     def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
-        self._write_timer = self._loop.call_later(self._limits.send_s, self._write_timed_out)
+        self._sender.pause()
         self._set_reading(False)
 
     def resume_writing(self) -> None:
-        self._set_writable()
+        self._sender.resume()
         self._advance()
-
-    def _set_writable(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
-        self._writable = None
-
-    def _write_timed_out(self) -> None:
-        log.info("Connection cut: its client does not read", v=4, client=self.peer.address)
-        self.abort()
 
     # Parser callbacks.
 
     def head_received(self, request: Request) -> None:
         request.peer = self.peer
         request.received_at = self._head_since = self._loop.time()
-        self._queue.append(_Exchange(request))
+        self._queue.append(Exchange(request))
 
     def body_received(self, part: bytes) -> None:
         size = len(part)
@@ -219,14 +156,8 @@ class Connection(asyncio.Protocol):
             raise Refusal(429, "too many request bodies are being received", retry_after_s=1)
         exchange = self._last()
         assert exchange is not None, "a body follows a head"
-        exchange.size += size
+        exchange.add_body(part)
         self._queued_bytes += size
-        if not exchange.body:
-            exchange.body = part
-            return
-        if isinstance(exchange.body, bytes):
-            exchange.body = bytearray(exchange.body)
-        exchange.body += part
 
     def request_complete(self, *, keeps_alive: bool) -> None:
         self._head_since = None
@@ -235,7 +166,7 @@ class Connection(asyncio.Protocol):
         exchange.keeps_alive = keeps_alive
         exchange.complete()
 
-    def _last(self) -> _Exchange | None:
+    def _last(self) -> Exchange | None:
         """The request that is being received, or the last one that was."""
         return self._queue[-1] if self._queue else self._current
 
@@ -244,7 +175,7 @@ class Connection(asyncio.Protocol):
     def _advance(self) -> None:
         """Answer requests in order and parse further input, until either has to wait."""
         while True:
-            while self._queue and self._task is None and self._writable is None:
+            while self._queue and self._task is None and not self._sender.is_paused:
                 if not self._answer(self._queue[0]):
                     break
             if not self._backlog or self._is_input_over or not self._has_room():
@@ -261,7 +192,7 @@ class Connection(asyncio.Protocol):
         """Whether more input may be taken in: the client reads, and has not sent more than may be kept."""
         limits, last = self._limits, self._last()
         return (
-            self._writable is None
+            not self._sender.is_paused
             and len(self._queue) <= limits.max_pipelined
             and self._queued_bytes <= limits.max_body_bytes
             and (
@@ -272,7 +203,7 @@ class Connection(asyncio.Protocol):
             )
         )
 
-    def _answer(self, exchange: _Exchange) -> bool:
+    def _answer(self, exchange: Exchange) -> bool:
         """Take the next step with a request; False if it has to wait for its body."""
         application, request = self._application, exchange.request
         try:
@@ -295,7 +226,8 @@ class Connection(asyncio.Protocol):
         self._queue.popleft()
         if isinstance(outcome, Response):
             if outcome.stream is None and len(outcome.body) <= SLICE:
-                self._write(exchange, outcome)
+                exchange.closes = self._is_final(exchange)
+                self._sender.write(exchange, outcome)
                 self._finish(exchange, outcome.status)
                 return True
             outcome = _immediately(outcome)
@@ -306,21 +238,21 @@ class Connection(asyncio.Protocol):
         return True
 
     async def _answer_slowly(
-        self, exchange: _Exchange, answering: Awaitable[Response | None]
+        self, exchange: Exchange, answering: Awaitable[Response | None]
     ) -> None:
         status = 0
         try:
             response = await self._response_to(exchange, answering)
             status = response.status
-            await self._send(exchange, response)
+            exchange.closes = self._is_final(exchange)
+            await self._sender.send(exchange, response)
         finally:
             self._task = self._current = None
-            self._is_streaming = False
             self._finish(exchange, status)
         self._advance()
 
     async def _response_to(
-        self, exchange: _Exchange, answering: Awaitable[Response | None]
+        self, exchange: Exchange, answering: Awaitable[Response | None]
     ) -> Response:
         application, request = self._application, exchange.request
         try:
@@ -347,109 +279,39 @@ class Connection(asyncio.Protocol):
         message = "This request caused an internal error; see the log."
         return self._application.refuse(Refusal(500, message))
 
-    def _invite_body(self, exchange: _Exchange) -> None:
+    def _invite_body(self, exchange: Exchange) -> None:
         request = exchange.request
-        if request.expects_continue and self._transport is not None:
+        if request.expects_continue:
             request.expects_continue = False
             if not exchange.size:
-                self._transport.write(writer.CONTINUE)
+                self._sender.write_continue()
 
-    def _finish(self, exchange: _Exchange, status: int) -> None:
+    def _finish(self, exchange: Exchange, status: int) -> None:
         """Bookkeeping after a response; ends the connection if nothing may follow."""
         self._release(exchange)
         self._has_answered = True
         self.quiet_since = self._loop.time()
         self._application.finished(exchange.request, status)
-        if not self._stays_open(exchange):
+        if exchange.closes:
             self._end(exchange)
 
-    def _stays_open(self, exchange: _Exchange) -> bool:
+    def _is_final(self, exchange: Exchange) -> bool:
+        """Whether the connection has to close after this response."""
         is_last = self._closes_when_idle and not self._queue
-        return exchange.is_complete and exchange.keeps_alive and not is_last
+        return is_last or not (exchange.is_complete and exchange.keeps_alive)
 
-    def _release(self, exchange: _Exchange) -> None:
+    def _release(self, exchange: Exchange) -> None:
         self._owner.budget.release(exchange.size)
         self._queued_bytes -= exchange.size
-        exchange.size = 0
-        exchange.body = b""
+        exchange.clear_body()
 
-    # Writing.
-
-    def _write(self, exchange: _Exchange, response: Response) -> None:
-        if self._transport is None:
-            return
-        head = self._head(exchange, response)
-        body = response.body
-        if exchange.request.method == "HEAD":
-            self._transport.write(head)
-        elif len(body) <= JOIN_LIMIT:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(body)
-
-    def _head(self, exchange: _Exchange, response: Response) -> bytes:
-        is_http_1_0 = exchange.request.is_http_1_0
-        if is_http_1_0 and response.stream is not None:
-            exchange.keeps_alive = False
-        keeps_alive = self._stays_open(exchange)
-        date = self._owner.date.line()
-        return writer.head(response, date, keeps_alive=keeps_alive, is_http_1_0=is_http_1_0)
-
-    async def _send(self, exchange: _Exchange, response: Response) -> None:
-        stream = response.stream
-        if stream is None:
-            await self._send_body(exchange, response)
-            return
-        path = exchange.request.path
-        try:
-            async with contextlib.aclosing(stream):
-                await self._send_stream(exchange, response, stream)
-        except KubeschedError as error:
-            log.warning("A stream ended early", path=path, err=error)
-            self.abort()
-        except Exception:
-            # The status line is out. Cutting the connection is the only way left to report the failure.
-            log.exception("A page broke off", method=exchange.request.method, path=path)
-            self.abort()
-
-    async def _send_body(self, exchange: _Exchange, response: Response) -> None:
-        if len(response.body) <= SLICE or exchange.request.method == "HEAD":
-            self._write(exchange, response)
-            await self._drain()
-            return
-        if self._transport is not None:
-            self._transport.write(self._head(exchange, response))
-        body = memoryview(response.body)
-        for start in range(0, len(body), SLICE):
-            if self._transport is None:
-                return
-            self._transport.write(body[start : start + SLICE])
-            await self._drain()
-
-    async def _send_stream(
-        self, exchange: _Exchange, response: Response, stream: ByteStream
-    ) -> None:
-        if self._transport is None:
-            return
-        self._transport.write(self._head(exchange, response))
-        if exchange.request.method == "HEAD":
-            return
-        self._is_streaming = True
-        is_chunked = not exchange.request.is_http_1_0
-        async for data in stream:
-            if self._transport is None:
-                return
-            if data:  # an empty chunk would end the body
-                self._transport.write(writer.chunk(data) if is_chunked else data)
-                await self._drain()
-        if self._transport is not None and is_chunked:
-            self._transport.write(writer.LAST_CHUNK)
-
-    async def _drain(self) -> None:
-        """Wait until the client has read enough; `send_s` bounds the wait."""
-        while self._writable is not None:
-            await asyncio.shield(self._writable)
+    def _drop_queue(self) -> None:
+        """Forget requests and input that will not be answered."""
+        for exchange in self._queue:
+            self._release(exchange)
+        self._queue.clear()
+        self._backlog = memoryview(b"")
+        self._is_input_over = True
 
     # Refusing and ending.
 
@@ -460,28 +322,28 @@ class Connection(asyncio.Protocol):
         if incomplete is not None and not incomplete.is_complete:
             incomplete.fail(refusal)
             return
-        exchange = _Exchange(Request("GET", "", "", "", Headers(), self.peer, self._loop.time()))
+        exchange = Exchange(Request("GET", "", "", "", Headers(), self.peer, self._loop.time()))
         exchange.fail(refusal)
         self._queue.append(exchange)
 
-    def _end(self, exchange: _Exchange) -> None:
+    def _end(self, exchange: Exchange) -> None:
         """Close after the response. If more input is on its way, it is dropped first.
 
         Closing a socket with unread input resets the connection, and the client may lose the response it is owed.
         """
-        for waiting in self._queue:
-            self._release(waiting)
-        self._queue.clear()
-        self._backlog = memoryview(b"")
+        self._drop_queue()
         if self._transport is None:
             return
         if exchange.is_complete and exchange.refusal is None:
             self.close()
             return
-        self._is_input_over = True
         self._set_reading(True)
         if self._linger_timer is None:
-            self._linger_timer = self._loop.call_later(self._limits.linger_s, self.close)
+            self._linger_timer = self._loop.call_later(self._limits.linger_s, self._stop_lingering)
+
+    def _stop_lingering(self) -> None:
+        self._linger_timer = None
+        self.close()
 
     def _drop(self, data: bytes) -> None:
         self._dropped_bytes += len(data)
@@ -503,11 +365,11 @@ class Connection(asyncio.Protocol):
     def is_busy(self) -> bool:
         """Whether a response is being computed or sent."""
         is_receiving = self._current is not None and not self._current.is_complete
-        return (self._task is not None and not is_receiving) or self._writable is not None
+        return (self._task is not None and not is_receiving) or self._sender.is_paused
 
     def check_timeouts(self, now: float) -> None:
         """Enforce the time limits on receiving; the one on sending has a timer."""
-        if self.is_busy or self._linger_timer is not None:
+        if self.is_busy:
             return
         limits, last = self._limits, self._last()
         if last is not None and not last.is_complete:

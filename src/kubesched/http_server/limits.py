@@ -32,6 +32,8 @@ class Limits:
     """How long a client may leave its receive window full."""
     linger_s: float = 1.0
     """After a refusal, how long further input is read and dropped, so that the client can read the response."""
+    close_s: float = 10.0
+    """For the client to receive what was sent before the connection closed, and to end TLS."""
     sweep_s: float = 5.0
     """Interval at which the timeouts above are checked; they may be exceeded by this much."""
     max_target_bytes: int = 8190

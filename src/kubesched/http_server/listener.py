@@ -119,7 +119,7 @@ class Listener:
                 waiting.sock,
                 ssl=tls,
                 ssl_handshake_timeout=self.limits.handshake_s if tls is not None else None,
-                ssl_shutdown_timeout=1.0 if tls is not None else None,
+                ssl_shutdown_timeout=self.limits.close_s if tls is not None else None,
             )
         except OSError as error:
             log.info("TLS handshake failed", v=4, err=error)

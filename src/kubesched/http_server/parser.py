@@ -76,6 +76,10 @@ class RequestParser:
             return self._count_head(len(data))
         return self._count_overhead(len(data)) if was_in_body else None
 
+    def close(self) -> None:
+        """Break the reference cycles with the sink and with httptools, so that memory is freed at once."""
+        del self._llhttp, self._sink
+
     # Callbacks of httptools.
 
     def on_message_begin(self) -> None:

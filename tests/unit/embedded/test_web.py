@@ -186,7 +186,7 @@ async def test_a_watch_streams_chunks_until_the_peer_goes(peer, http):
     assert json.loads(rest[: int(size, 16)])["object"]["metadata"]["name"] == "a"
     subscribers = http.server.registry.store.collection("configmaps").subscribers
     assert len(subscribers) == 1
-    peer.connection.connection_lost(None)
+    peer.disconnect()
     for _ in range(5):
         await asyncio.sleep(0)
     assert not subscribers

@@ -1,14 +1,16 @@
 """One connection over a transport that only records: order, bounds, back pressure, timeouts, failures."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from http_peer import HttpPeer
 
 from kubesched.errors import ServerError
-from kubesched.http_server.connection import SLICE
 from kubesched.http_server.limits import Limits
 from kubesched.http_server.messages import Response
+from kubesched.http_server.sender import SLICE
 
 PATIENCE_S = 10.0
 
@@ -339,7 +341,7 @@ async def test_a_stream_is_closed_even_if_the_client_left_before_it_began(app, c
     subscription = Subscription()
     app.pages["/s"] = Response(stream=subscription)
     peer.send(get("/s"))
-    peer.connection.connection_lost(None)
+    peer.disconnect()
     await peer.settled()
     assert subscription.is_closed
 
@@ -383,10 +385,10 @@ async def test_a_client_that_reads_at_last_has_its_full_time_again(app, connect)
     peer.send(get("/s"))
     for _ in range(5):
         peer.connection.pause_writing()
-        assert peer.connection._write_timer is not None
+        assert peer.connection._sender._timer is not None
         await peer.settled()
         peer.connection.resume_writing()
-        assert peer.connection._write_timer is None
+        assert peer.connection._sender._timer is None
         await peer.settled()
     assert peer.transport.out.endswith(b"0\r\n\r\n")
 
@@ -493,3 +495,19 @@ async def test_a_response_under_way_is_finished_before_closing(app, connect):
     await peer.settled()
     assert peer.answers()[0][1]["connection"] == "close"
     assert peer.transport.is_closed
+
+
+async def test_a_connection_is_freed_without_the_garbage_collector(app):
+    """Hostile clients come faster than collections do."""
+    peer = HttpPeer(app)
+    peer.send(get() + b"nonsense\r\n\r\n")
+    connection = weakref.ref(peer.connection)
+    gc.collect()
+    gc.disable()
+    try:
+        await peer.leave()
+        del peer
+        await asyncio.sleep(0)
+        assert connection() is None
+    finally:
+        gc.enable()
