@@ -21,6 +21,7 @@ from kubesched.api import (
     events_v1,
     policy_v1,
     resource_v1,
+    resource_v1beta2,
     scheduling_v1,
     scheduling_v1alpha2,
     storage_v1,
@@ -81,9 +82,9 @@ class Kind(Generic[R]):
         return self.record is not PartialObjectMetadata
 
     @property
-    def is_alpha(self) -> bool:
-        """Whether API servers serve the kind only when told to."""
-        return "alpha" in self.version
+    def is_preview(self) -> bool:
+        """Alpha or beta: API servers serve the kind only when told to."""
+        return "alpha" in self.version or "beta" in self.version
 
     def collection_path(self, namespace: str = "") -> str:
         """The path of all objects, or of those in one namespace."""
@@ -189,6 +190,7 @@ KINDS: tuple[Kind[Any], ...] = (
     _kind(_DRA, resource_v1.ResourceClaim, "resourceclaims", subresources="status"),
     _kind(_DRA, resource_v1.ResourceClaimTemplate, "resourceclaimtemplates"),
     _kind(_DRA, resource_v1.ResourceSlice, "resourceslices", cluster_scoped=True),
+    _kind("resource.k8s.io/v1beta2", resource_v1beta2.DeviceTaintRule, "devicetaintrules", cluster_scoped=True, subresources="status"),
     _kind(f"{_SCHEDULING}/v1", scheduling_v1.PriorityClass, "priorityclasses", cluster_scoped=True, short="pc"),
     _kind(f"{_SCHEDULING}/v1alpha2", scheduling_v1alpha2.PodGroup, "podgroups", subresources="status"),
     _kind(f"{_SCHEDULING}/v1alpha2", scheduling_v1alpha2.Workload, "workloads"),

@@ -71,7 +71,7 @@ def built_in(kind: Kind[Any]) -> ResourceInfo:
 
 
 # Upstream: alpha versions are off unless the API server is told otherwise.
-BUILT_IN: tuple[ResourceInfo, ...] = tuple(built_in(kind) for kind in KINDS if not kind.is_alpha)
+BUILT_IN: tuple[ResourceInfo, ...] = tuple(built_in(kind) for kind in KINDS if not kind.is_preview)
 
 
 class ResourceCatalog:

@@ -19,7 +19,7 @@ from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.embedded.resources.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[4]
-SERVED = [kind for kind in KINDS if not kind.is_alpha]
+SERVED = [kind for kind in KINDS if not kind.is_preview]
 STORED = {resource.storage_key for resource in BUILT_IN if resource.is_stored}
 
 
