@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
+from kubesched.errors import NotFound
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
@@ -31,9 +32,29 @@ class DryRunCalls:
     async def delete_pod(self, pod: Pod) -> None:
         log.info("Would delete pod", pod=pod, node=pod.spec.node_name)
 
+    async def get(self, kind: type[R], namespace: str, name: str) -> R:
+        raise NotFound(f'{kind.__name__} "{name}" was never written: this is a dry run')
+
+    async def create(self, obj: R) -> R:
+        log.info("Would create object", kind=type(obj).__name__, object=obj)
+        return obj
+
     async def update(self, obj: R) -> R:
         log.info("Would update object", kind=type(obj).__name__, object=obj)
         return obj
+
+    async def update_status(self, obj: R) -> R:
+        log.info("Would update status", kind=type(obj).__name__, object=obj)
+        return obj
+
+    async def patch_status(
+        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
+    ) -> R:
+        log.info("Would patch status", kind=kind.__name__, name=f"{namespace}/{name}", patch=patch)
+        raise NotFound(f'{kind.__name__} "{name}" was not patched: this is a dry run')
+
+    async def delete(self, obj: Record) -> None:
+        log.info("Would delete object", kind=type(obj).__name__, object=obj)
 
 
 class DryRunRecorder:

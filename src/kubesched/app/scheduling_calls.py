@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
-from kubesched.api.meta import Record
+from kubesched.api.meta import ObjectMeta, Record
 from kubesched.client.rest import RestClient
 from kubesched.client.scheduler_client import RestSchedulerClient
 from kubesched.clock import Clock
@@ -34,6 +34,8 @@ PAUSE_S = 0.2
 MAX_PAUSE_S = 5.0
 """Looks at a pod after an unclear binding: for as long as an outage of the API server may reasonably last, which is
 more than ten minutes. Giving up earlier would give the pod's room to another while the pod may well be there."""
+STATUS_TRIES = 8
+"""Writes of a status whose outcome is unclear; about half a minute altogether."""
 MAX_REPEATS_AFTER_ERRORS = 3
 """A server that answers with errors again and again has most likely done nothing; the pod is better off in the queue."""
 
@@ -139,9 +141,59 @@ class CarefulCalls:
         self._require_permission()
         await self._calls.delete_pod(pod)
 
+    async def get(self, kind: type[R], namespace: str, name: str) -> R:
+        return await self._calls.get(kind, namespace, name)
+
+    async def create(self, obj: R) -> R:
+        self._require_permission()
+        return await self._calls.create(obj)
+
     async def update(self, obj: R) -> R:
         self._require_permission()
         return await self._calls.update(obj)
+
+    async def update_status(self, obj: R) -> R:
+        """Write a status until the outcome is known: the revision it carries lets it take effect only once."""
+        self._require_permission()
+        unclear: KubeschedError | None = None
+        for attempt in range(STATUS_TRIES):
+            if attempt:
+                await self._sleep(min(PAUSE_S * 2**attempt, MAX_PAUSE_S))
+            try:
+                return await self._calls.update_status(obj)
+            except Conflict:
+                if unclear is None:
+                    raise
+                current = await self._current(obj)
+                if _has_status_of(current, obj):
+                    return current  # the first one did arrive
+                raise
+            except (DeadlineExceeded, StreamEnded) as error:
+                if not error.sent and unclear is None:
+                    raise
+                unclear = error
+            except (ServerError, TransportError) as error:
+                if isinstance(error, TransportError) and unclear is None:
+                    raise
+                unclear = error
+            if not self._may_write():
+                break
+        assert unclear is not None, "only an unclear outcome is tried again"
+        raise unclear
+
+    async def _current(self, obj: R) -> R:
+        metadata: ObjectMeta = obj.metadata  # type: ignore[attr-defined]  # every kind's record has it
+        return await self._calls.get(type(obj), metadata.namespace, metadata.name)
+
+    async def patch_status(
+        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
+    ) -> R:
+        self._require_permission()
+        return await self._calls.patch_status(kind, namespace, name, patch)
+
+    async def delete(self, obj: Record) -> None:
+        self._require_permission()
+        await self._calls.delete(obj)
 
 
 class MeasuredCalls:
@@ -165,9 +217,25 @@ class MeasuredCalls:
     async def delete_pod(self, pod: Pod) -> None:
         await self._calls.delete_pod(pod)
 
+    async def get(self, kind: type[R], namespace: str, name: str) -> R:
+        return await self._calls.get(kind, namespace, name)
+
+    async def create(self, obj: R) -> R:
+        return await self._calls.create(obj)
+
     async def update(self, obj: R) -> R:
-        updated: R = await self._calls.update(obj)
-        return updated
+        return await self._calls.update(obj)
+
+    async def update_status(self, obj: R) -> R:
+        return await self._calls.update_status(obj)
+
+    async def patch_status(
+        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
+    ) -> R:
+        return await self._calls.patch_status(kind, namespace, name, patch)
+
+    async def delete(self, obj: Record) -> None:
+        await self._calls.delete(obj)
 
     async def _measured(self, call_type: str, call: Awaitable[None]) -> None:
         started = self._now()
@@ -179,3 +247,7 @@ class MeasuredCalls:
             self._metrics.async_api_call_execution_total.labels(call_type, result).inc()
             duration = self._metrics.async_api_call_execution_duration_seconds
             duration.labels(call_type, result).observe(self._now() - started)
+
+
+def _has_status_of(current: Any, written: Any) -> bool:  # noqa: ANN401  # records with a status
+    return bool(current.metadata.uid == written.metadata.uid and current.status == written.status)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -31,6 +31,9 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
 from kubesched.testing.harness import DictListers
+from kubesched.testing.stored_objects import StoredObjects
+
+R = TypeVar("R", bound=Record)
 
 PACE_S = 0.001
 """How much time passes per attempt: rates in workload files relate to a scheduler that makes a thousand a second."""
@@ -68,7 +71,7 @@ class PacedClock:
         self._base = max(self._base, instant)
 
 
-class CoreCluster:
+class CoreCluster(StoredObjects):
     """The store, its events, and the scheduler's client."""
 
     def __init__(
@@ -247,9 +250,26 @@ class CoreCluster:
     async def delete_pod(self, pod: Pod) -> None:
         self._remove_pod(self.current(pod))
 
-    async def update(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
-        self.replace(obj)
-        return obj
+    def find(self, kind: type[R], namespace: str, name: str) -> R | None:
+        stored: R | None = self.listers.of(kind).get(namespace, name)
+        return stored
+
+    def store(self, obj: R) -> R:
+        self._revision += 1
+        record: Any = obj
+        meta = structs.replace(record.metadata, resource_version=str(self._revision))
+        stored: R = structs.replace(record, metadata=meta)
+        if self.find(type(obj), meta.namespace, meta.name) is None:
+            self.add(stored)
+        else:
+            self.replace(stored)
+        return stored
+
+    def discard(self, obj: Record) -> None:
+        self.remove_if_there(obj)
+
+    def new_suffix(self) -> str:
+        return str(self._revision)
 
 
 class _Silence:

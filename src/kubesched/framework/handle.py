@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.meta import Record
 from kubesched.clock import Clock, SystemClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.framework.extenders import Extender
@@ -22,6 +23,7 @@ from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 
 T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R", bound=Record)
 
 
 class Lister(Protocol[T_co]):
@@ -110,9 +112,27 @@ class SchedulerClient(Protocol):
 
     async def delete_pod(self, pod: Pod) -> None: ...
 
-    async def update(self, obj: Any) -> Any:  # noqa: ANN401  # PersistentVolume or PersistentVolumeClaim
-        """Write a whole object back; nothing the server sent is lost."""
+    async def get(self, kind: type[R], namespace: str, name: str) -> R:
+        """The object as the API server has it now."""
         ...
+
+    async def create(self, obj: R) -> R: ...
+
+    async def update(self, obj: R) -> R:
+        """Write a whole object back at its revision; nothing the server sent is lost."""
+        ...
+
+    async def update_status(self, obj: R) -> R:
+        """Write an object's status back at its revision."""
+        ...
+
+    async def patch_status(
+        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
+    ) -> R:
+        """Strategic merge patch of the status subresource; `patch` is the whole body."""
+        ...
+
+    async def delete(self, obj: Record) -> None: ...
 
 
 class FrameworkOfPlugins(Protocol):
@@ -138,6 +158,8 @@ class Handle:
     waiting_pods: WaitingPods | None = None
     pods_in_pre_bind: PodsInPreBind | None = None
     feature_gates: FeatureGates = DEFAULT_GATES
+    dra_manager: Any = None
+    """What the profiles share about dynamic resources; made by the first plugin that needs it if absent."""
     framework: FrameworkOfPlugins | None = None
     """The framework the plugin belongs to. Set by the framework itself, once its plugins are built."""
     extenders: Sequence[Extender] = ()

@@ -71,8 +71,27 @@ class RefusingClient:
     async def delete_pod(self, pod: Pod) -> NoReturn:
         raise AssertionError(f"{key_of(pod.metadata)} must not be deleted here")
 
-    async def update(self, obj: Any) -> NoReturn:  # noqa: ANN401  # of any kind
+    async def get(self, kind: type[Any], namespace: str, name: str) -> NoReturn:
+        raise AssertionError(f"{kind.__name__} {namespace}/{name} must not be read here")
+
+    async def create(self, obj: Any) -> NoReturn:  # noqa: ANN401  # of any kind
+        raise AssertionError(f"{key_of(obj.metadata)} must not be created here")
+
+    async def update(self, obj: Any) -> NoReturn:  # noqa: ANN401  # as above
         raise AssertionError(f"{key_of(obj.metadata)} must not be written here")
+
+    async def update_status(self, obj: Any) -> NoReturn:  # noqa: ANN401  # as above
+        raise AssertionError(f"the status of {key_of(obj.metadata)} must not be written here")
+
+    async def patch_status(
+        self, kind: type[Any], namespace: str, name: str, patch: Mapping[str, Any]
+    ) -> NoReturn:
+        raise AssertionError(
+            f"the status of {kind.__name__} {namespace}/{name} must not be written here: {patch}"
+        )
+
+    async def delete(self, obj: Any) -> NoReturn:  # noqa: ANN401  # as above
+        raise AssertionError(f"{key_of(obj.metadata)} must not be deleted here")
 
 
 class NoEvents:

@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar, cast
 from msgspec import structs, to_builtins
 
 from kubesched.api.core_v1 import Node, Pod, PodCondition
+from kubesched.api.meta import Record
 from kubesched.api.names import key_of
 from kubesched.client.transport import Transport
 from kubesched.clock import ManualClock
@@ -33,8 +34,10 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
 from kubesched.scheduler.http_extender import make_extenders
+from kubesched.testing.stored_objects import StoredObjects
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Record)
 
 TURNS = 50
 """How often the event loop is given a turn before things count as settled."""
@@ -84,7 +87,7 @@ class DictListers:
         return self._by_kind.setdefault(kind, DictLister())
 
 
-class RecordingClient:
+class RecordingClient(StoredObjects):
     """Takes the scheduler's writes, remembers them, and lets them take effect in the harness."""
 
     def __init__(self, world: SchedulerHarness) -> None:
@@ -94,6 +97,11 @@ class RecordingClient:
         self.deleted: list[str] = []
         self.before_bind: Callable[[Pod, str], None] = lambda _pod, _node: None
         """Called before every binding; raise from it to make the binding fail."""
+        self.written: list[Record] = []
+        """Objects other than pods, in the order they were written."""
+        self.before_write: Callable[[Record], None] = lambda _obj: None
+        """Called before every write of these; raise from it to make the write fail."""
+        self._generated = 0
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         self.before_bind(pod, node_name)
@@ -116,8 +124,23 @@ class RecordingClient:
         self.deleted.append(key_of(pod.metadata))
         self._world.delete_pod(self._world.current(pod))
 
-    async def update(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
-        return self._world.put(obj)
+    def find(self, kind: type[R], namespace: str, name: str) -> R | None:
+        stored: R | None = self._world.listers.of(kind).get(namespace, name)
+        return stored
+
+    def store(self, obj: R) -> R:
+        self.before_write(obj)
+        self.written.append(obj)
+        stored: R = self._world.put(obj)
+        return stored
+
+    def discard(self, obj: Record) -> None:
+        self.before_write(obj)
+        self._world.remove(obj)
+
+    def new_suffix(self) -> str:
+        self._generated += 1
+        return str(self._generated)
 
 
 def _patched(pod: Pod, status: Mapping[str, Any]) -> Any:  # noqa: ANN401  # a PodStatus
@@ -298,6 +321,10 @@ class SchedulerHarness:
         obj = self._stamped(obj)
         self.listers.of(type(obj)).put(obj)
         return obj
+
+    def remove(self, obj: Any) -> None:  # noqa: ANN401  # as above
+        """Delete an object of any other kind."""
+        self.listers.of(type(obj)).remove(obj.metadata.namespace, obj.metadata.name)
 
     def _stamped(self, obj: T) -> T:
         self._revision += 1
