@@ -65,7 +65,7 @@ class SchedulerApp:
             if p.plugins is not None
             for name in p.plugins.enabled_names()
         }
-        ask_for_informers(self.informers, enabled)
+        ask_for_informers(self.informers, enabled, gates)
         calls = calls or CarefulCalls(client)
         if gates.SchedulerAsyncAPICalls:
             calls = MeasuredCalls(calls, self.metrics, clock)

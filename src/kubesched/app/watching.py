@@ -17,7 +17,8 @@ from kubesched.api.core_v1 import (
 )
 from kubesched.api.kinds import find_event_resource
 from kubesched.api.policy_v1 import PodDisruptionBudget
-from kubesched.api.resource_v1 import DeviceClass
+from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.resource_v1beta2 import DeviceTaintRule
 from kubesched.api.storage_v1 import (
     CSIDriver,
     CSINode,
@@ -25,6 +26,7 @@ from kubesched.api.storage_v1 import (
     StorageClass,
     VolumeAttachment,
 )
+from kubesched.config.features import FeatureGates
 from kubesched.framework.events import Action, Resource
 from kubesched.informers.collection import Selection
 from kubesched.informers.factory import InformerFactory
@@ -40,6 +42,7 @@ _HANDLED_ABOVE = (Resource.POD, Resource.NODE)
 LISTED_BY_PLUGIN: dict[str, tuple[type[Any], ...]] = {
     "PodTopologySpread": (Service, ReplicationController, ReplicaSet, StatefulSet),
     "DefaultPreemption": (PodDisruptionBudget,),
+    "DynamicResources": (ResourceClaim, ResourceSlice, DeviceClass),
     "NodeResourcesFit": (DeviceClass,),
     "VolumeRestrictions": (PersistentVolumeClaim,),
     "NodeVolumeLimits": (
@@ -63,7 +66,7 @@ LISTED_BY_PLUGIN: dict[str, tuple[type[Any], ...]] = {
 """Kinds that plugins look things up in without registering for their events."""
 
 
-def ask_for_informers(factory: InformerFactory, plugins: set[str]) -> None:
+def ask_for_informers(factory: InformerFactory, plugins: set[str], gates: FeatureGates) -> None:
     """Have the listers exist before the plugins are built; handlers follow in `connect`."""
     factory.informer(Pod, selection=NOT_FINISHED)
     factory.informer(Node)
@@ -72,6 +75,8 @@ def ask_for_informers(factory: InformerFactory, plugins: set[str]) -> None:
         if plugin in plugins:
             for kind in kinds:
                 factory.informer(kind)
+    if "DynamicResources" in plugins and gates.DRADeviceTaintRules:
+        factory.informer(DeviceTaintRule)
 
 
 def connect(factory: InformerFactory, assembly: Assembly) -> None:

@@ -172,6 +172,11 @@ def known() -> Mapping[str, Gate]:
 
 DEFAULT_GATES = FeatureGates()
 
+UNSUPPORTED = frozenset(
+    {"DRAListTypeAttributes", "DRANodeAllocatableResources", "DRAWorkloadResourceClaims"}
+)
+"""Alpha gates that this scheduler cannot follow: refused when asked for by name, left off by `AllAlpha`."""
+
 # Go's strconv.ParseBool.
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
@@ -234,13 +239,19 @@ def from_map(wanted: Mapping[str, bool]) -> FeatureGates:
                 f"cannot set feature gate {name} to {_go(value)}, "
                 f"feature is locked to {_go(gates[name].default)}"
             )
+        elif value and name in UNSUPPORTED:
+            problems.append(f"cannot set feature gate {name} to true, it is not supported here")
     if problems:
         raise _error(problems)
 
     state = {name: gate.default for name, gate in gates.items()}
     for special, stage in ((ALL_ALPHA, Stage.ALPHA), (ALL_BETA, Stage.BETA)):
         if special in wanted:
-            state |= {n: wanted[special] for n, gate in gates.items() if gate.stage is stage}
+            state |= {
+                name: wanted[special]
+                for name, gate in gates.items()
+                if gate.stage is stage and name not in UNSUPPORTED
+            }
     state |= {name: value for name, value in wanted.items() if name in gates}
 
     for name, gate in sorted(gates.items()):

@@ -40,6 +40,7 @@ from kubesched.framework.runtime import Framework
 from kubesched.framework.waiting_pods import CallLater, PodsInPreBind, WaitingPods
 from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.plugins.dynamic_resources.manager import DRAManager
 from kubesched.queue.hints import HintMap, PluginEvents, build_hint_map
 from kubesched.queue.nominator import Nominator
 from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
@@ -120,6 +121,7 @@ def assemble(
     pods = world.listers.of(Pod)
     nominator = Nominator(pods)
     background = BackgroundTasks()
+    dra_manager = DRAManager(world.listers, gates)
 
     def make_handle(profile: str) -> Handle:
         return Handle(
@@ -139,6 +141,7 @@ def assemble(
             nominator=nominator,
             activate=lambda pods: queue.activate(pods),
             spawn=background.spawn,
+            dra_manager=dra_manager,
         )
 
     frameworks = build_frameworks(config.profiles, registry, make_handle, gates)

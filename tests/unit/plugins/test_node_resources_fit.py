@@ -25,6 +25,7 @@ from kubesched.plugins.node_resources.strategies import broken_linear
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
+from kubesched.testing.harness import DictListers
 
 U, UU = Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 GPU = "example.com/gpu"
@@ -43,19 +44,12 @@ def using(node="n", **amounts):
     return pod.on(node)
 
 
-class DeviceClasses:
-    """Listers that know device classes only."""
-
-    def __init__(self, *classes):
-        self.classes = list(classes)
-        self.version = 1
-
-    def of(self, kind):
-        assert kind is DeviceClass
-        return self
-
-    def list(self, namespace=None):
-        return self.classes
+def device_classes(*classes):
+    """Listers that know these device classes."""
+    listers = DictListers()
+    for each in classes:
+        listers.of(DeviceClass).put(each)
+    return listers
 
 
 def device_class(name, resource=None):
@@ -268,7 +262,7 @@ def test_devices_behind_extended_resources(offered, used, classes, gate, code):
         NodeResourcesFit,
         table,
         gates=FeatureGates(DRAExtendedResource=gate),
-        listers=DeviceClasses(*classes),
+        listers=device_classes(*classes),
     )
     pod = asking(**{GPU: "1"})
     answer = verdict(plugin, pod, table)
@@ -280,12 +274,12 @@ def test_devices_behind_extended_resources(offered, used, classes, gate, code):
 
 def test_every_device_class_offers_a_resource_of_its_own_name():
     table = cluster(make_node("n"))
-    plugin = make(NodeResourcesFit, table, listers=DeviceClasses(device_class("c")))
+    plugin = make(NodeResourcesFit, table, listers=device_classes(device_class("c")))
     assert passes(plugin, asking(**{"deviceclass.resource.kubernetes.io/c": "1"}), table)
 
 
 def test_kept_verdicts_die_when_device_classes_change():
-    table, classes = cluster(make_node("n")), DeviceClasses(device_class("c", GPU))
+    table, classes = cluster(make_node("n")), device_classes(device_class("c", GPU))
     plugin = make(NodeResourcesFit, table, listers=classes)
 
     def version(pod):
@@ -294,7 +288,7 @@ def test_kept_verdicts_die_when_device_classes_change():
         return plugin.filter_rule(state, pod.build()).premise()
 
     before, plain = version(asking(**{GPU: "1"})), version(asking(cpu="1"))
-    classes.version += 1
+    classes.of(DeviceClass).put(device_class("d"))
     assert version(asking(**{GPU: "1"})) != before
     assert version(asking(cpu="1")) == plain
 
@@ -588,7 +582,7 @@ def test_ignored_resources_are_not_ignored_by_the_node_hint():
 
 
 def test_a_node_whose_devices_a_class_offers_is_worth_a_try():
-    plugin = make(NodeResourcesFit, listers=DeviceClasses(device_class("c", GPU)))
+    plugin = make(NodeResourcesFit, listers=device_classes(device_class("c", GPU)))
     pod, event = asking(**{GPU: "1"}), (Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE)
     assert hint(plugin, *event, pod, offering(), offering()) is Hint.QUEUE
 
@@ -658,7 +652,7 @@ def test_the_signature_is_the_request_vector():
 
 
 def test_a_pod_whose_devices_a_class_offers_has_no_signature():
-    plugin = make(NodeResourcesFit, listers=DeviceClasses(device_class("c", GPU)))
+    plugin = make(NodeResourcesFit, listers=device_classes(device_class("c", GPU)))
     answer = plugin.sign_pod(asking(**{GPU: "1"}).build())
     assert answer.code is U
     assert (

@@ -4,43 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from kubesched.api.resource_v1 import DeviceClass
+from kubesched.api.resource_v1 import DEVICE_CLASS_RESOURCE_PREFIX
 from kubesched.framework.handle import Handle
+from kubesched.plugins.dynamic_resources.manager import manager_of
 
-IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+IMPLICIT_PREFIX = DEVICE_CLASS_RESOURCE_PREFIX
 """Followed by its name, this is a resource every device class offers unasked."""
 
 
 class DeviceBackedResources:
     """Which extended resource names some device class maps."""
 
-    __slots__ = ("_handle", "_names", "_version", "is_enabled")
+    __slots__ = ("_handle", "is_enabled")
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self.is_enabled = handle.feature_gates.DRAExtendedResource
-        self._version: int | None = None
-        self._names: frozenset[str] = frozenset()
+        self.is_enabled = handle.feature_gates.DRAExtendedResource and handle.listers is not None
 
     def __contains__(self, name: object) -> bool:
-        self._refresh()
-        return name in self._names
+        return self.is_enabled and name in manager_of(self._handle).extended_resources
 
     def current_version(self) -> Hashable:
         """Changes whenever the mapping may have changed."""
-        self._refresh()
-        return self._version
-
-    def _refresh(self) -> None:
-        if not self.is_enabled or self._handle.listers is None:
-            return
-        lister = self._handle.listers.of(DeviceClass)
-        if lister.version == self._version:
-            return
-        self._version = lister.version
-        names: set[str] = set()
-        for each in lister.list():
-            names.add(IMPLICIT_PREFIX + each.metadata.name)
-            if each.spec.extended_resource_name:
-                names.add(each.spec.extended_resource_name)
-        self._names = frozenset(names)
+        return manager_of(self._handle).extended_resources.version if self.is_enabled else None

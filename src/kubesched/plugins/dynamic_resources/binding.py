@@ -1,0 +1,414 @@
+"""PreBind: allocations and reservations are written, then binding conditions waited for.
+
+Per claim that is not reserved for the pod: the special claim is created, the finalizer added, the status written. A
+write that has begun is finished even if PreBind is called off: only its outcome tells whether the devices are taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+from msgspec import structs, to_builtins
+
+from kubesched.api.core_v1 import Pod, PodExtendedResourceClaimStatus
+from kubesched.api.names import key_of
+from kubesched.api.resource_v1 import (
+    FINALIZER,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+)
+from kubesched.api.times import format_time
+from kubesched.errors import Conflict, KubeschedError
+from kubesched.framework.handle import Handle, SchedulerClient
+from kubesched.logs import get_logger
+from kubesched.plugins.dynamic_resources.binding_conditions import (
+    BindingFailed,
+    has_conditions,
+    is_ready,
+    is_timed_out,
+    results_with_conditions,
+)
+from kubesched.plugins.dynamic_resources.claim_lookup import is_reserved_for
+from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
+from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+CONFLICT_TRIES: Final = 5
+CONFLICT_PAUSE_S: Final = 0.01
+LOOK_AGAIN_S: Final = 5.0
+"""How often binding conditions are looked at, besides at every change of a claim."""
+SPECIAL_CLAIM_WAIT_S: Final = 120.0
+"""How long the watch may take to show the special claim."""
+
+
+class ClaimBindingError(Exception):
+    """PreBind fails; the text is upstream's."""
+
+
+class ClaimBinder:
+    """Writes what Reserve decided."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        client: SchedulerClient,
+        claims: ClaimTracker,
+        *,
+        binding_timeout_s: float,
+        has_binding_conditions: bool,
+    ) -> None:
+        self._handle = handle
+        self._client = client
+        self._claims = claims
+        self._binding_timeout_s = binding_timeout_s
+        self._has_binding_conditions = has_binding_conditions
+        self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
+        """Pod UID -> writes that take back what an earlier attempt reserved."""
+
+    # -- PreBind ---------------------------------------------------------------------------------------------------
+
+    async def bind(self, state: DRAState, pod: Pod, node_name: str) -> None:
+        """Write all claims, then wait until their devices are ready. Raises ClaimBindingError."""
+        await self._wait_for_unreserve(pod, state)
+        for info in state.claims:
+            if not is_reserved_for(info.claim, pod):
+                await self._bind_claim(state, info, pod, node_name)
+        if self._has_binding_conditions and any(
+            has_conditions(each.claim) for each in state.claims
+        ):
+            await self._wait_until_ready(state, pod, node_name)
+
+    async def _bind_claim(self, state: DRAState, info: ClaimInfo, pod: Pod, node_name: str) -> None:
+        if info.is_special and info.allocation is None and not info.claim.spec.devices.requests:
+            return  # device plugins serve all of it
+        in_flight_uid = state.special_uid if info.is_special else info.claim.metadata.uid
+        try:
+            if info.is_in_memory:
+                await _to_the_end(self._create(state, info, node_name))
+            await _to_the_end(self._write_with_retries(info, pod))
+            if info.is_special:
+                await self._wait_for_special_claim(info.claim)
+        finally:
+            if info.allocation is not None:
+                self._claims.remove_in_flight(in_flight_uid)
+        if info.is_special:
+            await self._write_pod_status(state, info, pod, node_name)
+
+    async def _create(self, state: DRAState, info: ClaimInfo, node_name: str) -> None:
+        chosen = state.allocations.get(node_name)
+        if chosen is None or chosen.special_claim is None:
+            raise ClaimBindingError(f"extended resource claim not found for node {node_name}")
+        claim = chosen.special_claim
+        new = structs.replace(
+            claim,
+            metadata=structs.replace(claim.metadata, name="", uid=""),
+            status=ResourceClaimStatus(),
+        )
+        try:
+            info.claim = await self._client.create(new)
+        except KubeschedError as error:
+            self._count_create("failure")
+            key = key_of(new.metadata)
+            raise ClaimBindingError(
+                f"create claim for extended resources {key}: {error}"
+            ) from error
+        self._count_create("success")
+
+    def _count_create(self, outcome: str) -> None:
+        if self._handle.metrics is not None:
+            self._handle.metrics.resourceclaim_creates_total.labels(outcome).inc()
+
+    async def _write_with_retries(self, info: ClaimInfo, pod: Pod) -> None:
+        """Write finalizer, allocation and reservation; harmless conflicts are retried on the newest version."""
+        claim = info.claim
+
+        async def write() -> ResourceClaim:
+            return await self._write(claim, info, pod)
+
+        async def refresh() -> None:
+            nonlocal claim
+            try:
+                claim = await self._client.get(
+                    ResourceClaim, claim.metadata.namespace, claim.metadata.name
+                )
+                self._claims.assume(claim)
+            except KubeschedError as error:
+                key = key_of(claim.metadata)
+                raise ClaimBindingError(
+                    f"get updated claim {key} after conflict: {error}"
+                ) from error
+
+        info.claim = await _retry_on_conflict(write, refresh)
+        if not self._claims.assume(info.claim) and not info.is_special:
+            log.info("Claim not stored in assume cache", v=5, claim=key_of(info.claim.metadata))
+
+    async def _write(self, claim: ResourceClaim, info: ClaimInfo, pod: Pod) -> ResourceClaim:
+        key = key_of(claim.metadata)
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimBindingError(f"claim {key} got deleted in the meantime")
+        allocation = info.allocation
+        if allocation is not None:
+            if claim.status.allocation is not None:
+                raise ClaimBindingError(f"claim {key} got allocated elsewhere in the meantime")
+            claim = await self._with_finalizer(claim)
+        current = claim.status.allocation if allocation is None else allocation
+        if self._has_binding_conditions:
+            if current is None:
+                raise ClaimBindingError(f"claim {key} got deallocated elsewhere in the meantime")
+            if current.allocation_timestamp is None:
+                now = format_time(self._handle.clock.now())
+                current = structs.replace(current, allocation_timestamp=now)
+        consumer = ResourceClaimConsumerReference(
+            resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
+        )
+        status = structs.replace(
+            claim.status,
+            allocation=current,
+            reserved_for=[*(claim.status.reserved_for or ()), consumer],
+        )
+        what = "reservation" if allocation is None else "allocation and reservation"
+        with _explained(f"add {what} to claim {key}"):
+            return await self._client.update_status(structs.replace(claim, status=status))
+
+    async def _with_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        finalizers = claim.metadata.finalizers or []
+        if FINALIZER in finalizers:
+            return claim
+        metadata = structs.replace(claim.metadata, finalizers=[*finalizers, FINALIZER])
+        with _explained(f"add finalizer to claim {key_of(metadata)}"):
+            updated: ResourceClaim = await self._client.update(
+                structs.replace(claim, metadata=metadata)
+            )
+        return updated
+
+    async def _wait_for_special_claim(self, claim: ResourceClaim) -> None:
+        """Until the watch shows the claim its devices are in flight."""
+        key = key_of(claim.metadata)
+        with self._claims.watching([key]) as changed, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SPECIAL_CLAIM_WAIT_S):
+                while not self._claims.assume(claim):
+                    changed.clear()
+                    await changed.wait()
+                return
+        log.info("Claim not stored in assume cache after retries", v=5, claim=key)
+
+    async def _write_pod_status(
+        self, state: DRAState, info: ClaimInfo, pod: Pod, node_name: str
+    ) -> None:
+        chosen = state.allocations.get(node_name)
+        mappings = [] if chosen is None else chosen.mappings
+        subject = f"pod {pod.metadata.namespace}/{pod.metadata.name} ExtendedResourceClaimStatus"
+        if not mappings:
+            raise ClaimBindingError(f"nil or empty request mappings, no update of {subject}")
+        status = PodExtendedResourceClaimStatus(
+            request_mappings=mappings, resource_claim_name=info.claim.metadata.name
+        )
+        patch = {"status": {"extendedResourceClaimStatus": to_builtins(status)}}
+        try:
+            await self._client.patch_pod_status(pod, patch)
+        except KubeschedError as error:
+            raise ClaimBindingError(f"update {subject}: {error}") from error
+
+    # -- binding conditions ----------------------------------------------------------------------------------------
+
+    async def _wait_until_ready(self, state: DRAState, pod: Pod, node_name: str) -> None:
+        if self._handle.recorder is not None:
+            note = f"waiting for binding conditions for device on node {node_name}"
+            self._handle.recorder.event(
+                pod, None, "Normal", "BindingConditionsPending", "Scheduling", note
+            )
+        started = self._handle.clock.monotonic()
+        outcome = "error"
+        try:
+            await self._poll(state, started + self._binding_timeout_s)
+            outcome = "success"
+        except BindingFailed as error:
+            outcome = "failure"
+            raise ClaimBindingError(str(error)) from error
+        except _BindingTimeout as error:
+            outcome = "timeout"
+            raise ClaimBindingError(str(error)) from error
+        finally:
+            self._observe(state.claims, outcome, self._handle.clock.monotonic() - started)
+
+    async def _poll(self, state: DRAState, deadline: float) -> None:
+        keys = [key_of(each.claim.metadata) for each in state.claims]
+        with self._claims.watching(keys) as changed:
+            while True:
+                changed.clear()
+                if self._are_ready(state.claims):
+                    return
+                left_s = deadline - self._handle.clock.monotonic()
+                if left_s <= 0:
+                    raise _BindingTimeout("device binding timeout: context deadline exceeded")
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(left_s, LOOK_AGAIN_S)):
+                        await changed.wait()
+
+    def _are_ready(self, claims: Sequence[ClaimInfo]) -> bool:
+        """Look at the newest version of all claims; raises BindingFailed, _BindingTimeout or ClaimBindingError."""
+        now = self._handle.clock.now()
+        for info in claims:
+            meta = info.claim.metadata
+            claim = self._claims.get(meta.namespace, meta.name)
+            if claim is None:
+                key = key_of(meta)
+                raise ClaimBindingError(f'could not find ResourceClaim "{key}"')
+            info.claim = claim
+            if not is_ready(claim):
+                if is_timed_out(claim, self._binding_timeout_s, now):
+                    raise _BindingTimeout(f"device binding timeout: claim={meta.name}")
+                return False
+        return True
+
+    def _observe(self, claims: Sequence[ClaimInfo], outcome: str, seconds: float) -> None:
+        metrics, profile = self._handle.metrics, self._handle.profile_name
+        if metrics is None:
+            return
+        for info in claims:
+            allocation = info.claim.status.allocation
+            for result in (None if allocation is None else allocation.devices.results) or ():
+                metrics.dra_bindingconditions_wait_duration_seconds.labels(
+                    profile, result.driver, outcome
+                ).observe(seconds)
+            for result in results_with_conditions(info.claim):
+                metrics.dra_bindingconditions_allocations_total.labels(
+                    profile, result.driver, outcome
+                ).inc()
+
+    # -- taking back -----------------------------------------------------------------------------------------------
+
+    def unreserve(self, state: DRAState, pod: Pod) -> None:
+        """Give up what Reserve and PreBind took. What has to be written is written in the background."""
+        for info in state.claims:
+            meta = info.claim.metadata
+            in_flight_uid = state.special_uid if info.is_special else meta.uid
+            if self._claims.remove_in_flight(in_flight_uid):
+                self._claims.restore(key_of(meta))
+            if info.is_special:
+                if not info.is_in_memory:
+                    self._spawn(pod, self._delete_logged(info.claim), "delete special claim")
+            elif info.is_allocated and is_reserved_for(info.claim, pod):
+                self._spawn(pod, self._remove_reservation(info.claim, pod), "unreserve claim")
+
+    def _spawn(self, pod: Pod, work: Coroutine[Any, Any, None], what: str) -> None:
+        assert self._handle.spawn is not None, "claims need background work"
+        done, uid = asyncio.Event(), pod.metadata.uid
+        self._unreserving.setdefault(uid, {})[done] = None
+
+        async def tracked() -> None:
+            try:
+                await work
+            finally:
+                done.set()
+                waiting = self._unreserving[uid]
+                del waiting[done]
+                if not waiting:
+                    del self._unreserving[uid]
+
+        self._handle.spawn(tracked(), f"{what} of pod {key_of(pod.metadata)}")
+
+    async def _wait_for_unreserve(self, pod: Pod, state: DRAState) -> None:
+        """Let what an earlier attempt takes back be taken back first; then look at the claims again."""
+        pending = list(self._unreserving.get(pod.metadata.uid, ()))
+        for done in pending:
+            await done.wait()
+        for info in state.claims if pending else ():
+            meta = info.claim.metadata
+            newest = self._claims.get(meta.namespace, meta.name)
+            if newest is not None and newest.metadata.uid == meta.uid:
+                info.claim = newest
+
+    async def _remove_reservation(self, claim: ResourceClaim, pod: Pod) -> None:
+        meta = claim.metadata
+        patch = {
+            "metadata": {"uid": meta.uid},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": pod.metadata.uid}]},
+        }
+        try:
+            updated = await self._client.patch_status(
+                ResourceClaim, meta.namespace, meta.name, patch
+            )
+        except KubeschedError as error:
+            log.error("unreserve", error, resourceclaim=key_of(meta))
+            return
+        self._claims.assume(updated)
+
+    async def _delete_logged(self, claim: ResourceClaim) -> None:
+        try:
+            await self.delete(claim)
+        except KubeschedError as error:
+            log.error("delete", error, resourceclaim=key_of(claim.metadata))
+
+    async def deallocate(self, claim: ResourceClaim) -> None:
+        """Take allocation and reservations off a claim, so that other devices can be tried."""
+        await self._client.update_status(structs.replace(claim, status=ResourceClaimStatus()))
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Remove the finalizer, then the claim."""
+        meta = claim.metadata
+
+        async def remove_finalizer() -> None:
+            metadata = claim.metadata
+            kept = [each for each in metadata.finalizers or () if each != FINALIZER]
+            changed = structs.replace(metadata, finalizers=kept or None)
+            await self._client.update(structs.replace(claim, metadata=changed))
+
+        async def refresh() -> None:
+            nonlocal claim
+            claim = await self._client.get(ResourceClaim, meta.namespace, meta.name)
+
+        await _retry_on_conflict(remove_finalizer, refresh)
+        await self._client.delete(claim)
+
+
+class _BindingTimeout(Exception):
+    """The devices did not become ready in time."""
+
+
+class _explained(contextlib.AbstractContextManager[None]):  # noqa: N801  # used like a function
+    """Puts what was attempted before an API error; conflicts pass, to be retried."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Conflict):
+            error.add_note(self._what)
+        elif isinstance(error, KubeschedError):
+            raise ClaimBindingError(f"{self._what}: {error}") from error
+
+
+async def _retry_on_conflict(
+    attempt: Callable[[], Awaitable[T]], refresh: Callable[[], Awaitable[None]]
+) -> T:
+    for left in reversed(range(CONFLICT_TRIES)):
+        try:
+            return await attempt()
+        except Conflict as error:
+            if not left:
+                notes = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
+                raise ClaimBindingError(f"{notes}{error}") from error
+        await asyncio.sleep(CONFLICT_PAUSE_S)
+        await refresh()
+    raise AssertionError("the last conflict is raised")
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run the work to its end even if the caller is cancelled meanwhile; then be cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("Claim not written before PreBind was called off", v=2, err=error)
+        raise

@@ -1,0 +1,187 @@
+"""Claims as the scheduler knows them, and the devices they hold.
+
+A claim is in up to three places, and counts once:
+
+    lister      as the watch last showed it
+    assumed     as the API server answered our own write; stands in until the watch shows this revision or a newer one
+    in flight   allocated by Reserve, not yet written by PreBind; by UID
+
+One tracker serves all profiles: two of them must not hand out the same device. Everything here is synchronous; what
+counts as allocated changes between scheduling attempts only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from kubesched.api.names import key_of
+from kubesched.api.resource_v1 import (
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
+    AllocationResult,
+    ResourceClaim,
+)
+from kubesched.framework.handle import Lister
+from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
+
+
+class ClaimTracker:
+    """Looks up claims and follows their allocations."""
+
+    def __init__(self, lister: Lister[ResourceClaim], *, consumable_capacity: bool = True) -> None:
+        self._lister = lister
+        self._assumed: dict[str, ResourceClaim] = {}
+        self._in_flight: dict[str, AllocationResult] = {}
+        self._counted: dict[str, tuple[str, AllocationResult]] = {}
+        """Claim key -> UID and the allocation that is part of `allocated`."""
+        self._special: dict[str, tuple[str, str]] = {}
+        """Claim key -> UID and name of the pod it serves extended resources of."""
+        self._special_of_pod: dict[str, dict[str, None]] = {}
+        self._waiting: dict[str, dict[asyncio.Event, None]] = {}
+        self.allocated = AllocatedState(consumable_capacity=consumable_capacity)
+        """What claims hold, those in flight included. Read it within one attempt only."""
+        self.version = 0
+        """Changes with `allocated`."""
+        for claim in lister.list():
+            self._refresh(key_of(claim.metadata))
+        self._stop: Callable[[], None] | None = lister.subscribe(self._changed)
+
+    def close(self) -> None:
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+
+    # -- lookup ----------------------------------------------------------------------------------------------------
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim, assumed if it is."""
+        listed = self._lister.get(namespace, name)
+        if not self._assumed or listed is None:
+            return listed
+        assumed = self._assumed.get(key_of(listed.metadata))
+        return listed if assumed is None or not _is_newer(assumed, listed) else assumed
+
+    def special_claim_of(self, pod_uid: str, pod_name: str) -> ResourceClaim | None:
+        """The claim that an earlier attempt created for the pod's extended resources."""
+        for key in self._special_of_pod.get(pod_uid, ()):
+            if self._special[key][1] == pod_name:
+                namespace, _, name = key.rpartition("/")
+                return self.get(namespace, name)
+        return None
+
+    def is_in_flight(self, uid: str) -> bool:
+        return uid in self._in_flight
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def add_in_flight(self, uid: str, allocation: AllocationResult) -> None:
+        """A node was chosen: the devices are taken from now on.
+
+        # Upstream: of a claim that a pod names twice, only the first allocation counts.
+        """
+        if uid in self._in_flight:
+            return
+        self._in_flight[uid] = allocation
+        self.allocated.add(allocation)
+        self.version += 1
+
+    def remove_in_flight(self, uid: str) -> bool:
+        """The allocation was written, or will not be. False if it was not in flight any more."""
+        allocation = self._in_flight.pop(uid, None)
+        if allocation is None:
+            return False
+        self.allocated.remove(allocation)
+        self.version += 1
+        return True
+
+    def assume(self, claim: ResourceClaim) -> bool:
+        """Let what the API server answered count; False if the watch does not know the claim (any more)."""
+        listed = self._lister.get(claim.metadata.namespace, claim.metadata.name)
+        if listed is None or listed.metadata.uid != claim.metadata.uid:
+            return False
+        key = key_of(claim.metadata)
+        if _is_newer(claim, listed):
+            self._assumed[key] = claim
+        self._refresh(key)
+        return True
+
+    def restore(self, key: str) -> None:
+        """What the watch shows counts again."""
+        if self._assumed.pop(key, None) is not None:
+            self._refresh(key)
+
+    @contextmanager
+    def watching(self, keys: Iterable[str]) -> Iterator[asyncio.Event]:
+        """An event that is set whenever one of the claims changes, appears or disappears."""
+        event, mine = asyncio.Event(), list(dict.fromkeys(keys))
+        for key in mine:
+            self._waiting.setdefault(key, {})[event] = None
+        try:
+            yield event
+        finally:
+            for key in mine:
+                waiting = self._waiting[key]
+                del waiting[event]
+                if not waiting:
+                    del self._waiting[key]
+
+    def _changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        claim = new if new is not None else old
+        assert claim is not None, "a change has a before or an after"
+        key = key_of(claim.metadata)
+        assumed = self._assumed.get(key)
+        if assumed is not None and (new is None or not _is_newer(assumed, new)):
+            del self._assumed[key]
+        self._refresh(key)
+
+    def _refresh(self, key: str) -> None:
+        """Bring what is derived from a claim up to date."""
+        namespace, _, name = key.rpartition("/")
+        claim = self.get(namespace, name)
+        self._count(key, claim)
+        self._index_special(key, claim)
+        for event in self._waiting.get(key, ()):
+            event.set()
+
+    def _count(self, key: str, claim: ResourceClaim | None) -> None:
+        before = self._counted.get(key)
+        allocation = None if claim is None else claim.status.allocation
+        if claim is not None and allocation is not None:
+            if before is not None and before[0] == claim.metadata.uid:
+                return  # An allocation does not change, it can only go.
+            self._counted[key] = (claim.metadata.uid, allocation)
+            self.allocated.add(allocation)
+            self.remove_in_flight(claim.metadata.uid)
+        elif before is not None:
+            del self._counted[key]
+        if before is not None:
+            self.allocated.remove(before[1])
+        if before is not None or allocation is not None:
+            self.version += 1
+
+    def _index_special(self, key: str, claim: ResourceClaim | None) -> None:
+        before = self._special.pop(key, None)
+        if before is not None:
+            keys = self._special_of_pod[before[0]]
+            del keys[key]
+            if not keys:
+                del self._special_of_pod[before[0]]
+        if claim is None:
+            return
+        annotations = claim.metadata.annotations or {}
+        owner = claim.metadata.controller()
+        if annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true" and owner is not None:
+            self._special[key] = (owner.uid, owner.name)
+            self._special_of_pod.setdefault(owner.uid, {})[key] = None
+
+
+def _is_newer(assumed: ResourceClaim, listed: ResourceClaim) -> bool:
+    """Has the watch not come to our own version yet?"""
+    mine, theirs = assumed.metadata, listed.metadata
+    return (
+        mine.uid == theirs.uid
+        and mine.resource_version.isdigit()
+        and theirs.resource_version.isdigit()
+        and int(mine.resource_version) > int(theirs.resource_version)
+    )

@@ -1,0 +1,79 @@
+"""Which device class stands behind an extended resource.
+
+A class serves the resource it names in `spec.extendedResourceName` and, without being asked to,
+`deviceclass.resource.kubernetes.io/<class>`. Of two classes with the same explicit name the newer one wins, then the
+smaller name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubesched.api.resource_v1 import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
+from kubesched.api.times import TimeError, parse_time
+from kubesched.framework.handle import Lister
+
+
+class ExtendedResourceCache:
+    """Follows device classes, event by event, because upstream's answer depends on their order.
+
+    # Upstream: a class that loses when it is added gets no mapping at all, not even its implicit one; a class that is
+    # displaced later keeps its implicit one.
+    """
+
+    def __init__(self, lister: Lister[DeviceClass]) -> None:
+        self._classes: dict[str, DeviceClass] = {}
+        self.version = 0
+        """Changes whenever a mapping may have changed."""
+        for each in lister.list():
+            self._changed(None, each)
+        self._stop: Callable[[], None] | None = lister.subscribe(self._changed)
+
+    def close(self) -> None:
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+
+    def __contains__(self, resource: object) -> bool:
+        return resource in self._classes
+
+    def class_of(self, resource: str) -> DeviceClass | None:
+        return self._classes.get(resource)
+
+    def __bool__(self) -> bool:
+        return bool(self._classes)
+
+    def _changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        self.version += 1
+        if new is None:
+            self._remove(old)
+            return
+        explicit = new.spec.extended_resource_name
+        rival = None if explicit is None else self._classes.get(explicit)
+        if rival is not None and not _wins(new, rival):
+            return
+        self._remove(old)
+        if explicit is not None:
+            self._classes[explicit] = new
+        self._classes[DEVICE_CLASS_RESOURCE_PREFIX + new.metadata.name] = new
+
+    def _remove(self, device_class: DeviceClass | None) -> None:
+        if device_class is None:
+            return
+        self._classes.pop(DEVICE_CLASS_RESOURCE_PREFIX + device_class.metadata.name, None)
+        if device_class.spec.extended_resource_name is not None:
+            self._classes.pop(device_class.spec.extended_resource_name, None)
+
+
+def _wins(new: DeviceClass, rival: DeviceClass) -> bool:
+    mine, theirs = _created(new), _created(rival)
+    # Upstream: a class that changes without changing its name loses against its own earlier version here, which then
+    # goes on standing for it.
+    return mine > theirs or (mine == theirs and new.metadata.name < rival.metadata.name)
+
+
+def _created(device_class: DeviceClass) -> float:
+    try:
+        return parse_time(device_class.metadata.creation_timestamp or "")
+    except TimeError:
+        return float("-inf")

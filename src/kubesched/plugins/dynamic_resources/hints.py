@@ -1,0 +1,34 @@
+"""Which changes make a pod that DynamicResources rejected worth another try."""
+
+from __future__ import annotations
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.resource_v1 import ResourceClaim
+from kubesched.framework.events import Hint
+from kubesched.plugins.dynamic_resources.claim_lookup import ClaimGetter, ClaimProblem, pod_claims
+
+
+def after_claim_change(
+    pod: Pod, old: ResourceClaim | None, new: ResourceClaim, get: ClaimGetter
+) -> Hint:
+    """A claim was added or updated."""
+    try:
+        claims = pod_claims(pod, get)
+    except ClaimProblem:
+        return Hint.SKIP
+    if old is not None and old.status.allocation is not None and new.status.allocation is None:
+        return Hint.QUEUE  # devices became free
+    if all(claim.metadata.uid != new.metadata.uid for claim in claims):
+        return Hint.SKIP
+    return Hint.SKIP if old is not None and old.status == new.status else Hint.QUEUE
+
+
+def after_pod_change(pod: Pod, new: Pod, get: ClaimGetter) -> Hint:
+    """A pod's generated claims were recorded in its status."""
+    if pod.metadata.uid != new.metadata.uid:
+        return Hint.SKIP
+    try:
+        pod_claims(new, get)
+    except ClaimProblem:
+        return Hint.SKIP
+    return Hint.QUEUE

@@ -1,0 +1,71 @@
+"""What all profiles share about dynamic resources: claims, slices, classes and selector results."""
+
+from __future__ import annotations
+
+from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.resource_v1beta2 import DeviceTaintRule
+from kubesched.config.features import FeatureGates
+from kubesched.framework.handle import Handle, Lister, Listers
+from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
+from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
+from kubesched.plugins.dynamic_resources.slice_tracker import SliceTracker
+from kubesched.plugins.dynamic_resources.structured.features import Features
+from kubesched.plugins.dynamic_resources.structured.selectors import DeviceSelectors
+
+
+class DRAManager:
+    """Made of parts that are built when first asked for: most clusters have no devices."""
+
+    def __init__(self, listers: Listers, gates: FeatureGates) -> None:
+        self._listers = listers
+        self._has_taint_rules = gates.DRADeviceTaintRules
+        self._claims: ClaimTracker | None = None
+        self._slices: SliceTracker | None = None
+        self._extended_resources: ExtendedResourceCache | None = None
+        self.features = Features.of(gates)
+        self.selectors = DeviceSelectors(consumable_capacity=self.features.consumable_capacity)
+
+    @property
+    def claims(self) -> ClaimTracker:
+        if self._claims is None:
+            self._claims = ClaimTracker(
+                self._listers.of(ResourceClaim),
+                consumable_capacity=self.features.consumable_capacity,
+            )
+        return self._claims
+
+    @property
+    def slices(self) -> SliceTracker:
+        if self._slices is None:
+            rules = self._listers.of(DeviceTaintRule) if self._has_taint_rules else None
+            self._slices = SliceTracker(self._listers.of(ResourceSlice), rules)
+        return self._slices
+
+    @property
+    def extended_resources(self) -> ExtendedResourceCache:
+        if self._extended_resources is None:
+            self._extended_resources = ExtendedResourceCache(self._classes)
+        return self._extended_resources
+
+    @property
+    def _classes(self) -> Lister[DeviceClass]:
+        return self._listers.of(DeviceClass)
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        return self._classes.get("", name)
+
+    def close(self) -> None:
+        """Stop following; the parts are built anew if asked for again."""
+        for part in (self._claims, self._slices, self._extended_resources):
+            if part is not None:
+                part.close()
+        self._claims = self._slices = self._extended_resources = None
+
+
+def manager_of(handle: Handle) -> DRAManager:
+    """The manager of the profile's scheduler."""
+    manager: DRAManager | None = handle.dra_manager
+    if manager is None:
+        assert handle.listers is not None, "dynamic resources need listers"
+        manager = handle.dra_manager = DRAManager(handle.listers, handle.feature_gates)
+    return manager

@@ -1,0 +1,516 @@
+"""DynamicResources: pods with ResourceClaims go to nodes where the claims' devices are or can be allocated.
+
+An allocated claim restricts the pod to the nodes that can use its devices. Claims without an allocation are allocated
+together, node by node, by the structured allocator; Reserve takes the chosen node's devices and PreBind writes them.
+Mirrors upstream's plugin `dynamicresources`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.node_selectors import ParsedNodeSelector
+from kubesched.api.resource_v1 import (
+    MAX_FIRST_AVAILABLE,
+    AllocationResult,
+    DeviceRequest,
+    ResourceClaim,
+)
+from kubesched.api.resources import RequestOptions, pod_requests
+from kubesched.config.plugin_args import DynamicResourcesArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PostFilterAnswer,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreBindPreFlightResult,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    SignPlugin,
+    default_normalize,
+)
+from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.status import (
+    SKIP,
+    NodeToStatus,
+    Status,
+    error_status,
+    unresolvable,
+    unschedulable,
+)
+from kubesched.plugins.args import checked_args
+from kubesched.plugins.dynamic_resources import extended_resources, hints
+from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
+from kubesched.plugins.dynamic_resources.binding_conditions import (
+    BindingFailed,
+    is_ready,
+    is_timed_out,
+)
+from kubesched.plugins.dynamic_resources.claim_lookup import ClaimProblem, pod_claims
+from kubesched.plugins.dynamic_resources.manager import DRAManager, manager_of
+from kubesched.plugins.dynamic_resources.state import (
+    NO_CLAIMS,
+    ClaimInfo,
+    DRAState,
+    NodeAllocation,
+)
+from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
+from kubesched.plugins.dynamic_resources.structured.failures import (
+    AllocationError,
+    AllocationTimeout,
+    InvalidPools,
+)
+from kubesched.plugins.dynamic_resources.structured.requests import key_of
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.node_info import NodeInfo
+from kubesched.snapshot.views import NodeColumns
+
+STATE: Final = "PreFilterDynamicResources"
+
+CANNOT_ALLOCATE = unresolvable("cannot allocate all claims")
+CANNOT_FIT_RESOURCE = unresolvable("cannot fit resource")
+STALE_SPECIAL_CLAIM = unresolvable("cannot schedule extended resource claim")
+UNAVAILABLE_CLAIM = unresolvable("resourceclaim not available on the node")
+NOT_SIGNABLE = unschedulable("pods with dra resource claims are not signable")
+NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
+DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
+DELETED = unschedulable("deletion of ResourceClaim completed")
+STILL_NOT_SCHEDULABLE = unschedulable("still not schedulable")
+
+_POD_REQUESTS: Final = RequestOptions()
+_NOTHING_TO_FILTER: Final[Rule[bool]] = Rule(Scope.NODE)
+_NOTHING_TO_SCORE: Final[Rule[int]] = Rule(traits=())
+_WORK_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True)
+_NOTHING_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True, skip=True)
+
+
+class DynamicResources(
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+    EnqueueExtensions,
+    SignPlugin,
+):
+    """Every rejection is unresolvable: evicting pods frees no devices."""
+
+    name = "DynamicResources"
+    args_type = DynamicResourcesArgs
+
+    def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
+        args = checked_args(args, DynamicResourcesArgs, handle)
+        super().__init__(args, handle)
+        gates = self._gates = handle.feature_gates
+        timeout = args.filter_timeout_s if gates.DRASchedulerFilterTimeout else None
+        self._filter_timeout_s = timeout or 0.0
+        self._binding_timeout_s = args.binding_timeout_s or 600.0
+        self._has_binding_conditions = (
+            gates.DRADeviceBindingConditions and gates.DRAResourceClaimDeviceStatus
+        )
+        self._has_extended_resources = gates.DRAExtendedResource and handle.listers is not None
+        self._binder: ClaimBinder | None = None
+
+    @property
+    def _dra(self) -> DRAManager:
+        return manager_of(self.handle)
+
+    @property
+    def _writer(self) -> ClaimBinder:
+        if self._binder is None:
+            assert self.handle.client is not None, (
+                "claims are to be written, but there is no client"
+            )
+            self._binder = ClaimBinder(
+                self.handle,
+                self.handle.client,
+                self._dra.claims,
+                binding_timeout_s=self._binding_timeout_s,
+                has_binding_conditions=self._has_binding_conditions,
+            )
+        return self._binder
+
+    def close(self) -> None:
+        if self.handle.dra_manager is not None:
+            self.handle.dra_manager.close()
+        self._binder = None
+
+    # -- PreEnqueue and PreFilter ----------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if not pod.spec.resource_claims:
+            return None
+        try:
+            pod_claims(pod, self._dra.claims.get)
+        except ClaimProblem as problem:
+            return unresolvable(str(problem))
+        return None
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        state.write(STATE, NO_CLAIMS)
+        infos: list[ClaimInfo] = []
+        if pod.spec.resource_claims:
+            try:
+                infos = [ClaimInfo(claim) for claim in pod_claims(pod, self._dra.claims.get)]
+            except ClaimProblem as problem:
+                return unresolvable(str(problem))
+        found = DRAState(infos)
+        self._add_special_claim(found, infos, pod)
+        if not infos:
+            return SKIP
+        for info in infos:
+            status = self._check(info)
+            if status is not None:
+                return status
+        if any(True for _ in found.unallocated()):
+            found.allocator = self._new_allocator()
+        state.write(STATE, found)
+        return None
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+        """Pods without claims are all alike, as long as no device class comes to stand behind what they request."""
+        if state.get(STATE) is not NO_CLAIMS or pod.spec.resource_claims:
+            return None
+        if not self._has_extended_resources or not pod_requests(pod, _POD_REQUESTS).scalars:
+            return _NOTHING_TO_FILTER
+        classes = self._dra.extended_resources
+        return Rule(Scope.NODE, premise=lambda: classes.version)
+
+    def _add_special_claim(self, found: DRAState, infos: list[ClaimInfo], pod: Pod) -> None:
+        """If device classes stand behind extended resources of the pod, one claim serves all of them."""
+        if not self._has_extended_resources:
+            return
+        scalars = pod_requests(pod, _POD_REQUESTS).scalars
+        if not scalars:
+            return
+        classes = self._dra.extended_resources
+        if not any(
+            n and extended_resources.is_backed(name, classes) for name, n in scalars.items()
+        ):
+            return
+        meta = pod.metadata
+        claim = self._dra.claims.special_claim_of(meta.uid, meta.name)
+        if claim is None:
+            claim = extended_resources.special_claim(pod, self._new_uid())
+        infos.append(ClaimInfo(claim, is_special=True))
+        found.special_uid = claim.metadata.uid
+        found.extended_resources = scalars
+
+    def _check(self, info: ClaimInfo) -> Status | None:
+        claim = info.claim
+        allocation = claim.status.allocation
+        if allocation is not None:
+            if allocation.node_selector is not None:
+                selector = ParsedNodeSelector(allocation.node_selector)
+                if selector.error is not None:
+                    return error_status(selector.error)
+                info.available_on = selector
+            return None
+        if self._dra.claims.is_in_flight(claim.metadata.uid):
+            return unresolvable(
+                f"resource claim {key_of(claim)} is in the process of being allocated"
+            )
+        return None if info.is_special else self._check_classes(claim)
+
+    def _check_classes(self, claim: ResourceClaim) -> Status | None:
+        for request in claim.spec.devices.requests or ():
+            if request.exactly is not None:
+                asked = [(request.name, request.exactly.device_class_name)]
+            elif request.first_available:
+                if not self._gates.DRAPrioritizedList:
+                    return unresolvable(
+                        f"resource claim {key_of(claim)}, request {request.name}: has subrequests, "
+                        "but the DRAPrioritizedList feature is disabled"
+                    )
+                asked = [
+                    (f"{request.name}/{sub.name}", sub.device_class_name)
+                    for sub in request.first_available
+                ]
+            else:
+                return unresolvable(
+                    f"resource claim {key_of(claim)}, request {request.name}: unknown request type"
+                )
+            for name, class_name in asked:
+                if not class_name:
+                    return error_status(f"request {name}: unsupported request type")
+                if self._dra.device_class(class_name) is None:
+                    return unresolvable(f"request {name}: device class {class_name} does not exist")
+        return None
+
+    def _new_allocator(self) -> Allocator:
+        dra = self._dra
+        return Allocator(
+            dra.features,
+            dra.claims.allocated,
+            dra.device_class,
+            dra.slices.slices,
+            dra.selectors,
+            self._new_uid,
+        )
+
+    def _new_uid(self) -> str:
+        return str(uuid.UUID(int=self.handle.random.getrandbits(128), version=4))
+
+    # -- Filter ----------------------------------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> Status | None:
+        found: DRAState = state.read(STATE)
+        if not found.claims:
+            return None
+        special, mappings, status = self._special_claim_on(found, pod, node_info)
+        if status is not None:
+            return status
+        if special is None and not found.has_user_claims:
+            return None
+        unavailable = self._unavailable_claims(found, node_info)
+        results: list[AllocationResult] = []
+        if found.allocator is not None:
+            answer = self._allocate(found, found.allocator, special, node_info)
+            if isinstance(answer, Status):
+                return answer
+            results = answer
+        if unavailable:
+            found.unavailable.update(unavailable)
+            return UNAVAILABLE_CLAIM
+        if found.allocator is not None:
+            found.allocations[node_info.name] = NodeAllocation(results, special, mappings)
+        return None
+
+    def _special_claim_on(
+        self, found: DRAState, pod: Pod, node_info: NodeInfo
+    ) -> tuple[ResourceClaim | None, extended_resources.Mappings, Status | None]:
+        """The special claim with what this node does not serve by device plugins."""
+        info = found.special
+        if info is None:
+            return None, [], None
+        if info.claim.spec.devices.requests is not None:
+            return None, [], STALE_SPECIAL_CLAIM  # from an earlier attempt; PostFilter deletes it
+        classes = self._dra.extended_resources
+        offered = node_info.allocatable.scalars
+        through_claim: dict[str, str] = {}
+        for name, amount in found.extended_resources.items():
+            if not amount or not extended_resources.may_be_backed(name):
+                continue
+            device_class = classes.class_of(name)
+            if device_class is not None and not offered.get(name, 0):
+                through_claim[name] = device_class.metadata.name
+            elif name not in offered:
+                return None, [], CANNOT_FIT_RESOURCE
+        if (not through_claim and not found.has_user_claims) or info.is_allocated:
+            return None, [], None
+        requests, mappings = extended_resources.requests_and_mappings(pod, through_claim)
+        return extended_resources.with_requests(info.claim, requests), mappings, None
+
+    def _unavailable_claims(self, found: DRAState, node_info: NodeInfo) -> list[int]:
+        unavailable = []
+        for index, info in enumerate(found.claims):
+            if (
+                info.available_on is not None and not info.available_on.matches_node(node_info.node)
+            ) or (
+                info.is_allocated
+                and self._has_binding_conditions
+                and not self._may_still_bind(info.claim)
+            ):
+                unavailable.append(index)
+        return unavailable
+
+    def _may_still_bind(self, claim: ResourceClaim) -> bool:
+        now = self.handle.clock.now()
+        try:
+            return is_ready(claim) or not is_timed_out(claim, self._binding_timeout_s, now)
+        except BindingFailed:
+            return False
+
+    def _allocate(
+        self,
+        found: DRAState,
+        allocator: Allocator,
+        special: ResourceClaim | None,
+        node_info: NodeInfo,
+    ) -> list[AllocationResult] | Status:
+        claims = [
+            special if info.is_special and special is not None else info.claim
+            for info in found.unallocated()
+        ]
+        try:
+            results = allocator.allocate(node_info.node, claims, self._deadline())
+        except AllocationTimeout:
+            return error_status(f"node {node_info.name}: timed out trying to allocate devices")
+        except AllocationError as error:
+            return error_status(error)
+        except InvalidPools as error:
+            return unresolvable(str(error))
+        return CANNOT_ALLOCATE if results is None else results
+
+    def _deadline(self) -> Callable[[], bool]:
+        if not self._filter_timeout_s:
+            return lambda: False
+        now = self.handle.clock.monotonic
+        deadline = now() + self._filter_timeout_s
+        return lambda: now() > deadline
+
+    # -- PostFilter ------------------------------------------------------------------------------------------------
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        found: DRAState | None = state.get(STATE)
+        if found is None:
+            # Upstream: a PreFilter rejection before this plugin's own PreFilter surfaces as this error's text.
+            return None, error_status("not found")
+        if not found.claims:
+            return None, NOTHING_TO_DEALLOCATE
+        stale = found.special
+        is_stale = stale is not None and not stale.is_in_memory
+        candidates = sorted(found.unavailable)
+        self.handle.random.shuffle(candidates)
+        for index in candidates:
+            info = found.claims[index]
+            if info.is_special:
+                if is_stale:
+                    break
+                continue
+            users = info.claim.status.reserved_for or ()
+            if not users or (len(users) == 1 and users[0].uid == pod.metadata.uid):
+                return self._deallocate(info.claim)
+        if stale is not None and is_stale:
+            return self._delete(stale.claim)
+        return None, STILL_NOT_SCHEDULABLE
+
+    async def _deallocate(self, claim: ResourceClaim) -> PostFilterAnswer:
+        await self._writer.deallocate(claim)
+        return None, DEALLOCATED
+
+    async def _delete(self, claim: ResourceClaim) -> PostFilterAnswer:
+        await self._writer.delete(claim)
+        return None, DELETED
+
+    # -- Score -----------------------------------------------------------------------------------------------------
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
+        found: DRAState = state.read(STATE)
+        if not self._gates.DRAPrioritizedList or not found.allocations:
+            return 0
+        scores = np.zeros(len(nodes), dtype=np.int64)
+        for index in range(len(nodes)):
+            allocation = found.allocations.get(nodes.name_at(index))
+            if allocation is not None:
+                scores[index] = _score(found, allocation)
+        return scores
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+        return _NOTHING_TO_SCORE if state.get(STATE) is NO_CLAIMS else None
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
+    ) -> Ints:
+        return default_normalize(scores)
+
+    # -- Reserve ---------------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        found: DRAState = state.read(STATE)
+        open_claims = list(found.unallocated())
+        if not open_claims:
+            return None
+        chosen = found.allocations.get(node_name)
+        if chosen is None or not chosen.results:
+            if all(info.is_special for info in open_claims):
+                return None  # device plugins serve it
+            return error_status("claim allocation not found for node")
+        for info, allocation in zip(open_claims, chosen.results, strict=True):
+            info.allocation = allocation
+            self._dra.claims.add_in_flight(info.claim.metadata.uid, allocation)
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        found: DRAState | None = state.get(STATE)
+        if found is not None and found.claims:
+            self._writer.unreserve(found, pod)
+
+    # -- PreBind ---------------------------------------------------------------------------------------------------
+
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> PreBindPreFlightResult:
+        found: DRAState = state.read(STATE)
+        return _WORK_TO_DO if found.claims else _NOTHING_TO_DO
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        found: DRAState = state.read(STATE)
+        try:
+            await self._writer.bind(found, pod, node_name)
+        except ClaimBindingError as error:
+            return error_status(error)
+        return None
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        node_actions = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        changed = Action.ADD | Action.UPDATE
+        events = [
+            ClusterEventWithHint(ClusterEvent(Resource.NODE, node_actions)),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.RESOURCE_CLAIM, changed), self.after_claim_change
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+                self.after_pod_change,
+            ),
+            ClusterEventWithHint(ClusterEvent(Resource.DEVICE_CLASS, changed)),
+            ClusterEventWithHint(ClusterEvent(Resource.RESOURCE_SLICE, changed)),
+        ]
+        if self._gates.DRADeviceTaintRules:
+            # A rule that changes or goes may leave devices without the taint that kept pods away.
+            rules = ClusterEvent(Resource.DEVICE_TAINT_RULE, Action.UPDATE | Action.DELETE)
+            events.append(ClusterEventWithHint(rules))
+        return events
+
+    def after_claim_change(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> Hint:
+        return hints.after_claim_change(pod, old, new, self._dra.claims.get)
+
+    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
+        return hints.after_pod_change(pod, new, self._dra.claims.get)
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
+        return NOT_SIGNABLE if pod.spec.resource_claims else {}
+
+
+def _score(found: DRAState, allocation: NodeAllocation) -> int:
+    results = iter(allocation.results)
+    return sum(
+        _preference(info.claim, info.claim.status.allocation or next(results))
+        for info in found.claims
+    )
+
+
+def _preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
+    """How good the chosen alternatives of a claim are: 8 for a first choice, 7 for a second."""
+    taken = {result.request for result in allocation.devices.results or ()}
+    return sum(
+        MAX_FIRST_AVAILABLE - position
+        for request in claim.spec.devices.requests or ()
+        for position in _taken_alternatives(request, taken)
+    )
+
+
+def _taken_alternatives(request: DeviceRequest, taken: set[str]) -> list[int]:
+    return [
+        position
+        for position, sub in enumerate(request.first_available or ())
+        if f"{request.name}/{sub.name}" in taken
+    ]

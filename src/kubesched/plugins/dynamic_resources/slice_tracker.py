@@ -1,0 +1,82 @@
+"""ResourceSlices as the allocator sees them: with the taints of DeviceTaintRules, if those are enabled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import structs
+
+from kubesched.api.resource_v1 import Device, ResourceSlice
+from kubesched.api.resource_v1beta2 import DeviceTaintRule
+from kubesched.framework.handle import Lister
+from kubesched.plugins.dynamic_resources.structured.pools import Slices
+
+
+class SliceTracker:
+    """Follows slices and rules."""
+
+    def __init__(
+        self, lister: Lister[ResourceSlice], rules: Lister[DeviceTaintRule] | None = None
+    ) -> None:
+        self._lister = lister
+        self._rules = rules
+        self._tainted: dict[str, ResourceSlice] = {}
+        """Slices with taints of rules, by name."""
+        self.slices = Slices(self._with_taints(each) for each in lister.list())
+        self._stops: list[Callable[[], None]] = [lister.subscribe(self._slice_changed)]
+        if rules is not None:
+            self._stops.append(rules.subscribe(self._rule_changed))
+
+    def close(self) -> None:
+        for stop in self._stops:
+            stop()
+        self._stops.clear()
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        if old is not None:
+            self.slices.remove(self._tainted.pop(old.metadata.name, old))
+        if new is not None:
+            self.slices.add(self._with_taints(new))
+
+    def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+        for each in self._lister.list():
+            if any(rule is not None and applies_to(rule, each) for rule in (old, new)):
+                self._slice_changed(each, each)
+
+    def _with_taints(self, slice_: ResourceSlice) -> ResourceSlice:
+        rules = () if self._rules is None else self._rules.list()
+        tainted = with_rules(slice_, rules)
+        if tainted is not slice_:
+            self._tainted[slice_.metadata.name] = tainted
+        return tainted
+
+
+def applies_to(rule: DeviceTaintRule, slice_: ResourceSlice) -> bool:
+    """Could the rule select a device of the slice?"""
+    selector = rule.spec.device_selector
+    return selector is None or (
+        selector.driver in (None, slice_.spec.driver)
+        and selector.pool in (None, slice_.spec.pool.name)
+    )
+
+
+def with_rules(slice_: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> ResourceSlice:
+    """The slice with the taints of all rules that select its devices; the same object if none does."""
+    devices = slice_.spec.devices or []
+    for rule in rules:
+        if applies_to(rule, slice_):
+            selector = rule.spec.device_selector
+            name = None if selector is None else selector.device
+            devices = [
+                _tainted(device, rule) if name in (None, device.name) else device
+                for device in devices
+            ]
+    if all(
+        after is before for after, before in zip(devices, slice_.spec.devices or (), strict=True)
+    ):
+        return slice_
+    return structs.replace(slice_, spec=structs.replace(slice_.spec, devices=devices))
+
+
+def _tainted(device: Device, rule: DeviceTaintRule) -> Device:
+    return structs.replace(device, taints=[*(device.taints or ()), rule.spec.taint])

@@ -1,0 +1,77 @@
+"""What one scheduling attempt knows about the pod's claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kubesched.api.node_selectors import ParsedNodeSelector
+from kubesched.api.resource_v1 import AllocationResult, ResourceClaim
+from kubesched.plugins.dynamic_resources.extended_resources import IN_MEMORY_NAME, Mappings
+from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
+
+
+@dataclass(slots=True)
+class NodeAllocation:
+    """What Filter found for one node; Reserve and PreBind use it if the node is chosen."""
+
+    results: list[AllocationResult]
+    """One for each claim that had no allocation, in order."""
+    special_claim: ResourceClaim | None
+    """The special claim with the requests of this node."""
+    mappings: Mappings
+
+
+@dataclass(slots=True)
+class ClaimInfo:
+    """A claim of the pod."""
+
+    claim: ResourceClaim
+    """As it was in PreFilter; PreBind replaces it by what it wrote."""
+    is_special: bool = False
+    available_on: ParsedNodeSelector | None = None
+    """Nodes that can use the allocation; None: all, or there is none yet."""
+    allocation: AllocationResult | None = None
+    """What Reserve decided on, for PreBind to write."""
+
+    @property
+    def is_allocated(self) -> bool:
+        return self.claim.status.allocation is not None
+
+    @property
+    def is_in_memory(self) -> bool:
+        """The special claim, before PreBind has created it."""
+        return self.is_special and self.claim.metadata.name == IN_MEMORY_NAME
+
+
+@dataclass(slots=True)
+class DRAState:
+    """The state of the attempt. What-ifs about other pods do not change it: clones share it."""
+
+    claims: Sequence[ClaimInfo] = ()
+    """The pod's claims in order; the special claim comes last."""
+    special_uid: str = ""
+    """The made-up UID under which the special claim is in flight."""
+    extended_resources: dict[str, int] = field(default_factory=dict)
+    """The pod's scalar requests, if device classes stand behind any of them."""
+    allocator: Allocator | None = None
+    """Set if there is something to allocate."""
+    allocations: dict[str, NodeAllocation] = field(default_factory=dict)
+    """By node."""
+    unavailable: set[int] = field(default_factory=set)
+    """Indices of allocated claims that some node could not use."""
+
+    @property
+    def special(self) -> ClaimInfo | None:
+        return self.claims[-1] if self.claims and self.claims[-1].is_special else None
+
+    @property
+    def has_user_claims(self) -> bool:
+        return len(self.claims) > (self.special is not None)
+
+    def unallocated(self) -> Iterator[ClaimInfo]:
+        return (each for each in self.claims if not each.is_allocated)
+
+
+NO_CLAIMS = DRAState()
+"""The state of pods without claims, shared by all of them and never changed."""

@@ -1,0 +1,130 @@
+"""Devices, shares and capacity that allocated claims hold.
+
+Amounts are exact integers in units of 10^-9 (`quantity.nanos`). A claim contributes what its allocation lists: nothing
+for admin access, a share and its consumed capacity if the result has a share ID, otherwise the whole device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kubesched.api import quantity
+from kubesched.api.resource_v1 import AllocationResult, DeviceRequestAllocationResult
+
+Amounts = dict[str, int]
+"""Capacity name -> amount in nanos."""
+
+
+class DeviceID(NamedTuple):
+    """What identifies a device in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+class ConsumedCapacity:
+    """Consumed capacity per device. An entry that is all zero is dropped."""
+
+    __slots__ = ("_by_device",)
+
+    def __init__(self, by_device: Mapping[DeviceID, Amounts] | None = None) -> None:
+        self._by_device = {device: dict(amounts) for device, amounts in (by_device or {}).items()}
+
+    def __contains__(self, device: DeviceID) -> bool:
+        return device in self._by_device
+
+    def __bool__(self) -> bool:
+        return bool(self._by_device)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConsumedCapacity) and self._by_device == other._by_device
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def of(self, device: DeviceID) -> Amounts | None:
+        return self._by_device.get(device)
+
+    def copy(self) -> ConsumedCapacity:
+        return ConsumedCapacity(self._by_device)
+
+    def add(self, device: DeviceID, amounts: Mapping[str, int]) -> None:
+        entry = self._by_device.setdefault(device, {})
+        for name, amount in amounts.items():
+            entry[name] = entry.get(name, 0) + amount
+
+    def remove(self, device: DeviceID, amounts: Mapping[str, int]) -> None:
+        entry = self._by_device.get(device)
+        if entry is None:
+            return
+        for name, amount in amounts.items():
+            entry[name] = entry.get(name, 0) - amount
+        if not any(entry.values()):
+            del self._by_device[device]
+
+    def mark(self, device: DeviceID) -> None:
+        """Have an entry, even if nothing is consumed."""
+        self._by_device.setdefault(device, {})
+
+
+class AllocatedState:
+    """What is taken. Holders are counted, so `remove` is the inverse of `add` even if two claims hold one device."""
+
+    __slots__ = ("_consumable_capacity", "capacity", "exclusive", "shares")
+
+    def __init__(self, *, consumable_capacity: bool = True) -> None:
+        """Without `consumable_capacity` a share takes the whole device."""
+        self._consumable_capacity = consumable_capacity
+        self.exclusive: dict[DeviceID, int] = {}
+        self.shares: dict[DeviceID, int] = {}
+        self.capacity = ConsumedCapacity()
+
+    def is_allocated(self, device: DeviceID) -> bool:
+        """Is the device taken, wholly or in part?"""
+        return device in self.exclusive or device in self.shares or device in self.capacity
+
+    def add(self, allocation: AllocationResult) -> None:
+        for result in _counted(allocation):
+            device = device_of(result)
+            if result.share_id is None or not self._consumable_capacity:
+                self.exclusive[device] = self.exclusive.get(device, 0) + 1
+                continue
+            self.shares[device] = self.shares.get(device, 0) + 1
+            if result.consumed_capacity is not None:
+                self.capacity.add(device, amounts_of(result))
+
+    def remove(self, allocation: AllocationResult) -> None:
+        for result in _counted(allocation):
+            device = device_of(result)
+            if result.share_id is None or not self._consumable_capacity:
+                _count_down(self.exclusive, device)
+                continue
+            _count_down(self.shares, device)
+            if result.consumed_capacity is not None:
+                self.capacity.remove(device, amounts_of(result))
+
+
+def _count_down(holders: dict[DeviceID, int], device: DeviceID) -> None:
+    left = holders.get(device, 0) - 1
+    if left > 0:
+        holders[device] = left
+    else:
+        holders.pop(device, None)
+
+
+def device_of(result: DeviceRequestAllocationResult) -> DeviceID:
+    return DeviceID(result.driver, result.pool, result.device)
+
+
+def amounts_of(result: DeviceRequestAllocationResult) -> Amounts:
+    consumed = result.consumed_capacity or {}
+    return {name: quantity.nanos(amount) for name, amount in consumed.items()}
+
+
+def _counted(allocation: AllocationResult) -> Iterable[DeviceRequestAllocationResult]:
+    """The results that take something: admin access takes nothing."""
+    return (r for r in allocation.devices.results or () if not r.admin_access)

@@ -1,0 +1,293 @@
+"""The pools of a node: which devices it can reach, in the order in which they are tried.
+
+Slices that the node can reach are grouped by driver and pool; of each group only the highest generation counts. A pool
+whose slices are not all there is incomplete, one that contradicts itself is invalid: neither offers a device, but both
+are remembered, because a request for all devices has to refuse them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kubesched.api.core_v1 import Node, NodeSelector, NodeSelectorRequirement
+from kubesched.api.node_selectors import ParsedNodeSelector
+from kubesched.api.resource_v1 import CounterSet, Device, ResourceSlice
+from kubesched.plugins.dynamic_resources.structured.allocated_state import DeviceID
+from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
+from kubesched.plugins.dynamic_resources.structured.features import Features
+
+K = TypeVar("K", bound=Hashable)
+
+PoolID = tuple[str, str]
+"""Driver and pool name."""
+
+
+class PooledDevice:
+    """A device where it was found."""
+
+    __slots__ = ("device", "id", "pool", "slice")
+
+    def __init__(self, device: Device, slice_: ResourceSlice, pool: Pool) -> None:
+        self.device = device
+        self.slice = slice_
+        self.pool = pool
+        self.id = DeviceID(*pool.id, device.name)
+
+    @property
+    def is_shareable(self) -> bool:
+        return bool(self.device.allow_multiple_allocations)
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """Devices of one driver and pool that a node can reach."""
+
+    id: PoolID
+    devices: list[PooledDevice] = field(default_factory=list)
+    elsewhere: list[PooledDevice] = field(default_factory=list)
+    """Devices of the pool that only other nodes can reach; their counters count, too."""
+    counter_sets: dict[str, CounterSet] = field(default_factory=dict)
+    is_incomplete: bool = False
+    invalid_reason: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.is_incomplete and not self.invalid_reason
+
+    @property
+    def has_binding_conditions(self) -> bool:
+        return any(pooled.device.binding_conditions is not None for pooled in self.devices)
+
+    def __str__(self) -> str:
+        return "/".join(self.id)
+
+
+class Slices:
+    """All slices of the cluster, found by node and by pool. Their order means nothing."""
+
+    __slots__ = ("_by_node", "_by_pool", "_shared")
+
+    def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
+        self._by_node: dict[str, dict[str, ResourceSlice]] = {}
+        self._shared: dict[str, ResourceSlice] = {}
+        self._by_pool: dict[PoolID, dict[str, ResourceSlice]] = {}
+        for each in slices:
+            self.add(each)
+
+    def add(self, slice_: ResourceSlice) -> None:
+        name, spec = slice_.metadata.name, slice_.spec
+        node_name = _only_node(slice_)
+        if node_name:
+            self._by_node.setdefault(node_name, {})[name] = slice_
+        else:
+            self._shared[name] = slice_
+        self._by_pool.setdefault((spec.driver, spec.pool.name), {})[name] = slice_
+
+    def remove(self, slice_: ResourceSlice) -> None:
+        name, spec = slice_.metadata.name, slice_.spec
+        node_name = _only_node(slice_)
+        if node_name:
+            _remove(self._by_node, node_name, name)
+        else:
+            self._shared.pop(name, None)
+        _remove(self._by_pool, (spec.driver, spec.pool.name), name)
+
+    def candidates(self, node_name: str) -> Iterator[ResourceSlice]:
+        """Slices that may concern a node: its own, and all that are not of a single node."""
+        yield from self._by_node.get(node_name, {}).values()
+        yield from self._shared.values()
+
+    def of_pool(self, pool: PoolID) -> Iterable[ResourceSlice]:
+        return self._by_pool.get(pool, {}).values()
+
+
+def _only_node(slice_: ResourceSlice) -> str:
+    """The node that alone can use the slice. Counters concern every node that uses the pool."""
+    return "" if slice_.spec.shared_counters else slice_.spec.node_name or ""
+
+
+def _remove(groups: dict[K, dict[str, ResourceSlice]], key: K, name: str) -> None:
+    group = groups.get(key)
+    if group is not None:
+        group.pop(name, None)
+        if not group:
+            del groups[key]
+
+
+def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:
+    """The pools of a node. Those with binding conditions come last; otherwise by driver and name.
+
+    Raises:
+        AllocationError: a node selector cannot be read.
+    """
+    groups: dict[PoolID, list[ResourceSlice]] = {}
+    for each in slices.candidates(node.metadata.name):
+        if _is_relevant(each, node, features):
+            _add_to_group(groups, each)
+    pools = []
+    for pool_id, group in groups.items():
+        pool = _pool_of(pool_id, group, slices, features)
+        if pool is not None:
+            pools.append(pool)
+    pools.sort(key=lambda pool: (pool.has_binding_conditions, *_bytewise(*pool.id)))
+    return pools
+
+
+def node_matches(
+    node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None
+) -> bool:
+    """Does a slice's or device's choice of nodes include this one? Raises AllocationError."""
+    if node_name:
+        return node_name == node.metadata.name
+    if all_nodes:
+        return True
+    if selector is None:
+        return False
+    parsed = ParsedNodeSelector(selector)
+    if parsed.error is not None:
+        raise AllocationError(f"failed to parse node selector {_go_text(selector)}: {parsed.error}")
+    return parsed.matches_node(node)
+
+
+def _is_relevant(slice_: ResourceSlice, node: Node, features: Features) -> bool:
+    spec = slice_.spec
+    if not features.partitionable_devices and (
+        spec.per_device_node_selection is not None or spec.shared_counters
+    ):
+        return False
+    if spec.shared_counters:
+        return True
+    where = ""
+    try:
+        if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+            where = f"slice {slice_.metadata.name}"
+            return node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector)
+        if spec.per_device_node_selection:
+            for device in spec.devices or ():
+                where = f"device {device.name} in slice {slice_.metadata.name}"
+                if node_matches(node, device.node_name, device.all_nodes, device.node_selector):
+                    return True
+    except AllocationError as error:
+        raise AllocationError(
+            f"gather pool information: failed to perform node selection for {where}: {error}"
+        ) from error
+    return False
+
+
+def _add_to_group(groups: dict[PoolID, list[ResourceSlice]], slice_: ResourceSlice) -> None:
+    pool_id = (slice_.spec.driver, slice_.spec.pool.name)
+    group = groups.get(pool_id)
+    generation = slice_.spec.pool.generation
+    if group is None or generation > group[0].spec.pool.generation:
+        groups[pool_id] = [slice_]
+    elif generation == group[0].spec.pool.generation:
+        group.append(slice_)
+
+
+def _pool_of(
+    pool_id: PoolID, group: list[ResourceSlice], slices: Slices, features: Features
+) -> Pool | None:
+    """The pool that a node's slices of it make; None if a newer generation replaces it."""
+    # Upstream: every slice says how many there are; the first one seen is believed.
+    count = group[0].spec.pool.resource_slice_count
+    if len(group) == count:
+        return _build(pool_id, group, (), features)
+    generation = group[0].spec.pool.generation
+    everywhere = slices.of_pool(pool_id)
+    if any(each.spec.pool.generation > generation for each in everywhere):
+        return None
+    same = [each for each in everywhere if each.spec.pool.generation == generation]
+    if len(same) != count:
+        return Pool(pool_id, is_incomplete=True)
+    names = {each.metadata.name for each in group}
+    rest = [each for each in same if each.metadata.name not in names]
+    return _build(pool_id, group, rest, features)
+
+
+def _build(
+    pool_id: PoolID, group: list[ResourceSlice], rest: Sequence[ResourceSlice], features: Features
+) -> Pool:
+    pool = Pool(pool_id)
+    ordered = sorted(group, key=lambda each: _bytewise(each.metadata.name))
+    with_counters = [each for each in ordered if each.spec.shared_counters]
+    if features.partitionable_devices:
+        offering = [each for each in ordered if not each.spec.shared_counters]
+    else:
+        offering = ordered
+    devices = _pooled(offering, pool)
+    elsewhere = _pooled(rest, pool)
+    reason = _duplicate_device(devices)
+    if not reason and features.partitionable_devices:
+        reason = _collect_counter_sets(with_counters, pool.counter_sets)
+        # Devices in a slice that also has counters are never offered, but they are checked.
+        checked = _pooled(ordered, pool) if with_counters else devices
+        reason = reason or _unknown_counter([*checked, *elsewhere], pool.counter_sets)
+    if reason:
+        return Pool(pool_id, invalid_reason=reason)
+    pool.devices = devices
+    if features.partitionable_devices:
+        pool.elsewhere = elsewhere
+    return pool
+
+
+def _pooled(slices: Iterable[ResourceSlice], pool: Pool) -> list[PooledDevice]:
+    return [
+        PooledDevice(device, each, pool) for each in slices for device in each.spec.devices or ()
+    ]
+
+
+def _duplicate_device(devices: Iterable[PooledDevice]) -> str:
+    seen: set[str] = set()
+    for pooled in devices:
+        if pooled.device.name in seen:
+            return f"duplicate device name {pooled.device.name}"
+        seen.add(pooled.device.name)
+    return ""
+
+
+def _collect_counter_sets(slices: Iterable[ResourceSlice], sets: dict[str, CounterSet]) -> str:
+    for each in slices:
+        for counter_set in each.spec.shared_counters or ():
+            if counter_set.name in sets:
+                return f"duplicate counter set name {counter_set.name}"
+            sets[counter_set.name] = counter_set
+    return ""
+
+
+def _unknown_counter(devices: Iterable[PooledDevice], sets: dict[str, CounterSet]) -> str:
+    for pooled in devices:
+        for consumed in pooled.device.consumes_counters or ():
+            counter_set = sets.get(consumed.counter_set)
+            if counter_set is None:
+                return f"counter set {consumed.counter_set} not found"
+            for name in consumed.counters or ():
+                if name not in (counter_set.counters or {}):
+                    return f"counter {name} not found in counter set {counter_set.name}"
+    return ""
+
+
+def _bytewise(*names: str) -> tuple[bytes, ...]:
+    """A key that sorts text as Go does."""
+    return tuple(name.encode() for name in names)
+
+
+def _go_text(selector: NodeSelector) -> str:
+    """The selector as Go's generated `String` methods print it."""
+    terms = "".join(
+        "NodeSelectorTerm{"
+        f"MatchExpressions:{_go_requirements(term.match_expressions)},"
+        f"MatchFields:{_go_requirements(term.match_fields)},}},"
+        for term in selector.node_selector_terms or ()
+    )
+    return f"&NodeSelector{{NodeSelectorTerms:[]NodeSelectorTerm{{{terms}}},}}"
+
+
+def _go_requirements(requirements: Sequence[NodeSelectorRequirement] | None) -> str:
+    inner = "".join(
+        f"NodeSelectorRequirement{{Key:{each.key},Operator:{each.operator},"
+        f"Values:[{' '.join(each.values or ())}],}},"
+        for each in requirements or ()
+    )
+    return f"[]NodeSelectorRequirement{{{inner}}}"

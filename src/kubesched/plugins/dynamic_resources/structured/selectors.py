@@ -1,0 +1,167 @@
+"""Selectors: CEL expressions over the variable `device`.
+
+`device` has the fields `driver`, `attributes` and `capacity` (maps by domain, then by name) and, with consumable
+capacity, `allowMultipleAllocations`. A name without a domain belongs to the driver's. A domain that the device does
+not have is an empty map; an unknown name within a domain is an error.
+
+An answer depends on the expression and the device's content alone, so it is kept by both: clusters have few distinct
+devices and fewer expressions.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from kubesched import cel
+from kubesched.api import quantity
+from kubesched.api.resource_v1 import Device, DeviceAttribute
+from kubesched.cel import types
+
+COST_LIMIT: Final = 1_000_000
+"""Run-time cost at which the evaluation of a selector is cancelled."""
+
+_ANSWERS_LIMIT: Final = 1 << 17
+"""Answers kept; all are dropped when there are more."""
+
+_BY_DOMAIN: Final = types.map_of(types.STRING, types.map_of(types.STRING, types.ANY))
+_CAPACITY: Final = types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY))
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class SelectorFailure(Exception):
+    """The expression does not compile, or cannot be evaluated for this device."""
+
+
+class DeviceSelectors:
+    """Evaluates selector expressions."""
+
+    def __init__(self, *, consumable_capacity: bool = True) -> None:
+        self._environment = device_environment(consumable_capacity=consumable_capacity)
+        self._programs: dict[str, cel.Program | SelectorFailure] = {}
+        self._answers: dict[tuple[str, bytes], bool | SelectorFailure] = {}
+
+    def matches(self, expression: str, content: DeviceContent) -> bool:
+        """Does the expression select a device with this content? Raises SelectorFailure."""
+        key = (expression, content.key)
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= _ANSWERS_LIMIT:
+                self._answers.clear()
+                self._programs.clear()
+            answer = self._answers[key] = self._evaluate(expression, content)
+        if isinstance(answer, SelectorFailure):
+            raise answer.with_traceback(None)
+        return answer
+
+    def _evaluate(self, expression: str, content: DeviceContent) -> bool | SelectorFailure:
+        program = self._programs.get(expression)
+        if program is None:
+            program = self._programs[expression] = self._compile(expression)
+        if isinstance(program, SelectorFailure):
+            return program
+        try:
+            return _as_bool(program.evaluate({"device": content.variable()}))
+        except (cel.EvaluationError, ValueError) as error:
+            return SelectorFailure(f"CEL runtime error: {error}")
+
+    def _compile(self, expression: str) -> cel.Program | SelectorFailure:
+        try:
+            return compile_selector(expression, self._environment)
+        except ValueError as error:
+            return SelectorFailure(f"CEL compile error: {error}")
+
+
+class DeviceContent:
+    """What selectors see of a device."""
+
+    __slots__ = ("_device", "_driver", "key")
+
+    def __init__(self, driver: str, device: Device) -> None:
+        self._driver = driver
+        self._device = device
+        capacity = device.capacity or {}
+        amounts = {name: each.value for name, each in capacity.items()}
+        shared = bool(device.allow_multiple_allocations)
+        self.key = _encode((driver, device.attributes, amounts, shared))
+        """Equal for devices that no expression can tell apart."""
+
+    def variable(self) -> dict[str, Any]:
+        """The value of `device`; raises ValueError for an attribute without a usable value."""
+        attributes: dict[str, dict[str, Any]] = {}
+        for name, attribute in (self._device.attributes or {}).items():
+            domain, identifier = self._qualified(name)
+            attributes.setdefault(domain, {})[identifier] = _attribute_value(name, attribute)
+        capacities: dict[str, dict[str, Any]] = {}
+        for name, capacity in (self._device.capacity or {}).items():
+            domain, identifier = self._qualified(name)
+            capacities.setdefault(domain, {})[identifier] = quantity.parse(capacity.value)
+        return {
+            "driver": self._driver,
+            "attributes": cel.DefaultMap(attributes, {}),
+            "capacity": cel.DefaultMap(capacities, {}),
+            "allowMultipleAllocations": bool(self._device.allow_multiple_allocations),
+        }
+
+    def _qualified(self, name: str) -> tuple[str, str]:
+        domain, slash, identifier = name.partition("/")
+        return (domain, identifier) if slash else (self._driver, name)
+
+
+@lru_cache(maxsize=2)
+def device_environment(*, consumable_capacity: bool = True) -> cel.Environment:
+    """The environment of selectors in classes and claims."""
+    fields = {"driver": types.STRING, "attributes": _BY_DOMAIN, "capacity": _CAPACITY}
+    if consumable_capacity:
+        fields["allowMultipleAllocations"] = types.BOOL
+    return cel.Environment(
+        variables={"device": types.object_type("kubernetes.DRADevice", fields)},
+        libraries=cel.KUBERNETES,
+        cost_limit=COST_LIMIT,
+    )
+
+
+def compile_selector(expression: str, environment: cel.Environment) -> cel.Program:
+    """The program of an expression that may serve as a selector; raises ValueError with upstream's text."""
+    try:
+        program = cel.compile(expression, environment)
+    except cel.CompileError as error:
+        raise ValueError(f"compilation failed: {error}") from error
+    except cel.InstantiationError as error:
+        raise ValueError(f"program instantiation failed: {error}") from error
+    if program.output_type not in (types.BOOL, types.ANY):
+        raise ValueError(f"must evaluate to bool or the unknown type, not {program.output_type}")
+    return program
+
+
+def _attribute_value(name: str, attribute: DeviceAttribute) -> Any:  # noqa: ANN401  # any CEL value
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.string_value is not None:
+        return attribute.string_value
+    if attribute.version_value is not None:
+        try:
+            return cel.parse_semver(attribute.version_value)
+        except cel.EvaluationError as error:
+            raise ValueError(f"attribute {name}: parse semantic version: {error}") from error
+    raise ValueError(f"attribute {name}: unsupported attribute value")
+
+
+_CONVERSIONS: Final = {
+    "int": "unsupported type conversion from 'int' to bool",
+    "string": "unsupported native conversion from string to 'bool'",
+    "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
+}
+
+
+def _as_bool(value: Any) -> bool:  # noqa: ANN401  # any CEL value
+    if isinstance(value, bool):
+        return value
+    name = cel.type_of(value).name
+    problem = _CONVERSIONS.get(name, f"unsupported native conversion from {name} to 'bool'")
+    raise ValueError(f"CEL result of type {name} could not be converted to bool: {problem}")

@@ -1,0 +1,380 @@
+"""PreBind's writes under trouble: conflicts, claims that changed meanwhile, cancellation, time running out."""
+
+import asyncio
+
+import pytest
+from dra_objects import allocation, claim
+from msgspec import convert, structs
+
+from kubesched.api.resource_v1 import FINALIZER, AllocationResult
+from kubesched.clock import ManualClock
+from kubesched.errors import Conflict, ServerError
+from kubesched.framework.handle import Handle
+from kubesched.plugins.dynamic_resources import binding
+from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
+from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
+from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState, NodeAllocation
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.testing.builders import make_pod
+from kubesched.testing.harness import DictLister
+from kubesched.testing.stored_objects import StoredObjects
+
+POD = make_pod("p").uid("uid-p").build()
+DEVICE = convert(allocation(("r", "s", "a")), AllocationResult)
+SLOW = convert(allocation(("r", "s", "a", {"bindingConditions": ["up"]})), AllocationResult)
+
+
+class Client(StoredObjects):
+    """Claims in a lister; `trouble` is asked before every call."""
+
+    def __init__(self, lister):
+        self.lister = lister
+        self.calls = []
+        self.trouble = lambda call: None
+        self.revision = 100
+
+    def find(self, kind, namespace, name):
+        return self.lister.get(namespace, name)
+
+    def store(self, obj):
+        self.revision += 1
+        meta = structs.replace(obj.metadata, resource_version=str(self.revision))
+        stored = structs.replace(obj, metadata=meta)
+        self.lister.put(stored)
+        return stored
+
+    def discard(self, obj):
+        self.lister.remove(obj.metadata.namespace, obj.metadata.name)
+
+    def new_suffix(self):
+        return "1"
+
+    async def _called(self, name):
+        self.calls.append(name)
+        answer = self.trouble(name)
+        if answer is not None:
+            await answer
+
+    async def get(self, kind, namespace, name):
+        await self._called("get")
+        return await super().get(kind, namespace, name)
+
+    async def create(self, obj):
+        await self._called("create")
+        return await super().create(obj)
+
+    async def update(self, obj):
+        await self._called("update")
+        return await super().update(obj)
+
+    async def update_status(self, obj):
+        await self._called("status")
+        return await super().update_status(obj)
+
+    async def patch_status(self, kind, namespace, name, patch):
+        await self._called("patch")
+        return await super().patch_status(kind, namespace, name, patch)
+
+    async def delete(self, obj):
+        await self._called("delete")
+        await super().delete(obj)
+
+    async def patch_pod_status(self, pod, patch):
+        await self._called("pod")
+
+
+class World:
+    """A binder, its claims and what it spawned."""
+
+    def __init__(self, *claims):
+        self.lister = DictLister()
+        for each in claims:
+            self.lister.put(each)
+        self.claims = ClaimTracker(self.lister)
+        self.client = Client(self.lister)
+        self.clock = ManualClock()
+        self.spawned = []
+        handle = Handle(
+            NodeTable(), clock=self.clock, spawn=lambda work, what: self.spawned.append(work)
+        )
+        self.binder = ClaimBinder(
+            handle, self.client, self.claims, binding_timeout_s=600, has_binding_conditions=True
+        )
+
+    def reserved(self, *names, result=DEVICE):
+        infos = [ClaimInfo(self.stored(name)) for name in names]
+        for info in infos:
+            if not info.is_allocated:
+                info.allocation = result
+                self.claims.add_in_flight(info.claim.metadata.uid, result)
+        return DRAState(infos)
+
+    def stored(self, name):
+        return self.lister.get("default", name)
+
+    async def bind(self, state):
+        await self.binder.bind(state, POD, "n1")
+
+    async def finish(self):
+        while self.spawned:
+            await self.spawned.pop(0)
+
+
+async def turns():
+    """Let everything happen that waits for nothing outside."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def once(call, error):
+    """Trouble that happens the first time something is called."""
+    left = [error]
+
+    def trouble(name):
+        if name == call and left:
+            raise left.pop()
+
+    return trouble
+
+
+async def test_finalizer_and_status_are_written_and_nothing_stays_in_flight():
+    world = World(claim("c"))
+    await world.bind(world.reserved("c"))
+    assert world.client.calls == ["update", "status"]
+    assert world.stored("c").metadata.finalizers == [FINALIZER]
+    assert not world.claims.is_in_flight("uid-c")
+    assert len(world.claims.allocated.exclusive) == 1
+
+
+async def test_a_finalizer_that_is_there_is_not_written_again():
+    world = World(claim("c", meta={"finalizers": [FINALIZER]}))
+    await world.bind(world.reserved("c"))
+    assert world.client.calls == ["status"]
+
+
+async def test_an_allocated_claim_gets_only_the_reservation():
+    stamped = {**allocation(("r", "s", "a")), "allocationTimestamp": "2026-01-01T00:00:00Z"}
+    world = World(claim("c", status={"allocation": stamped}))
+    await world.bind(world.reserved("c"))
+    assert world.client.calls == ["status"]
+    assert [each.uid for each in world.stored("c").status.reserved_for] == ["uid-p"]
+
+
+async def test_a_claim_reserved_for_the_pod_is_left_alone():
+    users = [{"resource": "pods", "name": "p", "uid": "uid-p"}]
+    world = World(claim("c", status={"allocation": allocation(), "reservedFor": users}))
+    await world.bind(world.reserved("c"))
+    assert world.client.calls == []
+
+
+async def test_a_conflict_is_retried_on_the_newest_version():
+    world = World(claim("c"))
+    world.client.trouble = once("status", Conflict("modified"))
+    await world.bind(world.reserved("c"))
+    assert world.client.calls == ["update", "status", "get", "status"]
+
+
+async def test_conflicts_end_after_five_tries(monkeypatch):
+    monkeypatch.setattr(binding, "CONFLICT_PAUSE_S", 0)
+    world = World(claim("c"))
+
+    def trouble(name):
+        if name == "status":
+            raise Conflict("modified")
+
+    world.client.trouble = trouble
+    with pytest.raises(ClaimBindingError) as caught:
+        await world.bind(world.reserved("c"))
+    assert str(caught.value) == "add allocation and reservation to claim default/c: modified"
+    assert world.client.calls.count("status") == 5
+    assert not world.claims.is_in_flight("uid-c")
+    assert world.claims.allocated.exclusive == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        pytest.param(
+            {"meta": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+            "claim default/c got deleted in the meantime",
+            id="deleted",
+        ),
+        pytest.param(
+            {"status": {"allocation": allocation(("r", "s", "b"))}},
+            "claim default/c got allocated elsewhere in the meantime",
+            id="allocated",
+        ),
+    ],
+)
+async def test_claims_that_changed_meanwhile_fail_the_binding(changes, problem):
+    world = World(claim("c"))
+    state = world.reserved("c")
+    changed = claim("c", **changes)
+    world.client.store(changed)
+    with pytest.raises(ClaimBindingError) as caught:
+        await world.bind(state)
+    assert str(caught.value) == problem
+    held = {each.device for each in world.claims.allocated.exclusive}
+    assert held == ({"b"} if changed.status.allocation else set())
+
+
+async def test_a_claim_that_lost_its_allocation_fails_the_binding():
+    world = World(claim("c", status={"allocation": allocation(("r", "s", "a"))}))
+    state = world.reserved("c")
+    world.client.store(claim("c"))
+    with pytest.raises(ClaimBindingError, match="got deallocated elsewhere in the meantime"):
+        await world.bind(state)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("update", "add finalizer to claim default/c: down"),
+        ("status", "add allocation and reservation to claim default/c: down"),
+    ],
+)
+async def test_failed_writes_say_what_was_attempted_and_free_the_devices(call, text):
+    world = World(claim("c"))
+    world.client.trouble = once(call, ServerError("down"))
+    with pytest.raises(ClaimBindingError) as caught:
+        await world.bind(world.reserved("c"))
+    assert str(caught.value) == text
+    assert world.claims.allocated.exclusive == {}
+
+
+async def test_a_claim_named_twice_fails_at_the_second_write():
+    world = World(claim("c"))
+    with pytest.raises(ClaimBindingError, match="got allocated elsewhere in the meantime"):
+        await world.bind(world.reserved("c", "c"))
+
+
+async def test_a_write_under_way_is_finished_when_prebind_is_called_off():
+    world = World(claim("c"))
+    go_on = asyncio.Event()
+    world.client.trouble = lambda name: go_on.wait() if name == "status" else None
+    state = world.reserved("c")
+    task = asyncio.ensure_future(world.bind(state))
+    await turns()
+    assert "status" in world.client.calls
+    task.cancel()
+    await asyncio.sleep(0)
+    assert world.claims.is_in_flight("uid-c"), "whether the devices are taken is not known yet"
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(world.claims.allocated.exclusive) == 1
+    world.binder.unreserve(state, POD)
+    await world.finish()
+    assert world.stored("c").status.reserved_for is None
+    assert world.stored("c").status.allocation is not None
+
+
+# -- taking back -------------------------------------------------------------------------------------------------------
+
+
+async def test_unreserve_before_prebind_frees_the_devices_without_writing():
+    world = World(claim("c"))
+    world.binder.unreserve(world.reserved("c"), POD)
+    assert world.claims.allocated.exclusive == {}
+    assert world.spawned == []
+
+
+async def test_the_next_attempt_waits_until_the_reservation_is_taken_back():
+    world = World(claim("c"))
+    state = world.reserved("c")
+    await world.bind(state)
+    world.binder.unreserve(state, POD)
+    again = asyncio.ensure_future(world.bind(world.reserved("c")))
+    await asyncio.sleep(0)
+    assert not again.done()
+    await world.finish()
+    await again
+    assert [each.uid for each in world.stored("c").status.reserved_for] == ["uid-p"]
+
+
+async def test_a_reservation_that_cannot_be_taken_back_is_only_logged(caplog):
+    world = World(claim("c"))
+    state = world.reserved("c")
+    await world.bind(state)
+    world.client.trouble = once("patch", ServerError("down"))
+    world.binder.unreserve(state, POD)
+    await world.finish()
+    assert world.stored("c").status.reserved_for
+
+
+# -- the special claim -------------------------------------------------------------------------------------------------
+
+
+def special(world, mappings=("m",)):
+    made = claim("<extended-resources>", uid="made-up", meta={"generateName": "p-extended-"})
+    info = ClaimInfo(structs.replace(made, spec=type(made.spec)()), is_special=True)
+    info.allocation = DEVICE
+    world.claims.add_in_flight("made-up", DEVICE)
+    chosen = NodeAllocation([DEVICE], made, list(mappings))
+    return DRAState([info], special_uid="made-up", allocations={"n1": chosen})
+
+
+async def test_the_special_claim_is_created_written_and_named_in_the_pod():
+    world = World()
+    state = special(world, mappings=())
+    with pytest.raises(ClaimBindingError) as caught:
+        await world.bind(state)
+    assert str(caught.value) == (
+        "nil or empty request mappings, no update of pod default/p ExtendedResourceClaimStatus"
+    )
+    assert world.client.calls == ["create", "update", "status"]
+    assert not world.claims.is_in_flight("made-up")
+    world.binder.unreserve(state, POD)
+    await world.finish()
+    assert world.client.calls[3:5] == ["update", "delete"]
+    assert world.lister.list() == []
+    assert world.claims.allocated.exclusive == {}
+
+
+async def test_a_claim_that_cannot_be_created_fails_the_binding():
+    world = World()
+    world.client.trouble = once("create", ServerError("quota"))
+    with pytest.raises(ClaimBindingError) as caught:
+        await world.bind(special(world))
+    assert str(caught.value) == "create claim for extended resources default/: quota"
+    assert world.claims.allocated.exclusive == {}
+
+
+async def test_the_devices_stay_in_flight_until_the_watch_shows_the_special_claim():
+    world = World()
+    shown = []
+    world.client.lister.put, put = shown.append, world.client.lister.put
+    world.client.find = lambda kind, namespace, name: shown[-1] if shown else None
+    task = asyncio.ensure_future(world.bind(special(world, mappings=())))
+    await turns()
+    assert len(shown) == 3
+    assert world.claims.is_in_flight("made-up")
+    put(shown[-1])
+    with pytest.raises(ClaimBindingError, match="nil or empty request mappings"):
+        await task
+    assert not world.claims.is_in_flight("made-up")
+
+
+# -- binding conditions ------------------------------------------------------------------------------------------------
+
+
+async def test_binding_conditions_time_out(monkeypatch):
+    monkeypatch.setattr(binding, "LOOK_AGAIN_S", 0)
+    world = World(claim("c"))
+    task = asyncio.ensure_future(world.bind(world.reserved("c", result=SLOW)))
+    await turns()
+    assert "status" in world.client.calls
+    world.clock.advance(601)
+    with pytest.raises(ClaimBindingError) as caught:
+        await task
+    assert str(caught.value) == "device binding timeout: claim=c"
+
+
+async def test_a_claim_that_disappears_while_its_conditions_are_waited_for_fails_the_binding():
+    world = World(claim("c"))
+    task = asyncio.ensure_future(world.bind(world.reserved("c", result=SLOW)))
+    await turns()
+    assert "status" in world.client.calls
+    world.lister.remove("default", "c")
+    with pytest.raises(ClaimBindingError, match='could not find ResourceClaim "default/c"'):
+        await task

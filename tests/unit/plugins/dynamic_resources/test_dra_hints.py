@@ -1,0 +1,45 @@
+"""Which changes of claims and pods bring a rejected pod back."""
+
+import pytest
+from dra_objects import allocation, claim
+
+from kubesched.framework.events import Hint
+from kubesched.plugins.dynamic_resources.hints import after_claim_change, after_pod_change
+from kubesched.testing.builders import make_pod
+
+MINE = claim("c")
+ALLOCATED = claim("c", status={"allocation": allocation(("r", "s", "a"))})
+OTHER = claim("other", status={"allocation": allocation(("r", "s", "a"))})
+POD = make_pod("p").uid("u").spec(resourceClaims=[{"name": "e", "resourceClaimName": "c"}]).build()
+
+
+def known(*claims):
+    by_name = {each.metadata.name: each for each in claims}
+    return lambda namespace, name: by_name.get(name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        pytest.param(None, MINE, Hint.QUEUE, id="its claim was created"),
+        pytest.param(None, OTHER, Hint.SKIP, id="another claim was created"),
+        pytest.param(OTHER, claim("other"), Hint.QUEUE, id="another claim was deallocated"),
+        pytest.param(claim("other"), OTHER, Hint.SKIP, id="another claim was allocated"),
+        pytest.param(MINE, ALLOCATED, Hint.QUEUE, id="its claim was allocated"),
+        pytest.param(
+            MINE, claim("c", meta={"finalizers": ["x"]}), Hint.SKIP, id="nothing but metadata"
+        ),
+    ],
+)
+def test_changes_of_claims(old, new, hint):
+    assert after_claim_change(POD, old, new, known(MINE)) is hint
+
+
+def test_a_pod_whose_claims_are_not_there_stays():
+    assert after_claim_change(POD, OTHER, claim("other"), known()) is Hint.SKIP
+
+
+def test_a_pod_comes_back_once_its_generated_claims_are_recorded():
+    assert after_pod_change(POD, POD, known(MINE)) is Hint.QUEUE
+    assert after_pod_change(POD, POD, known()) is Hint.SKIP
+    assert after_pod_change(POD, make_pod("p").uid("other").build(), known(MINE)) is Hint.SKIP
