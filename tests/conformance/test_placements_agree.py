@@ -5,6 +5,7 @@ All recordings under `data` are of generated clusters:
     placements   default configuration; the answers are the twins' and equal kube-scheduler 1.36.4's
     configured   other plugin arguments and weights, Services and owners of pods; answers of kube-scheduler 1.36.4
     unreadable   selectors that cannot be read, down to the wording of errors; answers of kube-scheduler 1.36.4
+    devices      resource claims, classes and slices; devices, writes and reasons of kube-scheduler 1.36.4
 """
 
 import gzip
@@ -24,6 +25,14 @@ from kubesched.conformance.recordings import Placement, read_placements
 
 DATA = Path(__file__).parent / "data"
 RECORDED = DATA / "placements.jsonl.gz"
+OF_DEVICES = {
+    Aspect.PRE_ENQUEUE,
+    Aspect.DEVICES,
+    Aspect.MAPPINGS,
+    Aspect.POST_FILTER,
+    Aspect.PRE_BIND,
+    Aspect.WRITES,
+}
 OF_SEQUENCES = {
     Aspect.NODE,
     Aspect.UNSCHEDULABLE,
@@ -34,7 +43,7 @@ OF_SEQUENCES = {
 }
 
 
-@pytest.mark.parametrize("name", ["placements", "configured", "unreadable"])
+@pytest.mark.parametrize("name", ["placements", "configured", "unreadable", "devices"])
 def test_every_recorded_placement_is_decided_as_recorded(name):
     report = evaluate([DATA / f"{name}.jsonl.gz"])
     assert report.disagreements == []
@@ -44,7 +53,25 @@ def test_every_recorded_placement_is_decided_as_recorded(name):
 def test_the_recordings_exercise_every_aspect():
     report = evaluate([RECORDED])
     compared = {a for a, tally in report.agreement.by_aspect.items() if tally.compared > 300}
+    assert compared == set(Aspect) - OF_SEQUENCES - OF_DEVICES
+
+
+def test_the_recordings_of_devices_exercise_every_aspect_of_them():
+    report = evaluate([DATA / "devices.jsonl.gz"])
+    compared = {a for a, tally in report.agreement.by_aspect.items() if tally.compared > 20}
     assert compared == set(Aspect) - OF_SEQUENCES
+
+
+def test_a_device_that_is_gone_is_noticed(tmp_path):
+    """The comparison of devices can fail: without its last slice a cluster gives other ones."""
+    with gzip.open(DATA / "devices.jsonl.gz", "rt") as lines:
+        clusters = [json.loads(line) for line in lines]
+    for cluster in clusters:
+        del cluster["resourceSlices"][-1:]
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text("".join(json.dumps(cluster) + "\n" for cluster in clusters))
+    report = evaluate([changed])
+    assert 0 < report.pods_in_agreement < report.pods
 
 
 def test_some_recorded_attempts_end_in_errors():

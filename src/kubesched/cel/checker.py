@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kubesched.cel import types
 from kubesched.cel.environment import Environment, Overload
@@ -223,10 +223,8 @@ class _Checker:
         node.type = result
         node.overloads = tuple(matching)
 
-    def _instantiate(self, overload: Overload) -> tuple[Sequence[Type], Type]:
+    def _instantiate(self, overload: Overload) -> tuple[list[Type], Type]:
         """The overload's types with fresh type parameters."""
-        if not overload.is_generic:
-            return overload.arguments, overload.result
         fresh: dict[str, Type] = {}
 
         def renew(type: Type) -> Type:

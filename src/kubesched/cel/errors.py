@@ -58,7 +58,7 @@ class CostLimitExceededError(EvaluationError):
 
 
 def _is_narrow(character: str) -> bool:
-    return character < "\x80"
+    return len(character.encode()) <= 1
 
 
 def _dot(character: str) -> str:

@@ -14,8 +14,11 @@ from kubesched.conformance.comparison import (
     compare,
     compare_decisions,
 )
+from kubesched.conformance.device_placements import DeviceCluster
 from kubesched.conformance.placements import Cluster
 from kubesched.conformance.recordings import (
+    Recorded,
+    RecordedDevicePlacement,
     RecordedPlacement,
     RecordedSequence,
     RecordingError,
@@ -72,6 +75,8 @@ def evaluate(
             remaining = None if limit is None else limit - report.pods
             if isinstance(recorded, RecordedPlacement):
                 _evaluate_cluster(recorded, report, remaining, show)
+            elif isinstance(recorded, RecordedDevicePlacement):
+                _evaluate_devices(recorded, report, remaining, show)
             else:
                 _evaluate_sequence(recorded, report, remaining, show)
             progress(report)
@@ -88,6 +93,19 @@ def _evaluate_cluster(
             findings = list(compare(pending.expect, cluster.place(pending.pod)))
             _count(recorded, PodInfo(pending.pod).key, findings, report, show)
     except (RecordingError, ConfigError) as error:
+        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+
+
+def _evaluate_devices(
+    recorded: RecordedDevicePlacement, report: Report, limit: int | None, show: int
+) -> None:
+    try:
+        cluster = DeviceCluster(recorded.placement)
+        report.clusters += 1
+        for pending in recorded.placement.pending[:limit]:
+            findings = list(cluster.compare(pending))
+            _count(recorded, PodInfo(pending.pod).key, findings, report, show)
+    except RecordingError as error:
         raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
 
 
@@ -115,7 +133,7 @@ def _evaluate_sequence(
 
 
 def _count(
-    recorded: RecordedPlacement | RecordedSequence,
+    recorded: Recorded,
     pod: str,
     findings: list[Finding],
     report: Report,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.quantity import QuantityError
@@ -28,13 +29,19 @@ from kubesched.testing.harness import DictListers
 class Cluster:
     """A recorded cluster, ready to be asked about pods."""
 
-    def __init__(self, placement: Placement, gates: FeatureGates = DEFAULT_GATES) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        gates: FeatureGates = DEFAULT_GATES,
+        **handle_parts: Any,  # noqa: ANN401  # fields of Handle
+    ) -> None:
+        """`handle_parts` are what plugins need besides table and listers."""
         self.table = NodeTable()
         try:
             self._fill(placement)
         except QuantityError as error:
             raise RecordingError(str(error)) from error
-        listers = DictListers()
+        self.listers = DictListers()
         for objects in (
             placement.services,
             placement.replication_controllers,
@@ -42,8 +49,8 @@ class Cluster:
             placement.stateful_sets,
         ):
             for obj in objects:
-                listers.of(type(obj)).put(obj)
-        self._frameworks = _frameworks(self.table, listers, placement, gates)
+                self.listers.of(type(obj)).put(obj)
+        self._frameworks = _frameworks(self.table, self.listers, placement, gates, handle_parts)
         self._algorithm = SchedulingAlgorithm(self.table, Random(0), parallelism=1)
 
     def _fill(self, placement: Placement) -> None:
@@ -57,17 +64,17 @@ class Cluster:
             self.table.add_pod(PodInfo(pod), pod.spec.node_name)
         self.table.refresh()
 
-    def _framework_for(self, pod: Pod) -> Framework:
+    def framework_for(self, pod: Pod) -> Framework:
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
         framework = self._frameworks.get(name)
         if framework is None:
             raise RecordingError(f"pod {PodInfo(pod).key} wants the unknown scheduler {name}")
         return framework
 
-    def place(self, pod: Pod) -> RecordedAnswer:
+    def place(self, pod: Pod, state: CycleState | None = None) -> RecordedAnswer:
         """What becomes of the pod on this cluster. Scores are given even where one node is left."""
-        table, state, info = self.table, CycleState(), PodInfo(pod)
-        framework = self._framework_for(pod)
+        table, state, info = self.table, state or CycleState(), PodInfo(pod)
+        framework = self.framework_for(pod)
         self._algorithm.next_start = 0
         try:
             outcome = run_pre_filter(framework, state, pod, NodeColumns(table))
@@ -112,12 +119,23 @@ def _rejection(status: Status) -> Rejection:
 
 
 def _frameworks(
-    table: NodeTable, listers: DictListers, placement: Placement, gates: FeatureGates
+    table: NodeTable,
+    listers: DictListers,
+    placement: Placement,
+    gates: FeatureGates,
+    handle_parts: dict[str, Any],
 ) -> dict[str, Framework]:
     written = bytes(placement.configuration)
     config = load(written, "configuration", gates) if written else default_config(gates)
 
     def handle(name: str) -> Handle:
-        return Handle(table, profile_name=name, listers=listers, feature_gates=gates, parallelism=1)
+        return Handle(
+            table,
+            profile_name=name,
+            listers=listers,
+            feature_gates=gates,
+            parallelism=1,
+            **handle_parts,
+        )
 
     return build_frameworks(config.profiles, in_tree_registry(), handle, gates)

@@ -2,7 +2,8 @@
 
 A *placement* is a cluster (namespaces, nodes, bound pods in the order in which they appeared) and pending pods, each
 judged on that state by itself: which nodes are feasible, every score, why the other nodes are not. It may also hold
-the objects that default spreading reads, and a configuration other than the default. A *sequence* is a cluster into
+the objects that default spreading reads, and a configuration other than the default. A placement *with devices* also
+holds resource slices, classes and claims, and its pods may have effects on those after them. A *sequence* is a cluster into
 which pods were sent one after the other (`sequences`).
 """
 
@@ -13,12 +14,13 @@ import zlib
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Node, Pod, ReplicationController, Service
+from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.conformance.sequences import Sequence, SimpleSequence
 from kubesched.errors import KubeschedError
 
@@ -74,6 +76,64 @@ class Placement(msgspec.Struct, frozen=True, rename="camel"):
     """A `KubeSchedulerConfiguration`; the default one if empty."""
 
 
+JsonObject = dict[str, Any]
+
+
+class DeviceAnswer(RecordedAnswer, frozen=True, rename="camel"):
+    """What was decided about a pod with resource claims, and what was done about it.
+
+    `shareID` and `allocationTimestamp` of new allocations are `*`.
+    """
+
+    pre_enqueue: Rejection | None = None
+    allocations: dict[str, list[JsonObject]] = {}
+    """Feasible node -> claims with their allocation there, in order."""
+    request_mappings: dict[str, list[JsonObject]] = {}
+    """Feasible node -> which request serves which container's extended resource."""
+    chosen: str = ""
+    """The node used for the rest."""
+    writes: list[JsonObject] | None = None
+    """API calls of PreBind on that node."""
+    pre_bind: str = ""
+    """PreBind's error."""
+    waits_for_binding_conditions: bool = False
+    post_filter: JsonObject = {}
+    """`code`, `message` and `writes` of DynamicResources' PostFilter, and `candidates` for deallocation."""
+
+
+class DevicePending(msgspec.Struct, frozen=True):
+    """A pod to be placed, the recorded answer, and whether later pods see its effects."""
+
+    pod: Pod
+    expect: DeviceAnswer
+    commit: str = ""
+    """`reserve`: devices are taken, but not written; `bind`: written; empty: forgotten."""
+
+
+class DevicePlacement(msgspec.Struct, frozen=True, rename="camel"):
+    """A cluster with devices and pods to be placed on it, one after the other."""
+
+    namespaces: dict[str, dict[str, str] | None]
+    nodes: list[Node]
+    pods: list[Pod]
+    pending: list[DevicePending]
+    device_classes: list[DeviceClass]
+    resource_slices: list[ResourceSlice]
+    resource_claims: list[ResourceClaim]
+
+    def surroundings(self) -> Placement:
+        """The part that has nothing to do with devices."""
+        return Placement(self.namespaces, self.nodes, self.pods, [])
+
+
+class RecordedDevicePlacement(NamedTuple):
+    """A placement with devices and where it was read."""
+
+    file: str
+    line: int
+    placement: DevicePlacement
+
+
 class RecordedPlacement(NamedTuple):
     """A placement and where it was read."""
 
@@ -94,16 +154,21 @@ class _Shape(msgspec.Struct, frozen=True):
     """Enough of a line to tell what kind of recording it is."""
 
     pending: msgspec.Raw = msgspec.Raw()
+    resource_slices: msgspec.Raw = msgspec.field(name="resourceSlices", default=msgspec.Raw())
     steps: msgspec.Raw = msgspec.Raw()
 
 
 _shape_of = msgspec.json.Decoder(_Shape).decode
+_device_placement_of = msgspec.json.Decoder(DevicePlacement).decode
 _placement_of = msgspec.json.Decoder(Placement).decode
 _sequence_of = msgspec.json.Decoder(Sequence).decode
 _simple_sequence_of = msgspec.json.Decoder(SimpleSequence).decode
 
 
-def read_recordings(path: str | Path) -> Iterator[RecordedPlacement | RecordedSequence]:
+Recorded = RecordedPlacement | RecordedDevicePlacement | RecordedSequence
+
+
+def read_recordings(path: str | Path) -> Iterator[Recorded]:
     """What a file holds, one by one.
 
     Raises:
@@ -113,6 +178,10 @@ def read_recordings(path: str | Path) -> Iterator[RecordedPlacement | RecordedSe
         what = "recording"
         try:
             shape = _shape_of(line)
+            if bytes(shape.resource_slices):
+                what = "recorded placement with devices"
+                yield RecordedDevicePlacement(str(path), number, _device_placement_of(line))
+                continue
             if bytes(shape.pending):
                 what = "recorded placement"
                 yield RecordedPlacement(str(path), number, _placement_of(line))
@@ -134,9 +203,10 @@ def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
         RecordingError: the file cannot be read or holds something else.
     """
     for recorded in read_recordings(path):
-        if isinstance(recorded, RecordedSequence):
+        if not isinstance(recorded, RecordedPlacement):
+            other = "a sequence" if isinstance(recorded, RecordedSequence) else "one with devices"
             raise RecordingError(
-                f"{recorded.file}:{recorded.line}: not a recorded placement, but a sequence"
+                f"{recorded.file}:{recorded.line}: not a recorded placement, but {other}"
             )
         yield recorded
 

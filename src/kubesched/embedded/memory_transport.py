@@ -62,7 +62,7 @@ class MemoryTransport:
 
 
 class MemoryResponse:
-    """A response handed over in process."""
+    """An answer handed over as it is."""
 
     def __init__(self, transport: MemoryTransport, answer: ApiResponse, deadline_at: float) -> None:
         self._transport = transport

@@ -1,4 +1,4 @@
-"""A cache of reviews by the API server: one request at a time per subject, a bounded number of subjects."""
+"""Answers of the API server, kept for a while: one question at a time per subject, a bounded number of subjects."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ A = TypeVar("A")
 
 
 class ReviewCache(Generic[A]):
-    """Asks once per subject and time-to-live; concurrent callers share the request. Failures are not cached.
+    """Asks once per subject and time-to-live; those who ask meanwhile share the answer. Failures are not kept.
 
-    Unauthenticated clients choose the subjects, so both the cache and the number of open requests are bounded.
+    Strangers choose the subjects, so everything is bounded: what is remembered, and what is being asked.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class ReviewCache(Generic[A]):
         return len(self._answers)
 
     async def get(self, subject: Hashable, ask: Callable[[], Awaitable[A]]) -> A:
-        """The cached answer, or a new one.
+        """The remembered answer, or a new one.
 
         Raises:
-            KubeschedError: the request failed, or too many are open.
+            KubeschedError: the question failed, or too many are being asked.
         """
         known = self._answers.get(subject)
         if known is not None and known[0] > self._clock.monotonic():
@@ -60,14 +60,12 @@ class ReviewCache(Generic[A]):
         try:
             answer = await ask()
         except (KubeschedError, asyncio.CancelledError) as error:
-            # Callers that share this request must not wait forever, nor be cancelled because this one was.
+            # Whoever shares this question must not wait for ever, nor be cancelled because we were.
             shared = (
-                error
-                if isinstance(error, KubeschedError)
-                else TooManyRequests("the request to the API server was cancelled")
+                error if isinstance(error, KubeschedError) else TooManyRequests("asked in vain")
             )
             future.set_exception(shared)
-            future.exception()  # marks it as retrieved, in case no other caller shares it
+            future.exception()  # it counts as seen, also when nobody shares it
             raise
         else:
             future.set_result(answer)

@@ -1,7 +1,8 @@
-"""TLS of the serving port: certificates by name, versions and ciphers, client authorities.
+"""TLS for the serving side: which certificate for which name, which versions and ciphers, whose clients.
 
-A connection gets the context that is current when its handshake begins, so reloading means building a new context.
-Files are checked every few seconds; if they cannot be loaded, the last good pair stays in use and the log says why.
+A connection gets the context that is current when it is accepted, so reloading means building a new context and
+using it from then on. Files are looked at every few seconds; what cannot be loaded leaves the last good pair in use
+and says so.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ CIPHERS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """A certificate for given host names (`--tls-sni-cert-key`)."""
+    """A certificate for certain names (`--tls-sni-cert-key`)."""
 
     cert_file: str
     key_file: str
@@ -72,7 +73,7 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """The TLS flags."""
+    """What the flags say about TLS."""
 
     cert_file: str = ""
     key_file: str = ""
@@ -82,7 +83,7 @@ class TlsSettings:
     curve: int | None = None
 
     def check(self) -> None:
-        """Raise `CredentialsError` for unsupported values, in upstream's words where upstream refuses them too."""
+        """Raises `CredentialsError` for what cannot be honoured, as upstream words it where it would refuse too."""
         if self.min_version in OLD_VERSIONS:
             raise CredentialsError(f"{self.min_version} is not offered: it is not secure any more")
         if self.min_version not in VERSIONS:
@@ -97,7 +98,7 @@ class TlsSettings:
 
 
 class ServingTls:
-    """Provides the TLS context for new connections."""
+    """The context for new connections."""
 
     def __init__(
         self, settings: TlsSettings, trust: Callable[[], Trust], self_signed: Pair | None = None
@@ -114,14 +115,14 @@ class ServingTls:
         return self._context
 
     def refresh(self) -> bool:
-        """Load changed files and authorities; True if anything changed."""
+        """Take up changed files and authorities; True if anything changed."""
         versions = self._read_versions()
         if versions == self._versions:
             return False
         try:
             self._context = self._build()
         except CredentialsError as error:
-            # Logged once per change: the files may be in the middle of being replaced.
+            # Said once per change: the files may be in the middle of being replaced.
             log.error("Serving certificate not reloaded; the last one stays in use", error)
             self._versions = versions
             return False
@@ -146,15 +147,15 @@ class ServingTls:
             context = self._new_context_of(self._self_signed)
         if settings.sni:
             named = [
-                (_names_of(files), self._new_context(files.cert_file, files.key_file))
-                for files in settings.sni
+                (_names_of(each), self._new_context(each.cert_file, each.key_file))
+                for each in settings.sni
             ]
             context.sni_callback = _chooser(named)
         self._versions = versions
         return context
 
     def _new_context_of(self, pair: Pair) -> ssl.SSLContext:
-        # The ssl module loads keys from files only. This one is private and removed before the function returns.
+        # The ssl module loads keys from files only: a private one that is gone before this function returns.
         with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
             path = Path(folder) / "serving.pem"
             path.touch(mode=0o600)
@@ -185,7 +186,7 @@ class ServingTls:
             except (ssl.SSLError, ValueError) as error:
                 raise CredentialsError(f"client authorities cannot be used: {error}") from error
             context.verify_mode = ssl.CERT_OPTIONAL
-            # As Go does: every certificate in the bundle is trusted, even if it is not a root.
+            # As Go does: whatever is in the bundle is trusted, also if it is not a root itself.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
@@ -199,7 +200,7 @@ def _version_of(path: str) -> tuple[str, int, int]:
 
 
 def _names_of(files: NamedFiles) -> tuple[tuple[str, bool], ...]:
-    """Host patterns, and whether the flag gave them; those take precedence over names in the certificate."""
+    """Patterns and whether they were written out, which beats being read from the certificate."""
     if files.names:
         return tuple((name, True) for name in files.names)
     from cryptography import x509
@@ -220,7 +221,7 @@ Named = Sequence[tuple[tuple[tuple[str, bool], ...], ssl.SSLContext]]
 def _chooser(
     named: Named,
 ) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int | None]:
-    """Exact names before patterns, names from flags before names in certificates, first before last."""
+    """Exact names before patterns, written names before those read from certificates, first before last."""
 
     def choose(connection: ssl.SSLObject, host: str | None, _default: ssl.SSLContext) -> None:
         best: tuple[tuple[bool, bool], ssl.SSLContext] | None = None
