@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.registry.namespace_defaults import RootCertificates
 from kubesched.embedded.registry.registry import Registry, WriteOptions
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -74,3 +75,4 @@ def publish(registry: Registry, ca_certificate: str, port: int) -> None:
         },
     }
     _ensure(registry, "configmaps", "kube-system", authentication)
+    RootCertificates(registry, ca_certificate)

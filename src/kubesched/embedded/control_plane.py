@@ -6,7 +6,7 @@ import random
 
 from kubesched.clock import Clock
 from kubesched.embedded.bootstrap import bootstrap
-from kubesched.embedded.registry.default_service_accounts import DefaultServiceAccounts
+from kubesched.embedded.registry.namespace_defaults import DefaultServiceAccounts
 from kubesched.embedded.registry.registry import Registry
 from kubesched.embedded.resources.catalog import ResourceCatalog
 from kubesched.embedded.resources.custom_resources import CustomResources

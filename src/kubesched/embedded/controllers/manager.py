@@ -14,6 +14,7 @@ from kubesched.embedded.controllers.controller import (
     ControllerContext,
     ControllerStatistics,
 )
+from kubesched.embedded.controllers.cronjob import CronJobController
 from kubesched.embedded.controllers.daemonset import DaemonSetController
 from kubesched.embedded.controllers.deployment import DeploymentController
 from kubesched.embedded.controllers.disruption import DisruptionController
@@ -52,6 +53,7 @@ CONTROLLER_NAMES = (
     StatefulSetController.name,
     DaemonSetController.name,
     JobController.name,
+    CronJobController.name,
     GarbageCollector.name,
     NamespaceController.name,
     DisruptionController.name,
@@ -208,6 +210,7 @@ def start_all(
         StatefulSetController.name: lambda: StatefulSetController(context),
         DaemonSetController.name: lambda: DaemonSetController(context),
         JobController.name: lambda: JobController(context),
+        CronJobController.name: lambda: CronJobController(context),
         GarbageCollector.name: lambda: GarbageCollector(context, everything),
         NamespaceController.name: lambda: NamespaceController(context, everything),
         DisruptionController.name: lambda: DisruptionController(context),

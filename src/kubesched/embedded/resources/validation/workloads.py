@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kubesched.api.field_errors import FieldError, forbidden, invalid, not_supported, required
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.metadata import (
@@ -9,6 +11,7 @@ from kubesched.embedded.registry.metadata import (
     validate_annotations,
     validate_labels,
 )
+from kubesched.embedded.resources.cron_schedule import parse_schedule, parse_zone
 from kubesched.embedded.resources.validation.common import (
     at_most_hundred_percent,
     label_selector,
@@ -220,11 +223,29 @@ def validate_job_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
     return problems
 
 
+def _parses(path: str, text: str, parse: Callable[[str], object]) -> list[FieldError]:
+    try:
+        parse(text)
+    except ValueError as error:
+        return [invalid(path, text, str(error))]
+    return []
+
+
 def validate_cron_job(obj: JsonObject) -> list[FieldError]:
     spec = obj["spec"]
     problems: list[FieldError] = []
     if not spec.get("schedule"):
         problems.append(required("spec.schedule"))
+    else:
+        problems += _parses("spec.schedule", spec["schedule"], parse_schedule)
+    if spec.get("timeZone") is not None:
+        problems += _parses("spec.timeZone", spec["timeZone"], parse_zone)
+    for field in (
+        "startingDeadlineSeconds",
+        "successfulJobsHistoryLimit",
+        "failedJobsHistoryLimit",
+    ):
+        problems += not_negative(spec.get(field) or 0, f"spec.{field}")
     problems += one_of(
         spec["concurrencyPolicy"], ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy"
     )

@@ -1,0 +1,230 @@
+"""The CronJob controller: one Job per scheduled moment, named after it, so that a restart cannot start it twice.
+
+Only the latest of several missed moments is made up for, and only within `startingDeadlineSeconds`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import ClassVar
+
+from kubesched.embedded.controllers.controller import Controller, ControllerContext
+from kubesched.embedded.controllers.job.controller import is_finished
+from kubesched.embedded.controllers.metadata import (
+    controller_reference,
+    is_condition_true,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    object_reference,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from kubesched.embedded.controllers.ownership import (
+    BY_NAMESPACE,
+    Dependents,
+    concerned_owners,
+    index_by_namespace,
+)
+from kubesched.embedded.controllers.status_writes import write_status
+from kubesched.embedded.objects import JsonObject, copy_json, parse_timestamp, timestamp
+from kubesched.embedded.resources.cron_schedule import Schedule, parse_schedule, parse_zone
+from kubesched.errors import AlreadyExists, NotFound
+
+RESOURCE = "cronjobs.batch"
+JOBS = "jobs.batch"
+COMPONENT = "cronjob-controller"
+SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+MANY_MISSED = 100
+"""Missed moments above which the controller warns and skips ahead instead of stepping through them."""
+
+
+class CronJobController(Controller[str]):
+    """Starts the Jobs of every CronJob when they are due, and removes old ones."""
+
+    name: ClassVar[str] = "cronjob"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._cron_jobs = self.informers.informer(RESOURCE)
+        self._cron_jobs.add_index(BY_NAMESPACE, index_by_namespace)
+        self._cron_jobs.add_handler(self._cron_job_changed)
+        self._all_jobs = self.informers.informer(JOBS)
+        self._all_jobs.add_handler(self._job_changed)
+        self._jobs = Dependents(self.api, self._all_jobs)
+
+    def sync(self, key: str) -> float | None:
+        cron_job = self._cron_jobs.get(key)
+        if cron_job is None:
+            return None
+        jobs = self._jobs.of(cron_job)
+        status = self._account(cron_job, jobs)
+        self._remove_old(cron_job, jobs)
+        again_s: float | None = None
+        if not is_deleting(cron_job) and not spec_of(cron_job).get("suspend"):
+            status, again_s = self._start_due(cron_job, status)
+        current = self._cron_jobs.get(key)
+        if current is not None:
+            write_status(self.api, RESOURCE, current, status)
+        return again_s
+
+    # -- accounting ------------------------------------------------------------------------------
+
+    def _account(self, cron_job: JsonObject, jobs: list[JsonObject]) -> JsonObject:
+        """The status after a look at the Jobs: which are active, which succeeded last."""
+        status = dict(status_of(cron_job))
+        was_active = {entry.get("uid") for entry in status.get("active") or ()}
+        active = []
+        for job in jobs:
+            if not is_finished(job):
+                active.append(object_reference(job))
+            elif uid_of(job) in was_active:
+                ended = "Complete" if is_condition_true(job, "Complete") else "Failed"
+                message = f"Saw completed job: {name_of(job)}, condition: {ended}"
+                self.events.normal(cron_job, COMPONENT, "SawCompletedJob", message)
+            ended_at = status_of(job).get("completionTime", "")
+            if is_condition_true(job, "Complete") and ended_at > status.get("lastSuccessfulTime", ""):  # fmt: skip
+                status["lastSuccessfulTime"] = ended_at
+        known = {entry.get("uid") for entry in active}
+        for gone in was_active - known - {uid_of(job) for job in jobs}:
+            name = next(entry["name"] for entry in status["active"] if entry.get("uid") == gone)
+            message = f"Active job went missing: {name}"
+            self.events.normal(cron_job, COMPONENT, "MissingJob", message)
+        if active:
+            status["active"] = active
+        else:
+            status.pop("active", None)
+        return status
+
+    def _remove_old(self, cron_job: JsonObject, jobs: list[JsonObject]) -> None:
+        for ended, field in (
+            ("Complete", "successfulJobsHistoryLimit"),
+            ("Failed", "failedJobsHistoryLimit"),
+        ):
+            limit = spec_of(cron_job).get(field)
+            if limit is None:
+                continue
+            finished = sorted(
+                (job for job in jobs if is_condition_true(job, ended)),
+                key=lambda job: (status_of(job).get("startTime", ""), name_of(job)),
+            )
+            for job in finished[: max(0, len(finished) - int(limit))]:
+                self._delete(cron_job, job)
+
+    def _delete(self, cron_job: JsonObject, job: JsonObject) -> None:
+        try:
+            self.api.delete(
+                JOBS, namespace_of(job), name_of(job), uid=uid_of(job), propagation="Background"
+            )
+        except NotFound:
+            return
+        self.events.normal(cron_job, COMPONENT, "SuccessfulDelete", f"Deleted job {name_of(job)}")
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def _start_due(
+        self, cron_job: JsonObject, status: JsonObject
+    ) -> tuple[JsonObject, float | None]:
+        """Start the Job whose moment has come; returns the status and the pause until the next moment."""
+        spec = spec_of(cron_job)
+        try:
+            zone = parse_zone(spec.get("timeZone") or "")
+            schedule = parse_schedule(spec.get("schedule", ""), zone)
+        except ValueError as error:
+            message = f"unparseable schedule: {spec.get('schedule')!r} : {error}"
+            self.events.warning(cron_job, COMPONENT, "UnparseableSchedule", message)
+            return status, None
+        now = self.clock.now()
+        due = self._latest_due(cron_job, status, schedule, now)
+        if due is not None and self._may_start(cron_job, status, due, now):
+            status = self._start(cron_job, status, due, zone)
+        after = schedule.next_after(now)
+        return status, None if after is None else after - now
+
+    def _latest_due(
+        self, cron_job: JsonObject, status: JsonObject, schedule: Schedule, now: float
+    ) -> float | None:
+        """The latest scheduled moment that has passed and was not served yet."""
+        since = status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"]
+        moment = schedule.next_after(parse_timestamp(since))
+        if moment is None or moment > now:
+            return None
+        following = schedule.next_after(moment)
+        if following is None or following > now:
+            return moment
+        missed = int((now - moment) // (following - moment)) + 1
+        if missed > MANY_MISSED:
+            message = f"too many missed start times: {missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+            self.events.warning(cron_job, COMPONENT, "TooManyMissedTimes", message)
+            moment += (missed - 2) * (following - moment)
+        while (following := schedule.next_after(moment)) is not None and following <= now:
+            moment = following
+        return moment
+
+    def _may_start(self, cron_job: JsonObject, status: JsonObject, due: float, now: float) -> bool:
+        spec = spec_of(cron_job)
+        deadline_s = spec.get("startingDeadlineSeconds")
+        if deadline_s is not None and due + float(deadline_s) < now:
+            moment = datetime.datetime.fromtimestamp(due, datetime.UTC)
+            message = f"Missed scheduled time to start a job: {moment:%a, %d %b %Y %H:%M:%S +0000}"
+            self.events.warning(cron_job, COMPONENT, "MissSchedule", message)
+            return False
+        active = status.get("active") or []
+        if active and spec.get("concurrencyPolicy") == "Forbid":
+            message = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            self.events.normal(cron_job, COMPONENT, "JobAlreadyActive", message)
+            return False
+        if active and spec.get("concurrencyPolicy") == "Replace":
+            for job in self._jobs.of(cron_job):
+                if not is_finished(job):
+                    self._delete(cron_job, job)
+            status.pop("active", None)
+        return True
+
+    def _start(
+        self, cron_job: JsonObject, status: JsonObject, due: float, zone: datetime.tzinfo
+    ) -> JsonObject:
+        job = _build_job(cron_job, due, zone)
+        try:
+            created = self.api.create(JOBS, job, namespace_of(cron_job))
+        except AlreadyExists:
+            # A crash came between creating the Job and writing the status.
+            created = self.api.get(JOBS, namespace_of(cron_job), job["metadata"]["name"])
+        else:
+            message = f"Created job {name_of(created)}"
+            self.events.normal(cron_job, COMPONENT, "SuccessfulCreate", message)
+        active = [entry for entry in status.get("active") or () if entry["uid"] != uid_of(created)]
+        return {
+            **status,
+            "active": [*active, object_reference(created)],
+            "lastScheduleTime": timestamp(due),
+        }
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _cron_job_changed(self, kind: str, cron_job: JsonObject, old: JsonObject | None) -> None:
+        self.queue.add(key_of(cron_job))
+
+    def _job_changed(self, kind: str, job: JsonObject, old: JsonObject | None) -> None:
+        for key in concerned_owners("CronJob", "batch", self._cron_jobs, job, old):
+            self.queue.add(key)
+
+
+def _build_job(cron_job: JsonObject, due: float, zone: datetime.tzinfo) -> JsonObject:
+    template = spec_of(cron_job).get("jobTemplate") or {}
+    metadata = template.get("metadata") or {}
+    moment = datetime.datetime.fromtimestamp(due, zone)
+    text = moment.isoformat().replace("+00:00", "Z")
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": f"{name_of(cron_job)}-{int(due) // 60}",
+            "labels": dict(metadata.get("labels") or {}),
+            "annotations": {**(metadata.get("annotations") or {}), SCHEDULED_AT: text},
+            "ownerReferences": [controller_reference(cron_job)],
+        },
+        "spec": copy_json(template.get("spec") or {}),
+    }
