@@ -8,6 +8,8 @@ from kubesched.clock import Clock
 from kubesched.embedded.bootstrap import bootstrap
 from kubesched.embedded.registry.namespace_defaults import DefaultServiceAccounts
 from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.resources.admission.limit_ranges import check_limits
+from kubesched.embedded.resources.admission.quotas import charge_quotas
 from kubesched.embedded.resources.catalog import ResourceCatalog
 from kubesched.embedded.resources.custom_resources import CustomResources
 from kubesched.embedded.resources.strategies import STRATEGIES
@@ -19,6 +21,7 @@ def build_registry(store: Store, *, clock: Clock, rng: random.Random) -> Registr
     registry = Registry(store, ResourceCatalog(), clock=clock, rng=rng, kinds=STRATEGIES)
     custom_resources = CustomResources(registry)
     DefaultServiceAccounts(registry)
+    registry.checks += [check_limits, charge_quotas]
     custom_resources.resume()
     bootstrap(registry)
     return registry

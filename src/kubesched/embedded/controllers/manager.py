@@ -31,6 +31,7 @@ from kubesched.embedded.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
 )
+from kubesched.embedded.controllers.resource_quota import ResourceQuotaController
 from kubesched.embedded.controllers.statefulset import StatefulSetController
 from kubesched.embedded.controllers.taint_eviction import TaintEvictionController
 from kubesched.embedded.controllers.volumes import (
@@ -56,6 +57,7 @@ CONTROLLER_NAMES = (
     CronJobController.name,
     GarbageCollector.name,
     NamespaceController.name,
+    ResourceQuotaController.name,
     DisruptionController.name,
     PodGcController.name,
     NodeLifecycleController.name,
@@ -213,6 +215,7 @@ def start_all(
         CronJobController.name: lambda: CronJobController(context),
         GarbageCollector.name: lambda: GarbageCollector(context, everything),
         NamespaceController.name: lambda: NamespaceController(context, everything),
+        ResourceQuotaController.name: lambda: ResourceQuotaController(context, everything),
         DisruptionController.name: lambda: DisruptionController(context),
         PodGcController.name: lambda: PodGcController(
             context, finished_limit=options.finished_pod_limit

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kubesched.api import field_errors
 from kubesched.api.field_errors import FieldError, required
@@ -72,6 +72,11 @@ class WriteOptions:
 
 NO_OPTIONS = WriteOptions()
 
+AdmissionCheck: TypeAlias = Callable[
+    ["Registry", ResourceInfo, JsonObject, JsonObject | None, str, WriteOptions], None
+]
+"""(registry, resource, new object, old object or None, subresource, options)."""
+
 
 class Registry:
     """All verbs over one store."""
@@ -90,6 +95,8 @@ class Registry:
         self.clock = clock
         self.rng = rng
         self._kinds = kinds
+        self.checks: list[AdmissionCheck] = []
+        """Asked last, once an object has passed its own kind's rules; they raise to refuse the write."""
         self._derived: dict[str, tuple[int, Any]] = {}
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -173,6 +180,7 @@ class Registry:
         self._validate(resource, obj, strategy)
         if self._exists(resource, metadata):
             raise already_exists(resource, metadata["name"])
+        self._check(resource, obj, None, "", options)
         return self._put(resource, obj, managers, options)
 
     def _exists(self, resource: ResourceInfo, metadata: JsonObject) -> bool:
@@ -288,6 +296,8 @@ class Registry:
         if managers is None:
             known = old.managers if sent is None else parse_managers(sent)
             managers = self._after_update(resource, known, old.obj, obj, options, subresource)
+        if subresource != "status":
+            self._check(resource, obj, old.obj, subresource, options)
         return self._finish(resource, old, obj, options, managers)
 
     def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
@@ -473,6 +483,17 @@ class Registry:
             causes += strategy.validate(obj)
         if causes:
             raise invalid(resource, obj["metadata"].get("name", ""), causes)
+
+    def _check(
+        self,
+        resource: ResourceInfo,
+        obj: JsonObject,
+        old: JsonObject | None,
+        subresource: str,
+        options: WriteOptions,
+    ) -> None:
+        for check in self.checks:
+            check(self, resource, obj, old, subresource, options)
 
     def _put(
         self,

@@ -74,6 +74,7 @@ STRATEGIES: dict[str, Strategy] = {
     "leases.coordination.k8s.io": Strategy(
         allows_unconditional_update=False, validate=cluster.validate_lease
     ),
+    "limitranges": Strategy(default=cluster_defaults.default_limit_range),
     "namespaces": Strategy(
         spec_subresource="finalize",
         returns_deleted_object=True,
@@ -140,7 +141,7 @@ STRATEGIES: dict[str, Strategy] = {
         validate=workloads.validate_replication_controller,
     ),
     "resourceclaims.resource.k8s.io": Strategy(status_keeps_metadata=WRITABLE_METADATA),
-    "resourcequotas": _RETURNED,
+    "resourcequotas": replace(_RETURNED, default=cluster_defaults.default_resource_quota),
     "roles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
     "rolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
     "clusterroles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),

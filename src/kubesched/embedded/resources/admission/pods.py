@@ -5,6 +5,9 @@ from __future__ import annotations
 from kubesched.embedded.failures import forbidden
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.resources.admission.limit_ranges import (
+    apply_defaults as apply_limit_range_defaults,
+)
 from kubesched.embedded.resources.validation.scheduling import DEFAULT_TOLERATIONS
 from kubesched.embedded.storage.store import Collection
 
@@ -20,6 +23,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def admit_pod(registry: Registry, pod: JsonObject) -> None:
     spec = pod["spec"]
+    apply_limit_range_defaults(registry, pod)
     _service_account(spec)
     _priority(registry, pod, spec)
     _default_tolerations(spec)

@@ -41,6 +41,22 @@ def default_service(obj: JsonObject) -> None:
         port.setdefault("targetPort", port.get("port", 0))
 
 
+def default_limit_range(obj: JsonObject) -> None:
+    """Upstream: a bound without a default is the default, and a default limit is the default request."""
+    for item in (obj.get("spec") or {}).get("limits") or ():
+        for field in ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio"):
+            round_list(item.get(field))
+        if item.get("type") != "Container":
+            continue
+        limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+        requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+        item["default"], item["defaultRequest"] = limits, requests
+
+
+def default_resource_quota(obj: JsonObject) -> None:
+    round_list((obj.get("spec") or {}).get("hard"))
+
+
 def default_priority_class(obj: JsonObject) -> None:
     obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
     obj.setdefault("value", 0)

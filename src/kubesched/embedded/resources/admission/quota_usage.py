@@ -1,0 +1,161 @@
+"""What an object uses of a ResourceQuota: which of its resources, in which scopes, and how much."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from kubesched.api import quantity
+from kubesched.api.quantity import Quantity
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.resources.admission.pod_totals import Totals, pod_total
+from kubesched.embedded.resources.admission.pods import qos_class
+from kubesched.embedded.resources.catalog import ResourceInfo
+
+_ONE = quantity.parse(1)
+_COUNTED = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+    }
+)
+"""Resources that have a name of their own in a quota, beside `count/<resource>`."""
+_PLAIN = ("cpu", "memory", "ephemeral-storage")
+_MUST_SPECIFY = frozenset(
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+)
+
+
+def usage_of(resource: ResourceInfo, obj: JsonObject) -> Totals:
+    """What the object uses, by the names that a quota's `hard` may have."""
+    usage: Totals = {f"count/{resource.key}": _ONE}
+    if resource.key in _COUNTED:
+        usage[resource.key] = _ONE
+    if resource.key == "pods":
+        usage |= _pod_usage(obj)
+    elif resource.key == "services":
+        usage |= _service_usage(obj)
+    elif resource.key == "persistentvolumeclaims":
+        usage |= _claim_usage(obj)
+    return usage
+
+
+def _pod_usage(pod: JsonObject) -> Totals:
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return {}
+    usage: Totals = {"pods": _ONE}
+    for name, amount in pod_total(pod["spec"], "requests").items():
+        usage[f"requests.{name}"] = amount
+        if name in _PLAIN or name.startswith("hugepages-"):
+            usage[name] = amount
+    for name, amount in pod_total(pod["spec"], "limits").items():
+        usage[f"limits.{name}"] = amount
+    return usage
+
+
+def _service_usage(service: JsonObject) -> Totals:
+    spec = service["spec"]
+    ports = len(spec.get("ports") or ())
+    is_balanced = spec.get("type") == "LoadBalancer"
+    if is_balanced and spec.get("allocateLoadBalancerNodePorts") is False:
+        ports = sum(1 for port in spec.get("ports") or () if port.get("nodePort"))
+    has_node_ports = spec.get("type") in ("NodePort", "LoadBalancer")
+    return {
+        "services.nodeports": quantity.parse(ports if has_node_ports else 0),
+        "services.loadbalancers": quantity.parse(int(is_balanced)),
+    }
+
+
+def _claim_usage(claim: JsonObject) -> Totals:
+    spec = claim["spec"]
+    requests = (spec.get("resources") or {}).get("requests") or {}
+    usage: Totals = {}
+    if "storage" in requests:
+        usage["requests.storage"] = quantity.parse(requests["storage"])
+    storage_class = spec.get("storageClassName")
+    if storage_class:
+        prefix = f"{storage_class}.storageclass.storage.k8s.io/"
+        usage[f"{prefix}persistentvolumeclaims"] = _ONE
+        if "storage" in requests:
+            usage[f"{prefix}requests.storage"] = quantity.parse(requests["storage"])
+    return usage
+
+
+def unspecified(pod: JsonObject, hard: Container[str]) -> dict[str, list[str]]:
+    """What a quota on cpu or memory wants every container to state, and the containers that do not.
+
+    # Upstream: only these six; other resources may be left out and then count as nothing.
+    """
+    missing: dict[str, list[str]] = {}
+    spec = pod["spec"]
+    for key in sorted(name for name in _MUST_SPECIFY if name in hard):
+        side = "limits" if key.startswith("limits.") else "requests"
+        plain = key.rpartition(".")[2]
+        if plain in ((spec.get("resources") or {}).get(side) or {}):
+            continue
+        names = sorted(
+            container.get("name", "")
+            for field in ("containers", "initContainers")
+            for container in spec.get(field) or ()
+            if plain not in ((container.get("resources") or {}).get(side) or {})
+        )
+        if names:
+            missing[key] = names
+    return missing
+
+
+def matches_scopes(quota: JsonObject, resource: ResourceInfo, obj: JsonObject) -> bool:
+    """Whether the quota is about this object; scopes are about pods (and about claims by class, not supported)."""
+    spec = quota.get("spec") or {}
+    selector = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    scopes = [
+        *({"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()),
+        *selector,
+    ]
+    if not scopes:
+        return True
+    return resource.key == "pods" and all(_in_scope(scope, obj["spec"]) for scope in scopes)
+
+
+def _in_scope(scope: JsonObject, spec: JsonObject) -> bool:
+    name = scope.get("scopeName")
+    if name == "BestEffort":
+        return qos_class(spec) == "BestEffort"
+    if name == "NotBestEffort":
+        return qos_class(spec) != "BestEffort"
+    if name == "Terminating":
+        return spec.get("activeDeadlineSeconds") is not None
+    if name == "NotTerminating":
+        return spec.get("activeDeadlineSeconds") is None
+    if name == "PriorityClass":
+        return _class_matches(scope, spec.get("priorityClassName") or "")
+    return False
+
+
+def _class_matches(scope: JsonObject, name: str) -> bool:
+    operator, values = scope.get("operator"), scope.get("values") or ()
+    if operator == "In":
+        return name in values
+    if operator == "NotIn":
+        return name not in values
+    return bool(name) is (operator == "Exists")
+
+
+def add(first: Totals, second: Totals) -> Totals:
+    """The sum, over the names of the first."""
+    return {
+        name: amount + second[name] if name in second else amount for name, amount in first.items()
+    }
+
+
+def difference(new: Totals, old: Totals) -> Totals:
+    """How much more the new usage is, name by name; less is nothing."""
+    grown: Totals = {}
+    for name, amount in new.items():
+        more: Quantity = amount - old[name] if name in old else amount
+        if more.sign() > 0:
+            grown[name] = more
+    return grown
