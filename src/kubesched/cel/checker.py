@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kubesched.cel import types
 from kubesched.cel.environment import Environment, Overload
@@ -223,8 +223,10 @@ class _Checker:
         node.type = result
         node.overloads = tuple(matching)
 
-    def _instantiate(self, overload: Overload) -> tuple[list[Type], Type]:
+    def _instantiate(self, overload: Overload) -> tuple[Sequence[Type], Type]:
         """The overload's types with fresh type parameters."""
+        if not overload.is_generic:
+            return overload.arguments, overload.result
         fresh: dict[str, Type] = {}
 
         def renew(type: Type) -> Type:

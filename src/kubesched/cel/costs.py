@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kubesched.cel.operators import Cancelled
+from kubesched.cel.operators import MAX_VISITS, Cancelled
 from kubesched.cel.values import Optional, Value
 
 STRING_FACTOR = 0.1
@@ -75,7 +75,7 @@ def constant(_args: tuple[Value, ...], _result: Value) -> int:
 
 def of_whole_tree(args: tuple[Value, ...], _result: Value) -> int:
     """Of visiting everything inside the first argument."""
-    return _tree(args[0], [10_000_000])
+    return _tree(args[0], [MAX_VISITS])
 
 
 def _tree(value: Value, budget: list[int]) -> int:
@@ -109,8 +109,14 @@ def of_flatten(args: tuple[Value, ...], _result: Value) -> int:
 
 def self_comparison(elements: Value) -> int:
     """Of comparing every element with every other."""
-    size = actual_size(elements)
+    if not isinstance(elements, list | tuple):
+        # Upstream: charging for an argument that failed ends the whole evaluation.
+        raise Cancelled(
+            "internal error: interface conversion: *types.Err is not traits.Lister: "
+            "missing method Add"
+        )
+    size = len(elements)
     factor = 2.0
-    if isinstance(elements, list | tuple) and size and isinstance(elements[0], str | bytes):
+    if size and isinstance(elements[0], str | bytes):
         factor += STRING_FACTOR
     return allocating(factor, size * size)

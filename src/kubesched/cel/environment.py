@@ -42,6 +42,12 @@ class Overload:
     """False: `call` itself copes with arguments of any type, which it may get if their type is only
     known at run time."""
     specialize: Specialize | None = None
+    is_generic: bool = field(init=False)
+    """Whether its types have parameters."""
+
+    def __post_init__(self) -> None:
+        generic = any(map(types.has_parameters, (*self.arguments, self.result)))
+        object.__setattr__(self, "is_generic", generic)
 
 
 @dataclass(frozen=True, slots=True)

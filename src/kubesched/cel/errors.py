@@ -58,7 +58,7 @@ class CostLimitExceededError(EvaluationError):
 
 
 def _is_narrow(character: str) -> bool:
-    return len(character.encode()) <= 1
+    return character < "\x80"
 
 
 def _dot(character: str) -> str:

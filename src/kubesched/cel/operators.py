@@ -24,13 +24,21 @@ MAX_SIZE = 10_000_000
 """Longest string or list an operation may build. Longer ones count as exceeding the cost limit:
 merely reading one costs more than any limit Kubernetes sets."""
 
+MAX_VISITS = 1_000_000
+"""Elements one operation may look at inside nested lists and maps. A list can contain another many
+times over, so that its parts are far more than what it cost to build; more count as exceeding the
+cost limit."""
+
 _MIN_SECONDS = -62135596800
 _MAX_SECONDS = 253402300799
 SECOND = 1_000_000_000
 
 
 class Cancelled(Exception):
-    """Evaluation must end at once: nothing absorbs this, unlike an EvaluationError."""
+    """Evaluation must end at once: nothing absorbs this, unlike an EvaluationError.
+
+    Without a text, because it costs too much.
+    """
 
 
 def no_such_overload() -> EvaluationError:
@@ -62,7 +70,7 @@ def equal(left: Value, right: Value) -> bool:
         return left_type is right_type and bool(left == right)
     if left is None or right is None:
         return left is right
-    return _equal_parts(left, right, [MAX_SIZE])
+    return _equal_parts(left, right, [MAX_VISITS])
 
 
 def _equal_parts(left: Value, right: Value, budget: list[int]) -> bool:
@@ -91,7 +99,7 @@ def _equal_parts(left: Value, right: Value, budget: list[int]) -> bool:
         return isinstance(right, Type) and left.name == right.name
     if isinstance(left, Duration | Timestamp):
         return bool(left == right)
-    if type(left) is not type(right):
+    if type(right) is not getattr(left, "comparable_type", type(left)):
         raise no_such_overload()
     return bool(left == right)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kubesched.cel.attributes import Missing
 from kubesched.cel.checker import check
@@ -20,8 +20,7 @@ from kubesched.cel.validation import validate
 from kubesched.cel.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """Outcome of one evaluation: a value or an error, and what it cost."""
 
     value: Value
@@ -59,8 +58,8 @@ class Program:
             if frame[0] > self._limit:
                 raise CostLimitExceededError from None
             raise
-        except Cancelled:
-            raise CostLimitExceededError from None
+        except Cancelled as cancelled:
+            raise _reason(cancelled) from None
         except RecursionError:
             raise EvaluationError("expression nests too deeply to be evaluated") from None
         if frame[0] > self._limit:
@@ -79,13 +78,17 @@ class Program:
             value = self._plan(frame)
         except EvaluationError as raised:
             error = raised
-        except Cancelled:
-            error = CostLimitExceededError()
+        except Cancelled as cancelled:
+            error = _reason(cancelled)
         except RecursionError:
             error = EvaluationError("expression nests too deeply to be evaluated")
         if frame[0] > self._limit:
             error = CostLimitExceededError()
         return Evaluation(value, error, frame[0])
+
+
+def _reason(cancelled: Cancelled) -> EvaluationError:
+    return EvaluationError(str(cancelled)) if cancelled.args else CostLimitExceededError()
 
 
 def compile(expression: str, environment: Environment) -> Program:

@@ -211,6 +211,9 @@ class _Parser:
                 repeated_at = before
                 continue
             repeated_at = -1
+            if self.starts("\\Q"):
+                parts.extend(self.quoted())
+                continue
             part = self.single(depth)
             if part is not None:
                 parts.append(part)
@@ -278,6 +281,13 @@ class _Parser:
             return Assertion("line_end" if self.flags.multi_line else "text_end")
         return self.literal(character)
 
+    def quoted(self) -> list[CharClass]:
+        r"""The characters of `\Q...\E`, each on its own: what repeats is the last."""
+        end = self.pattern.find("\\E", self.at)
+        text = self.pattern[self.at + 2 : end if end >= 0 else None]
+        self.at = end + 2 if end >= 0 else len(self.pattern)
+        return list(map(self.literal, text))
+
     def literal(self, character: str) -> CharClass:
         code = ord(character)
         return CharClass(((code, code),), fold=self.flags.ignore_case)
@@ -344,11 +354,6 @@ class _Parser:
         if following in assertions and following:
             self.at += 2
             return Assertion(assertions[following])
-        if following == "Q":
-            end = self.pattern.find("\\E", self.at)
-            text = self.pattern[self.at + 2 : end if end >= 0 else None]
-            self.at = end + 2 if end >= 0 else len(self.pattern)
-            return Concatenation(tuple(map(self.literal, text)))
         named = self._named_class()
         if named is not None:
             ranges, categories, negated = named

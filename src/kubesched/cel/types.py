@@ -104,6 +104,11 @@ def parameter(name: str) -> Type:
     return Type(Kind.PARAMETER, name)
 
 
+def has_parameters(type: Type) -> bool:
+    """Whether a type parameter occurs in the type."""
+    return type.kind is Kind.PARAMETER or any(map(has_parameters, type.parameters))
+
+
 def object_type(name: str, fields: Mapping[str, Type]) -> Type:
     """A type with declared fields: others do not compile. Its values are mappings by field name."""
     return Type(Kind.OBJECT, name, (), dict(fields))

@@ -62,7 +62,7 @@ class MemoryTransport:
 
 
 class MemoryResponse:
-    """An answer handed over as it is."""
+    """A response handed over in process."""
 
     def __init__(self, transport: MemoryTransport, answer: ApiResponse, deadline_at: float) -> None:
         self._transport = transport

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Settling(Protocol):
-    """Somebody who knows which writes are durable."""
+    """Knows which writes are durable."""
 
     @property
     def is_settled(self) -> bool: ...
@@ -61,14 +61,14 @@ class ApiServer:
         self._openapi = OpenApi(registry)
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
-        """The answer to a request, refusals included, once it can be given."""
+        """The response to a request, errors included, once it may be sent."""
         response = self.respond(request)
         if self.is_settled or response.stream is not None:
             return response
         return await self.settle(response)
 
     def respond(self, request: ApiRequest) -> ApiResponse:
-        """The answer to a request; unless `is_settled`, it must pass through `settle` before anybody sees it."""
+        """The response to a request; unless `is_settled`, it must pass through `settle` before it is sent."""
         try:
             return self._dispatch(request)
         except ApiError as error:
@@ -83,7 +83,7 @@ class ApiServer:
         return self._journal is None or self._journal.is_settled
 
     async def settle(self, response: ApiResponse) -> ApiResponse:
-        """The answer once every write it may reflect is durable, or a refusal when that cannot be any more."""
+        """The response once every write it may reflect is durable, or an error if storage has failed."""
         if self._journal is None:
             return response
         try:
@@ -181,7 +181,7 @@ def not_allowed() -> MethodNotAllowed:
 
 
 def failure(error: ApiError) -> ApiResponse:
-    """A refusal as an answer."""
+    """An error as a response."""
     headers = None
     if error.retry_after_s is not None:
         headers = {"Retry-After": str(int(error.retry_after_s))}

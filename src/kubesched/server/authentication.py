@@ -1,7 +1,7 @@
-"""Who sends a request: by client certificate, by a trusted proxy's headers, by bearer token, or nobody.
+"""Authentication: by client certificate, by the headers of a trusted proxy, by bearer token, or as anonymous.
 
-The order is upstream's. A proof that fails is a refusal (401); no proof at all is the anonymous user, about whom
-authorization decides.
+The order is upstream's. Credentials that do not hold are a 401; a request without any is from the anonymous user, and
+authorization decides what that one may see.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_REMEMBERED_ISSUERS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """A client certificate whose chain TLS has verified against all our authorities together."""
+    """A client certificate whose chain TLS has verified against the client and proxy authorities together."""
 
     fields: Mapping[str, Any]
     """As `ssl` decodes it."""
@@ -54,7 +54,7 @@ class PeerCertificate:
 
 
 class Authenticator:
-    """Finds out who sends a request."""
+    """Authenticates requests."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Authenticator:
         """The user.
 
         Raises:
-            Unauthorized: something was presented as proof and does not hold.
+            Unauthorized: credentials were presented and are not valid.
         """
         if peer is not None:
             user = self._by_certificate(peer, headers)
@@ -82,7 +82,7 @@ class Authenticator:
         if token and self._tokens is not None:
             return (await self._tokens.user_of(token)).authenticated()
         if peer is not None:
-            # Upstream would also say so if the certificate alone is not good enough.
+            # As upstream: a certificate that authenticates no user is an error, not the anonymous user.
             raise Unauthorized("Unauthorized")
         return ANONYMOUS
 
@@ -100,7 +100,7 @@ class Authenticator:
                 return user
         if not trust.client_ca or not peer.common_name:
             return None
-        # With one kind of authority only, TLS has answered already; with two, it cannot say which one it was.
+        # TLS verified against both bundles at once; if there are two, find out which one issued the certificate.
         if trust.proxy_ca and not self._issuers.issued_by(peer.der, trust.client_ca):
             return None
         return User(name=peer.common_name, groups=tuple(peer.names("organizationName")))
@@ -133,7 +133,7 @@ def _bearer_token(headers: Headers) -> str:
 
 
 class IssuerCheck:
-    """Whether a certificate was issued by one of some authorities. Remembered, for a client asks again and again."""
+    """Whether a certificate was issued by one of several authorities. Results are cached: clients send many requests."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[bytes, str], bool] = OrderedDict()
@@ -180,7 +180,7 @@ class _Review(msgspec.Struct):
 
 
 class TokenReviewer:
-    """Asks the API server whose a token is. Remembers digests, never tokens."""
+    """Asks the API server (TokenReview) which user a token belongs to. The cache holds digests, never tokens."""
 
     def __init__(self, client: Poster, *, ttl_s: float, clock: Clock) -> None:
         self._client = client
@@ -190,7 +190,7 @@ class TokenReviewer:
         """The token's owner.
 
         Raises:
-            Unauthorized: nobody's, or nobody could tell.
+            Unauthorized: the token is not valid, or the API server could not be asked.
         """
         subject = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         try:
@@ -216,10 +216,10 @@ class TokenReviewer:
             raise TransportError(f"the answer to a review cannot be understood: {error}") from error
         if not status.authenticated:
             return None
-        found = status.user
+        user = status.user
         return User(
-            name=found.username,
-            groups=found.groups or (),
-            uid=found.uid,
-            extra=found.extra or {},
+            name=user.username,
+            groups=user.groups or (),
+            uid=user.uid,
+            extra=user.extra or {},
         )

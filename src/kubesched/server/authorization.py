@@ -1,4 +1,4 @@
-"""May this user see this path? Answered by rules of our own first, then by the API server (SubjectAccessReview)."""
+"""Authorization: by group and path first, then by the API server (SubjectAccessReview)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REVIEW_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Allowed or not; the API server may say why."""
+    """Allowed or not, with the API server's reason if it gave one."""
 
     allowed: bool
     reason: str = ""
@@ -32,7 +32,7 @@ class Poster(Protocol):
 
 
 class ReviewFailed(KubeschedError):
-    """The API server could not be asked, or answered nonsense."""
+    """The API server could not be asked, or its response is malformed."""
 
 
 class _Status(msgspec.Struct):
@@ -46,7 +46,7 @@ class _Review(msgspec.Struct):
 
 
 class Authorizer:
-    """Decides by group, by path, or by asking. Without anybody to ask, what is not open is closed."""
+    """Decides by group, by path, or by a review. Without a client for reviews, only open paths are allowed."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Authorizer:
         """Whether the user may.
 
         Raises:
-            ReviewFailed: nobody could tell.
+            ReviewFailed: the API server gave no usable answer.
         """
         if MASTERS in user.groups or self.is_open(path):
             return Decision(True)
@@ -86,12 +86,12 @@ class Authorizer:
             raise ReviewFailed(str(error)) from error
 
     def is_open(self, path: str) -> bool:
-        """Whether everybody may see the path. Matched exactly: `/healthz` does not open `/healthz/ping`."""
+        """Whether every client may see the path. Matched exactly: `/healthz` does not open `/healthz/ping`."""
         plain = _normal(path)
         return plain in self._exact or (bool(self._prefixes) and plain.startswith(self._prefixes))
 
     async def _ask(self, user: User, verb: str, path: str) -> Decision:
-        assert self._client is not None, "there is nobody to ask"
+        assert self._client is not None, "reviews need a client"
         spec = {
             "user": user.name,
             "groups": list(user.groups),

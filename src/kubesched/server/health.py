@@ -1,6 +1,6 @@
 """Health checks and the pages that show them: /healthz, /livez and /readyz, each with its parts.
 
-A check says what is wrong, or None. The summary pages are open to everybody and therefore name the failing check but
+A check returns a problem, or None. The summary pages need no authorization and therefore name the failing check but
 not the reason; the page of a single check gives the reason and needs authorization.
 """
 
@@ -19,7 +19,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that can be wrong."""
+    """One named health check."""
 
     name: str
     problem: Callable[[], str | None]
@@ -29,13 +29,13 @@ PING = Check("ping", lambda: None)
 
 
 def waits_for(name: str, is_done: Callable[[], bool], problem: str) -> Check:
-    """A check that fails until something has happened."""
+    """A check that fails until `is_done` is true."""
     return Check(name, lambda: None if is_done() else problem)
 
 
 @dataclass(slots=True)
 class HealthPages:
-    """The three pages and what they look at."""
+    """The three pages and their checks."""
 
     healthz: Sequence[Check] = (PING,)
     livez: Sequence[Check] = (PING,)
@@ -60,7 +60,7 @@ class HealthPages:
         check = next((check for check in checks if check.name == name), None)
         if check is None:
             return NOT_FOUND
-        problem = check.problem()  # Upstream: looks at a single check are not counted.
+        problem = check.problem()  # Upstream: requests for a single check are not counted.
         if problem is not None:
             return error_text(f"internal server error: {problem}", 500)
         return text("ok")
@@ -78,7 +78,7 @@ class HealthPages:
             if problem is None:
                 lines.append(f"[+]{check.name} ok\n")
                 continue
-            # The reason may tell a stranger too much about the cluster.
+            # The page is open to anonymous clients; the reason may reveal details of the cluster.
             lines.append(f"[-]{check.name} failed: reason withheld\n")
             failed.append(f"{check.name}: {problem}")
         unknown = sorted(set(excluded) - {check.name for check in checks})
@@ -99,7 +99,7 @@ class HealthPages:
 
 
 class HealthMetrics:
-    """What the checks said, for service level indicators: `/metrics/slis`."""
+    """Results of the checks as service level indicators: `/metrics/slis`."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._state = registry.gauge(

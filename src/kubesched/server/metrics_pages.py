@@ -1,8 +1,8 @@
 """/metrics, /metrics/slis and /metrics/resources.
 
-A page goes out in pieces of so many lines, and whoever else wants the loop gets it in between; compression is done in
-a thread. So a scrape is never a pause in scheduling, however long the page. A family is of one moment; two families of
-one page may be milliseconds apart.
+A page is sent in pieces, and the event loop is released between them; compression runs in a thread. So a scrape does
+not pause scheduling, however long the page. A family is consistent; two families of one page may be milliseconds
+apart.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """A registry as text; DELETE starts its counters and histograms anew."""
+    """A registry as text; DELETE resets its counters and histograms."""
 
     registry: MetricsRegistry
     started: float = 0.0
-    """Since when the counters count: the process's start, in seconds since the epoch."""
+    """Start of the process, in seconds since the epoch."""
 
     async def __call__(self, request: PageRequest) -> Response:
         if request.method == "DELETE":
@@ -43,7 +43,7 @@ class MetricsPage:
 
 
 async def page(registry: MetricsRegistry) -> AsyncGenerator[bytes, None]:
-    """The registry's text in pieces; the loop is free between them."""
+    """The registry's text in pieces; the event loop is released between them."""
     lines: list[str] = []
     for family in registry.families():
         for write in family.writers():
@@ -56,7 +56,7 @@ async def page(registry: MetricsRegistry) -> AsyncGenerator[bytes, None]:
 
 
 async def compressed(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The same as one gzip file."""
+    """The pieces as one gzip stream."""
     compressor = zlib.compressobj(FASTEST, wbits=GZIP_WINDOW)
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
@@ -76,7 +76,7 @@ def _streamed(
 
 
 def _text(lines: list[str]) -> bytes:
-    """The lines as they go on the wire; the list is empty afterwards."""
+    """The lines as text; empties the list."""
     lines.append("")
     text = "\n".join(lines).encode()
     lines.clear()
@@ -85,7 +85,7 @@ def _text(lines: list[str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesPage:
-    """What pods ask for; empty on a standby, so that a cluster's pods are counted once."""
+    """Requests and limits of pods; empty on a standby, so that a cluster's pods are counted once."""
 
     pods: Callable[[], Iterable[Pod]]
     is_active: Callable[[], bool]

@@ -23,7 +23,7 @@ WARNING: Final = (
     "and is for debugging purposes only."
 )
 DELIMITERS: Final = (":", ": ", "=", " ")
-"""One of these at random, so that nobody comes to rely on the text."""
+"""One of these at random, so that clients do not come to rely on the text."""
 GROUP: Final = "config.k8s.io"
 VERSIONS: Final = ("v1beta1", "v1alpha1")
 DEPRECATED: Final = "v1alpha1"
@@ -56,7 +56,7 @@ class FlagsPage:
 
 @dataclass(frozen=True, slots=True)
 class StatusPage:
-    """What is running, and since when."""
+    """Versions, start time and registered paths."""
 
     started: float
     """Seconds since the epoch."""
@@ -77,13 +77,13 @@ class StatusPage:
             "Emulation version": minor,
             "Paths": " ".join(self.paths),
         }
-        # Upstream: here a blank follows the delimiter, on the page of flags none does.
+        # Upstream: a space follows the delimiter here, but not on the page of flags.
         lines = "".join(f"{name}{delimiter} {value}\n" for name, value in shown.items())
         page = f"\n{COMPONENT} statusz\n{WARNING}\n\n{lines}"
-        fields: Callable[[], dict[str, Plain]] = lambda: {  # noqa: E731 - only made when wanted
+        fields: Callable[[], dict[str, Plain]] = lambda: {  # noqa: E731 - only built when asked for
             "startTime": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(self.started)),
             "uptimeSeconds": seconds,
-            # Upstream's schema knows only Go; the value says what it is.
+            # Upstream's schema has a field for Go only; the value names Python.
             "goVersion": python,
             "binaryVersion": KUBERNETES_VERSION,
             "emulationVersion": minor,
@@ -123,14 +123,16 @@ def negotiated(
             else to_yaml(document)
         )
         content_type = f"{media_type.name};g={GROUP};v={version};as={kind}"
-        answer = Response(body=body.encode(), content_type=content_type)
-        return _with_deprecation(answer, kind) if version == DEPRECATED else answer
-    # Upstream: a refusal that the client did not say it could read is indented, whoever asks.
-    readable = any(each.name == "application/json" and not each.parameters for each in wanted)
+        response = Response(body=body.encode(), content_type=content_type)
+        return _with_deprecation(response, kind) if version == DEPRECATED else response
+    # Upstream: an error in a format that the client did not ask for is indented for every client.
+    readable = any(
+        media_type.name == "application/json" and not media_type.parameters for media_type in wanted
+    )
     accepted = ("application/json", "application/yaml", "text/plain")
     return not_acceptable(*accepted, pretty=request.pretty or not readable)
 
 
-def _with_deprecation(answer: Response, kind: str) -> Response:
+def _with_deprecation(response: Response, kind: str) -> Response:
     note = f'299 - "This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."'
-    return replace(answer, headers={**(answer.headers or {}), "Warning": note})
+    return replace(response, headers={**(response.headers or {}), "Warning": note})

@@ -1,4 +1,4 @@
-"""/metrics/resources: what every pod asks for and is limited to, worked out anew for each scrape."""
+"""/metrics/resources: requests and limits of every pod, computed for each scrape."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unit_of(resource: str) -> str:
 
 
 async def page(pods: Iterable[Pod]) -> AsyncGenerator[bytes, None]:
-    """The page in pieces; the loop is free between them. Pods are those known when the page was asked for."""
+    """The page in pieces; the event loop is released between them. Pods are those known when the request arrived."""
     counted = [pod for pod in pods if not (pod.spec.node_name and pod.status.phase in _TERMINAL)]
     for name, help_text in _PAGES:
         amounts_of = limit_amounts if name == "kube_pod_resource_limit" else request_amounts
@@ -62,7 +62,7 @@ def _lines(metric: str, pod: Pod, amounts_of: Callable[[Pod], Mapping[str, int]]
     try:
         amounts = amounts_of(pod)
     except QuantityError as error:
-        log.error("Resources of a pod cannot be understood", error, pod=pod)
+        log.error("Resources of a pod cannot be parsed", error, pod=pod)
         return
     priority = "" if pod.spec.priority is None else str(pod.spec.priority)
     labels = ",".join(

@@ -1,6 +1,6 @@
-"""/debug: where time goes, what everybody is doing, and how much is logged.
+"""/debug: CPU profile, stacks of tasks and threads, log verbosity.
 
-Go's addresses with Python's answers: `profile` is a sampling profile in pprof's own format (`go tool pprof` and most
+Go's paths with Python's contents: `profile` is a sampling profile in pprof's own format (`go tool pprof` and most
 viewers read it), `goroutine` lists the stacks of all tasks and threads, `cmdline` is what it is everywhere. The other
 Go profiles have no counterpart here and say so.
 """
@@ -48,7 +48,7 @@ Stack = tuple[tuple[str, str, int], ...]
 
 @dataclass(slots=True)
 class DebugPages:
-    """Everything below /debug."""
+    """All pages below /debug."""
 
     clock: Clock
     _is_profiling: bool = field(default=False, init=False)
@@ -105,7 +105,7 @@ def _set_verbosity(request: PageRequest) -> Response:
 
 
 def _plain(body: str, status: int = 200) -> Response:
-    """As upstream's flag setter writes it, without a character set."""
+    """As upstream's flag setter responds, without a character set."""
     return Response(status=status, body=body.encode(), content_type="text/plain", headers=NO_SNIFF)
 
 
@@ -119,7 +119,7 @@ def _index() -> str:
 
 
 def stacks() -> str:
-    """What every task and thread is doing."""
+    """Stacks of all tasks and threads."""
     lines = []
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
         lines.append(f"task {task.get_name()}:\n")
@@ -138,7 +138,7 @@ def stacks() -> str:
 
 
 def _sample(thread_id: int, seconds: float) -> Counter[Stack]:
-    """Look at a thread's stack again and again, from another thread."""
+    """Sample a thread's stack, from another thread."""
     samples: Counter[Stack] = Counter()
     pause = threading.Event()
     for _ in range(max(1, int(seconds * SAMPLES_PER_S))):
@@ -150,19 +150,19 @@ def _sample(thread_id: int, seconds: float) -> Counter[Stack]:
 
 
 def _stack_of(frame: FrameType | None) -> Stack:
-    found: list[tuple[str, str, int]] = []
-    while frame is not None and len(found) < MAX_DEPTH:
+    entries: list[tuple[str, str, int]] = []
+    while frame is not None and len(entries) < MAX_DEPTH:
         code = frame.f_code
-        found.append((code.co_qualname, code.co_filename, frame.f_lineno))
+        entries.append((code.co_qualname, code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    return tuple(found)
+    return tuple(entries)
 
 
 # pprof's format: a protocol buffer (profile.proto), compressed.
 
 
 def pprof(samples: Mapping[Stack, int], began: float, seconds: float) -> bytes:
-    """A CPU profile with two values per sample: how often it was seen, and how many nanoseconds that stands for."""
+    """A CPU profile with two values per sample: how often it was seen, and the nanoseconds this represents."""
     strings: dict[str, int] = {"": 0}
     locations: dict[tuple[str, str, int], int] = {}
     functions: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""A request as the pages see it, and how a media type is agreed on."""
+"""A request as the pages see it, and content negotiation."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class PageRequest:
     body: bytes = b""
 
     def asks_for(self, name: str) -> bool:
-        """Whether a query parameter is there, with a value or without."""
+        """Whether a query parameter is present, with or without a value."""
         return name in self.query
 
 
 def is_for_people(user_agent: str, query: Mapping[str, list[str]]) -> bool:
-    """Whether an answer in JSON is to be indented: upstream's guess, by the name of the program that asks."""
+    """Whether to indent JSON: by the parameter `pretty`, else by the user agent, as upstream does."""
     asked = query.get("pretty")
     if asked is not None:
         return asked[0] not in ("", "0", "false")
@@ -47,7 +47,7 @@ class MediaType:
 
 def accepted_types(header: str | None) -> list[MediaType]:
     """The entries of an Accept header, best first; empty when there is none."""
-    found: list[tuple[float, int, MediaType]] = []
+    entries: list[tuple[float, int, MediaType]] = []
     for position, entry in enumerate((header or "").split(",")):
         name, *rest = (part.strip() for part in entry.split(";"))
         if not name:
@@ -57,11 +57,12 @@ def accepted_types(header: str | None) -> list[MediaType]:
             for key, equals, value in (part.partition("=") for part in rest)
             if equals
         }
-        found.append(
+        entries.append(
             (-_quality(parameters.pop("q", "1")), position, MediaType(name.lower(), parameters))
         )
     return [
-        media_type for _quality_, _position, media_type in sorted(found, key=lambda each: each[:2])
+        media_type
+        for _quality_, _position, media_type in sorted(entries, key=lambda entry: entry[:2])
     ]
 
 

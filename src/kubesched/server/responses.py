@@ -17,7 +17,7 @@ def text(body: str, *, status: int = 200, headers: Mapping[str, str] | None = No
 
 
 def error_text(body: str, status: int) -> Response:
-    """A short refusal, as Go's `http.Error` writes it."""
+    """A short error, as Go's `http.Error` writes it."""
     return text(f"{body}\n", status=status, headers=NO_SNIFF)
 
 
@@ -36,7 +36,7 @@ def failure(
     details: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A refusal as a Kubernetes `Status`; `pretty` is for people."""
+    """A Kubernetes `Status`; `pretty` indents it for people."""
     status: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -53,7 +53,7 @@ def failure(
 
 
 def rendered(document: object, *, pretty: bool) -> str:
-    """An object as upstream's API machinery writes it: for programs, or indented for people."""
+    """JSON as upstream's API machinery writes it: compact, or indented for people."""
     if pretty:
         return json.dumps(document, ensure_ascii=False, indent=2)
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"

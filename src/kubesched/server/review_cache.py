@@ -1,4 +1,4 @@
-"""Answers of the API server, kept for a while: one question at a time per subject, a bounded number of subjects."""
+"""A cache of reviews by the API server: one request at a time per subject, a bounded number of subjects."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ A = TypeVar("A")
 
 
 class ReviewCache(Generic[A]):
-    """Asks once per subject and time-to-live; those who ask meanwhile share the answer. Failures are not kept.
+    """Asks once per subject and time-to-live; concurrent callers share the request. Failures are not cached.
 
-    Strangers choose the subjects, so everything is bounded: what is remembered, and what is being asked.
+    Unauthenticated clients choose the subjects, so both the cache and the number of open requests are bounded.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class ReviewCache(Generic[A]):
         return len(self._answers)
 
     async def get(self, subject: Hashable, ask: Callable[[], Awaitable[A]]) -> A:
-        """The remembered answer, or a new one.
+        """The cached answer, or a new one.
 
         Raises:
-            KubeschedError: the question failed, or too many are being asked.
+            KubeschedError: the request failed, or too many are open.
         """
         known = self._answers.get(subject)
         if known is not None and known[0] > self._clock.monotonic():
@@ -60,12 +60,14 @@ class ReviewCache(Generic[A]):
         try:
             answer = await ask()
         except (KubeschedError, asyncio.CancelledError) as error:
-            # Whoever shares this question must not wait for ever, nor be cancelled because we were.
+            # Callers that share this request must not wait forever, nor be cancelled because this one was.
             shared = (
-                error if isinstance(error, KubeschedError) else TooManyRequests("asked in vain")
+                error
+                if isinstance(error, KubeschedError)
+                else TooManyRequests("the request to the API server was cancelled")
             )
             future.set_exception(shared)
-            future.exception()  # it counts as seen, also when nobody shares it
+            future.exception()  # marks it as retrieved, in case no other caller shares it
             raise
         else:
             future.set_result(answer)

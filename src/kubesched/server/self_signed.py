@@ -1,4 +1,4 @@
-"""A serving certificate for those who bring none: signed by an authority that nobody else knows.
+"""A serving certificate when none is configured: signed by an authority made for it.
 
 Good enough for probes and for scrapers that do not check. `cryptography` is imported only when one is made.
 """
@@ -32,7 +32,7 @@ class Pair:
 
 
 def load_or_make(folder: str, now: float) -> Pair:
-    """The pair kept in `folder`, or a new one that is kept there; with no folder a new one each time."""
+    """The pair stored in `folder`, or a new one that is stored there; without a folder, a new one each time."""
     if not folder:
         return make(now)
     certificate, key = Path(folder) / f"{PAIR_NAME}.crt", Path(folder) / f"{PAIR_NAME}.key"
@@ -46,7 +46,7 @@ def load_or_make(folder: str, now: float) -> Pair:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that never has looser permissions than it should, nor half its content."""
+    """Write a private file atomically: never readable by others, never incomplete."""
     temporary = path.with_name(f"{path.name}.new")
     with contextlib.suppress(FileNotFoundError):
         temporary.unlink()
@@ -57,7 +57,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def make(now: float) -> Pair:
-    """A fresh authority, and a certificate of it for this machine's loopback names."""
+    """A new authority, and a certificate of it for the loopback names of this machine."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

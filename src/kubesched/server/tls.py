@@ -1,8 +1,7 @@
-"""TLS for the serving side: which certificate for which name, which versions and ciphers, whose clients.
+"""TLS of the serving port: certificates by name, versions and ciphers, client authorities.
 
-A connection gets the context that is current when it is accepted, so reloading means building a new context and
-using it from then on. Files are looked at every few seconds; what cannot be loaded leaves the last good pair in use
-and says so.
+A connection gets the context that is current when its handshake begins, so reloading means building a new context.
+Files are checked every few seconds; if they cannot be loaded, the last good pair stays in use and the log says why.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ CIPHERS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """A certificate for certain names (`--tls-sni-cert-key`)."""
+    """A certificate for given host names (`--tls-sni-cert-key`)."""
 
     cert_file: str
     key_file: str
@@ -73,7 +72,7 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """What the flags say about TLS."""
+    """The TLS flags."""
 
     cert_file: str = ""
     key_file: str = ""
@@ -83,7 +82,7 @@ class TlsSettings:
     curve: int | None = None
 
     def check(self) -> None:
-        """Raises `CredentialsError` for what cannot be honoured, as upstream words it where it would refuse too."""
+        """Raise `CredentialsError` for unsupported values, in upstream's words where upstream refuses them too."""
         if self.min_version in OLD_VERSIONS:
             raise CredentialsError(f"{self.min_version} is not offered: it is not secure any more")
         if self.min_version not in VERSIONS:
@@ -98,7 +97,7 @@ class TlsSettings:
 
 
 class ServingTls:
-    """The context for new connections."""
+    """Provides the TLS context for new connections."""
 
     def __init__(
         self, settings: TlsSettings, trust: Callable[[], Trust], self_signed: Pair | None = None
@@ -115,14 +114,14 @@ class ServingTls:
         return self._context
 
     def refresh(self) -> bool:
-        """Take up changed files and authorities; True if anything changed."""
+        """Load changed files and authorities; True if anything changed."""
         versions = self._read_versions()
         if versions == self._versions:
             return False
         try:
             self._context = self._build()
         except CredentialsError as error:
-            # Said once per change: the files may be in the middle of being replaced.
+            # Logged once per change: the files may be in the middle of being replaced.
             log.error("Serving certificate not reloaded; the last one stays in use", error)
             self._versions = versions
             return False
@@ -147,15 +146,15 @@ class ServingTls:
             context = self._new_context_of(self._self_signed)
         if settings.sni:
             named = [
-                (_names_of(each), self._new_context(each.cert_file, each.key_file))
-                for each in settings.sni
+                (_names_of(files), self._new_context(files.cert_file, files.key_file))
+                for files in settings.sni
             ]
             context.sni_callback = _chooser(named)
         self._versions = versions
         return context
 
     def _new_context_of(self, pair: Pair) -> ssl.SSLContext:
-        # The ssl module loads keys from files only: a private one that is gone before this function returns.
+        # The ssl module loads keys from files only. This one is private and removed before the function returns.
         with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
             path = Path(folder) / "serving.pem"
             path.touch(mode=0o600)
@@ -186,7 +185,7 @@ class ServingTls:
             except (ssl.SSLError, ValueError) as error:
                 raise CredentialsError(f"client authorities cannot be used: {error}") from error
             context.verify_mode = ssl.CERT_OPTIONAL
-            # As Go does: whatever is in the bundle is trusted, also if it is not a root itself.
+            # As Go does: every certificate in the bundle is trusted, even if it is not a root.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
@@ -200,7 +199,7 @@ def _version_of(path: str) -> tuple[str, int, int]:
 
 
 def _names_of(files: NamedFiles) -> tuple[tuple[str, bool], ...]:
-    """Patterns and whether they were written out, which beats being read from the certificate."""
+    """Host patterns, and whether the flag gave them; those take precedence over names in the certificate."""
     if files.names:
         return tuple((name, True) for name in files.names)
     from cryptography import x509
@@ -221,7 +220,7 @@ Named = Sequence[tuple[tuple[tuple[str, bool], ...], ssl.SSLContext]]
 def _chooser(
     named: Named,
 ) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int | None]:
-    """Exact names before patterns, written names before those read from certificates, first before last."""
+    """Exact names before patterns, names from flags before names in certificates, first before last."""
 
     def choose(connection: ssl.SSLObject, host: str | None, _default: ssl.SSLContext) -> None:
         best: tuple[tuple[bool, bool], ssl.SSLContext] | None = None

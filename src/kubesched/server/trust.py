@@ -1,8 +1,8 @@
-"""Whom we believe when they say who they are: authorities of client certificates and of front proxies.
+"""Authorities of client certificates and of front proxies.
 
-They come from files named by flags, and from the cluster itself: kube-apiserver publishes its own in the configmap
-`extension-apiserver-authentication`. A flag wins over the configmap, part by part. Both are looked at again every
-minute; what cannot be read leaves the last good value in place.
+They come from files given by flags, and from the cluster: kube-apiserver publishes its own in the configmap
+`extension-apiserver-authentication`. A flag takes precedence over the same part of the configmap. Both are read again
+every minute; if that fails, the last good value stays in use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Getter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderNames:
-    """Which headers of a trusted proxy say who the user is."""
+    """Headers in which a trusted proxy names the user."""
 
     username: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class HeaderNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """The authorities in force. Empty text means: none, so nobody can prove anything that way."""
+    """The authorities in force. An empty bundle disables that way of authenticating."""
 
     client_ca: str = ""
     """PEM; a certificate of these names a user."""
@@ -60,7 +60,7 @@ class Trust:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustSettings:
-    """What the flags say."""
+    """The flags about authorities."""
 
     client_ca_file: str = ""
     proxy_ca_file: str = ""
@@ -84,14 +84,14 @@ class TrustSource:
         self.current = self._from_files()
 
     async def load(self) -> None:
-        """The first reading of what the cluster publishes.
+        """Read what the cluster publishes, for the first time.
 
         Raises:
             CredentialsError: the cluster cannot be asked and that is not tolerated.
         """
         if self._client is None:
             if not self._settings.skip_lookup:
-                self._warn_of_blindness()
+                self._warn_about_missing_lookup()
             return
         try:
             self.current = self._with_published(self.current, await self._fetch())
@@ -105,7 +105,7 @@ class TrustSource:
                 err=error,
             )
 
-    def _warn_of_blindness(self) -> None:
+    def _warn_about_missing_lookup(self) -> None:
         where = "in configmap/extension-apiserver-authentication in kube-system, so {} won't work."
         for is_given, name, what in (
             (
@@ -127,7 +127,7 @@ class TrustSource:
                 )
 
     async def keep_current(self, on_change: Callable[[], None]) -> None:
-        """Look again and again until cancelled; tell when something changed."""
+        """Read again every minute until cancelled; call `on_change` after a change."""
         while True:
             await asyncio.sleep(REFRESH_S)
             try:
@@ -154,7 +154,7 @@ class TrustSource:
         )
 
     async def _fetch(self) -> dict[str, str]:
-        assert self._client is not None, "there is nobody to ask"
+        assert self._client is not None, "the lookup needs a client"
         body = await self._client.get_raw(CONFIGMAP_PATH)
         try:
             return msgspec.json.decode(body, type=_ConfigMap).data
@@ -186,7 +186,7 @@ class _ConfigMap(msgspec.Struct):
 
 
 def _names(published: dict[str, str], key: str) -> tuple[str, ...]:
-    """A list of text, itself written as JSON."""
+    """A list of strings, encoded as JSON."""
     try:
         names = json.loads(published.get(key) or "[]")
     except ValueError:
@@ -200,10 +200,10 @@ def _read(path: str, what: str) -> str:
     if not path:
         return ""
     try:
-        found = Path(path).read_text(encoding="ascii")
+        pem = Path(path).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not PEM"
         raise CredentialsError(f"unable to load {what} provider: {path}: {reason}") from error
-    if "-----BEGIN CERTIFICATE-----" not in found:
+    if "-----BEGIN CERTIFICATE-----" not in pem:
         raise CredentialsError(f"unable to load {what} provider: {path}: it holds no certificate")
-    return found
+    return pem

@@ -21,7 +21,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def authenticated(self) -> User:
-        """The same user as a member of everybody who proved who they are."""
+        """The same user with the group `system:authenticated`."""
         if AUTHENTICATED in self.groups or self.name == ANONYMOUS.name:
             return self
         return User(
@@ -32,7 +32,7 @@ class User:
         )
 
     def cache_key(self) -> tuple[object, ...]:
-        """Equal for users about whom authorization answers alike."""
+        """Equal for users who get the same authorization decisions."""
         extra = tuple(sorted((key, values) for key, values in self.extra.items()))
         return self.name, self.uid, self.groups, extra
 

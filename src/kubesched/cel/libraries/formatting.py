@@ -173,7 +173,7 @@ def _check_clause(clause: str, node: Node) -> None:
 
 def _format_clause(clause: str, precision: int, value: Value) -> str:
     if clause == "s":
-        return _string(value, [operators.MAX_SIZE])
+        return _string(value, [operators.MAX_VISITS])
     if clause in "fe":
         return _floating(clause, precision, value)
     if clause in "xX" and isinstance(value, str | bytes):

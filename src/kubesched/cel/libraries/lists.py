@@ -133,7 +133,7 @@ def _flatten(elements: Value, depth: Value = 1) -> list[Value]:
         raise EvaluationError("level must be non-negative")
     flat: list[Value] = []
     # A list can contain itself many times over, so what was visited counts, not what was kept.
-    budget = operators.MAX_SIZE
+    budget = operators.MAX_VISITS
     stack = [(iter(elements), depth)]
     while stack:
         iterator, level = stack[-1]
@@ -156,18 +156,15 @@ def _range(count: int) -> list[int]:
 
 
 def _distinct(elements: list[Value]) -> list[Value]:
+    operators.checked_size(len(elements) ** 2)  # the cost is twice that
     kept: list[Value] = []
     texts: set[str] = set()
-    comparisons = 0
     for element in elements:
         if isinstance(element, str):
             if element not in texts:
                 texts.add(element)
                 kept.append(element)
             continue
-        comparisons += len(kept)
-        if comparisons > operators.MAX_SIZE:
-            raise Cancelled
         if not any(operators.equals(element, other) for other in kept):
             kept.append(element)
     return kept

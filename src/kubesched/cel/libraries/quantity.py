@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from kubesched.api.quantity import MAX_INT64, MIN_INT64, Format, Quantity, QuantityError
 from kubesched.api.quantity import parse as parse_quantity
@@ -39,11 +40,11 @@ def _is_quantity(text: str) -> bool:
 
 
 def _integer(quantity: Quantity) -> int | None:
-    """The amount if it is an integer that Kubernetes holds as one."""
-    if quantity.is_big:
+    """The amount if Kubernetes holds it as an integer, which `1000m` is not."""
+    if quantity.is_big or quantity.scale < 0:
         return None
-    whole, rest = divmod(quantity.nanos, 10**9)
-    return whole if rest == 0 and MIN_INT64 <= whole <= MAX_INT64 else None
+    whole = quantity.nanos // 10**9
+    return whole if MIN_INT64 <= whole <= MAX_INT64 else None
 
 
 def _as_integer(quantity: Quantity) -> int:
@@ -62,6 +63,30 @@ def _as_float(quantity: Quantity) -> float:
 
 def _compare(left: Quantity, right: Quantity) -> int:
     return (left > right) - (left < right)
+
+
+class _Computed(Quantity):
+    """The result of `add` or `sub`.
+
+    Upstream: it cannot stand on the right of `==`, where only a quantity that was read is accepted.
+    """
+
+    __slots__ = ()
+    cel_type: ClassVar[Type] = QUANTITY
+    comparable_type: ClassVar[type] = Quantity
+
+
+def _computed(quantity: Quantity) -> Quantity:
+    return _Computed(quantity.unscaled, quantity.scale, quantity.format, is_big=quantity.is_big)
+
+
+def _subtract(left: Quantity, right: Quantity) -> Quantity:
+    if right.unscaled == MIN_INT64 and not right.is_big:
+        # Upstream: the smallest int64 is its own negative, unless the sum is too large.
+        total = left + right
+        if not total.is_big:
+            return _computed(total)
+    return _computed(left - right)
 
 
 def _of_int(value: int) -> Quantity:
@@ -99,12 +124,12 @@ QUANTITIES = Library(
             _member("quantity_is_integer", BOOL, lambda quantity: _integer(quantity) is not None),
         ),
         "add": (
-            _member("quantity_add", QUANTITY, lambda a, b: a + b, QUANTITY),
-            _member("quantity_add_int", QUANTITY, lambda a, b: a + _of_int(b), INT),
+            _member("quantity_add", QUANTITY, lambda a, b: _computed(a + b), QUANTITY),
+            _member("quantity_add_int", QUANTITY, lambda a, b: _computed(a + _of_int(b)), INT),
         ),
         "sub": (
-            _member("quantity_sub", QUANTITY, lambda a, b: a - b, QUANTITY),
-            _member("quantity_sub_int", QUANTITY, lambda a, b: a - _of_int(b), INT),
+            _member("quantity_sub", QUANTITY, _subtract, QUANTITY),
+            _member("quantity_sub_int", QUANTITY, lambda a, b: _subtract(a, _of_int(b)), INT),
         ),
     },
     costs={
