@@ -5,10 +5,10 @@
 preempt    every node runs 4 pods of 900m at low priority; each preemptor needs 3 of them gone. One decision is the failed
            attempt, the choice of node and victims, and the nomination. Afterwards, outside the measurement, the victims
            leave and the preemptor takes its place ("settled"), or nothing happens ("wave": nominations pile up).
-hopeless   pods that fit nowhere and have nobody to evict, one after the other while nothing changes.
+hopeless   pods that fit nowhere and have no victims, one after the other while nothing changes.
 others     pods of low priority are scheduled while many unschedulable ones of high priority are pending; everything goes
            through event handlers, queue and failure handler. Then a pod ends, which wakes all pending ones: all are
-           tried again in vain. A pod that keeps failing rests for 10 seconds, so this cannot happen more often.
+           tried again without success. A pod that keeps failing backs off for 10 seconds, so this cannot happen more often.
 
 CPU time throughout. First and typical decision; typical is the 5th percentile of batches, since these machines are noisy,
 except for waves, which change as they go: there it is the mean.
@@ -165,8 +165,8 @@ class World:
             in_tree_registry(),
             Surroundings(
                 listers=self.listers,
-                client=Nobody(),
-                recorder=lambda _name: Nobody(),
+                client=NullClient(),
+                recorder=lambda _name: NullClient(),
                 clock=self.clock,
                 random=Random(1),
                 call_later=lambda _seconds, _function: None,
@@ -212,7 +212,7 @@ class World:
         self.assembly.scheduler.queue.run_timers()
 
 
-class Nobody:
+class NullClient:
     """Takes events and writes, and does nothing with them."""
 
     def event(self, *_args) -> None:

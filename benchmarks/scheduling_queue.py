@@ -44,7 +44,7 @@ BATCH = 500
 
 
 class NoPods:
-    """A lister that knows nobody: nominations are not measured."""
+    """An empty lister: nominations are not measured."""
 
     def get(self, namespace: str, name: str) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Time as a parameter: nobody below the application layer asks the operating system what time it is."""
+"""Injectable clock. Only the application layer reads the system time."""
 
 from __future__ import annotations
 

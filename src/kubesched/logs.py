@@ -71,7 +71,7 @@ class Logger:
         self._logger = logger
 
     def enabled(self, v: int) -> bool:
-        """Whether lines of this verbosity are written; ask before working something out for one."""
+        """Whether lines of this verbosity are written; check before computing values for one."""
         return self._logger.isEnabledFor(logging.INFO - v)
 
     def info(self, message: str, /, *, v: int = 0, **values: object) -> None:
@@ -209,7 +209,7 @@ def _apply(logger: logging.Logger, patterns: Iterable[PatternLevel]) -> None:
 
 
 class LineWriter(logging.Handler):
-    """Writes each line at once and whole, so that a crash loses nothing and lines never mix."""
+    """Writes each line in one call and unbuffered, so that a crash loses nothing and lines never interleave."""
 
     def __init__(self, form: Format, *, errors: TextIO, out: TextIO | None = None) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class LineWriter(logging.Handler):
             stream.write(self._render(record))
             stream.flush()
         except (OSError, ValueError):
-            # Nobody reads our output any more. There is no other place to say so, and scheduling goes on.
+            # The reader of our output is gone. There is no other place to report it, and scheduling goes on.
             return
 
 
@@ -324,7 +324,7 @@ def _to_json(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """As Go quotes text: one line whatever it holds, so that nobody can forge a second one."""
+    """Quotes like Go's `%q`, so that a value cannot inject a second log line."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{"".join(map(_quoted_character, text))}"'

@@ -1,6 +1,6 @@
-"""`rest_client_*`: what is asked of the API server, how it answers, and how long requests wait for our own rate limit.
+"""`rest_client_*`: requests to the API server, their results, and the time they wait for the client-side rate limit.
 
-Measured around the transport, so that every client of the process is counted and none has to know.
+Measured around the transport, so that every client of the process is counted.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MeasuredTransport:
 
 
 class MeasuredBucket(TokenBucket):
-    """A rate limit that tells how long it made others wait."""
+    """A token bucket that observes how long requests waited."""
 
     def __init__(self, qps: float, burst: int, *, clock: Clock, waits: Histogram) -> None:
         super().__init__(qps, burst, clock=clock)

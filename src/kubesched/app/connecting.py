@@ -30,7 +30,7 @@ LOCK_CONNECTIONS = 4
 
 
 class UrgentTransport:
-    """Knows how many requests are under way, so that others can let them pass. Watches count until they are open."""
+    """Counts requests under way, so that events can yield to them. Watches count until they are open."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -48,7 +48,7 @@ class UrgentTransport:
 
 
 class Connections:
-    """Clients that share connections but not their limits: bindings never wait behind events, events do behind them.
+    """Clients that share connections but not rate limits: events wait for bindings, never the reverse.
 
     The leader lock shares neither: its renewals must get through when everything else is stuck.
     """

@@ -1,4 +1,4 @@
-"""What an operator can ask a running scheduler for: SIGUSR2 writes its state to the log and checks it.
+"""On SIGUSR2 the scheduler checks its state and writes it to the log.
 
 Three questions, in this order: do queue and cache agree with the informers, do the informers agree with the API server,
 and what do cache and queue hold. The dump is written in slices; a cluster of thousands of nodes makes many lines.
@@ -63,7 +63,7 @@ async def _diagnose(app: SchedulerApp, client: RestClient) -> None:
         await compare_with_server(app, client)
         await dump_nodes(app)
         await dump_queue(app)
-    except Exception:  # a diagnosis must not harm the patient
+    except Exception:  # a failing diagnosis must not end the scheduler
         log.exception("Diagnosis failed")
 
 
@@ -113,7 +113,7 @@ def compare_with_informers(app: SchedulerApp) -> bool:
 
 
 async def compare_with_server(app: SchedulerApp, client: RestClient) -> bool:
-    """Whether the informers know what the API server has. Looks twice, because something is always under way."""
+    """Whether the informers match the API server. Compares twice, because events are always under way."""
     first = await _differences(app, client)
     if first is None or not any(first.values()):
         return first is not None

@@ -155,7 +155,7 @@ class RunOptions:
         flag_types.STRING,
         "",
         _AUTHZ,
-        "credentials for asking the API server who may read what (SubjectAccessReview); empty: nobody may",
+        "credentials for asking the API server who may read what (SubjectAccessReview); empty: requests are refused",
     )
     authorization_always_allow_paths: tuple[str, ...] = _flag(
         flag_types.STRINGS, ("/healthz", "/readyz", "/livez"), _AUTHZ, "paths open to everybody"

@@ -70,7 +70,7 @@ def _manifest(path: str) -> dict[str, str]:
 
 
 def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
-    """What every Kubernetes component tells about itself."""
+    """Metrics that every Kubernetes component has."""
     register_process_metrics(registry)
     major, minor, _patch = KUBERNETES_VERSION.split(".")
     info = registry.gauge(
@@ -138,7 +138,7 @@ class ElectionMetrics:
 def register_event_losses(
     registry: MetricsRegistry, dropped: Callable[[], Mapping[str, int]]
 ) -> None:
-    """How many events were lost, and why: they are told in the background and may be dropped, but never silently."""
+    """Events dropped by the background writer, by reason."""
     family = registry.counter(
         "kubesched_events_dropped_total",
         "Events about objects that never reached the API server, by the reason.",

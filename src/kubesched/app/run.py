@@ -61,7 +61,7 @@ log = logs.get_logger(__name__)
 SUCCESS, FAILURE = 0, 1
 
 COLLECT_AFTER = 20_000
-"""New containers before the collector looks at the youngest; Python's own 700 are for smaller programs."""
+"""Allocations before a collection of the youngest generation; Python's default of 700 suits smaller programs."""
 
 
 def run(line: CommandLine) -> int:
@@ -111,14 +111,14 @@ async def _run(line: CommandLine, gates: FeatureGates) -> int:
         alone = without_groups(error)
         if isinstance(alone, KubeschedError | OSError):
             return _failed(alone)
-        log.exception("command failed")  # a bug, told with its whole story
+        log.exception("command failed")  # a bug: log the traceback
         return FAILURE
     finally:
         stop.uninstall()
 
 
 class SchedulerProcess:
-    """The parts of one process and the order of their lives."""
+    """The parts of one process, started and stopped in order."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class SchedulerProcess:
         if not self._settings.options.secure_port:
             return None
         elects = self._settings.config.leader_election.leader_elect
-        # Upstream: nobody ever tells this check about the lease, so it always passes; probes rely on that.
+        # Upstream: the check is never connected to the lease, so it always passes; probes rely on that.
         leading = (Check("leaderElection", lambda: None),) if elects else ()
         stopping = waits_for("shutdown", lambda: not self._stop.is_set, "process is shutting down")
         synced = Check("sched-handler-sync", self._sync_problem)
@@ -273,7 +273,7 @@ class SchedulerProcess:
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:
-    """Call something off and wait for its end; an error on the way there is raised."""
+    """Cancel a task and wait for its end; its error, if any, is raised."""
     if task.done():
         return
     task.cancel()
@@ -283,7 +283,7 @@ async def _cancelled(task: asyncio.Future[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
-    """Something that goes on beside the body and ends after it; should it fail, the body ends too."""
+    """Run a task alongside the body and cancel it afterwards; if it fails, the body is cancelled."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(work, name=name)
         try:
@@ -302,15 +302,14 @@ async def _served(serving: Serving | None) -> AsyncIterator[None]:
 
 
 async def _keep_first_lists(app: SchedulerApp) -> None:
-    """Most of what the first lists brought stays for long: the collector need not walk over 100,000 pods either."""
+    """Freeze the objects of the first lists: most live long, and the collector need not traverse 100,000 pods."""
     await app.synced.wait()
     gc.freeze()
 
 
 def _settle_memory() -> None:
-    """What was imported and built so far stays: the collector need not walk over it again and again."""
+    """Freeze what was imported and built so far, so that the collector does not traverse it again."""
     gc.collect()
     gc.freeze()
-    # Nearly everything here is freed by its reference count; a burst of pods must not set off a collection for every
-    # few of them.
+    # Nearly everything here is freed by reference counting; a burst of pods must not trigger collections.
     gc.set_threshold(COLLECT_AFTER, 20, 20)

@@ -28,7 +28,7 @@ from kubesched.scheduler.http_extender import make_extenders
 log = get_logger(__name__)
 
 SYNC_REPORT_S = 30.0
-"""How often a start that hangs says what it waits for. It goes on waiting: the API server may come back."""
+"""How often a hanging start logs what it waits for. It keeps waiting: the API server may come back."""
 
 
 class SchedulerApp:
@@ -50,7 +50,7 @@ class SchedulerApp:
         max_in_unschedulable_s: float = 300.0,
         extender_transport: Transport | None = None,
     ) -> None:
-        """`extender_transport` leads to every extender, instead of a connection to the URL of each."""
+        """`extender_transport` replaces the connections to the extenders' URLs."""
         clock = clock or SystemClock()
         random = random or Random()
         self.metrics_registry = metrics_registry or MetricsRegistry()
@@ -98,13 +98,13 @@ class SchedulerApp:
         self.is_scheduling = False
 
     async def run(self) -> None:
-        """Watch, wait until everything is known, then schedule until cancelled."""
+        """Start the informers, wait for sync, then schedule until cancelled."""
         async with asyncio.TaskGroup() as group:
             await self.start_informers(group)
             await self.schedule()
 
     async def run_cold(self) -> None:
-        """The same for a new leader that has not watched so far, and says what the delay is for."""
+        """Like `run`, for a new leader with cold informers; logs what it waits for."""
         log.info("Starting informers and waiting for sync...")
         async with asyncio.TaskGroup() as group:
             await self.start_informers(group)
@@ -112,7 +112,7 @@ class SchedulerApp:
             await self.schedule()
 
     async def start_informers(self, group: asyncio.TaskGroup) -> None:
-        """Start watching, and return once every handler has heard of everything there is."""
+        """Start watching, and return once every handler has synced."""
         self.informers.start(group)
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The scheduler's writes: unclear bindings are settled, and nobody writes who does not lead."""
+"""The scheduler's writes: resolves bindings with an unknown outcome, and refuses to write while not leading."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ R = TypeVar("R", bound=Record)
 LOOKS = 150
 PAUSE_S = 0.2
 MAX_PAUSE_S = 5.0
-"""Looks at a pod after an unclear binding: for as long as an outage of the API server may reasonably last, which is
-more than ten minutes. Giving up earlier would give the pod's room to another while the pod may well be there."""
+"""Reads of a pod after a binding with unknown outcome: enough for an API server outage of more than ten minutes.
+Giving up earlier would free the node's resources while the pod may be bound there."""
 STATUS_TRIES = 8
-"""Writes of a status whose outcome is unclear; about half a minute altogether."""
+"""Writes of a status with an unknown outcome; about half a minute altogether."""
 MAX_REPEATS_AFTER_ERRORS = 3
-"""A server that answers with errors again and again has most likely done nothing; the pod is better off in the queue."""
+"""After this many errors the binding most likely had no effect; the pod goes back to the queue."""
 
 
 class CarefulCalls:
-    """A `SchedulerClient` that finds out what became of a binding that was sent but not clearly answered.
+    """A `SchedulerClient` that resolves bindings with an unknown outcome.
 
-    It reads the pod. As long as the pod has no node, the binding may still be on its way (in a buffer, in a server
-    that is slow), so it is sent again: whichever of the two arrives second is refused, and the outcome is known.
+    It reads the pod. As long as the pod has no node, the binding may still be in flight (in a buffer, in a slow server),
+    so it is sent again: the API server rejects whichever arrives second, and the outcome is known.
 
-    `may_write` is asked before every write. A process that was stopped for a while (SIGSTOP, a frozen machine) goes
-    on where it stood, with bindings ready to be sent; another scheduler may have been at work since.
+    `may_write` is checked before every write: a process that was suspended (SIGSTOP, a frozen machine) resumes with
+    bindings ready to be sent, while another scheduler may lead by now.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CarefulCalls:
             await self._settle(pod, node_name, unclear)
 
     async def _try_to_bind(self, pod: Pod, node_name: str) -> KubeschedError | None:
-        """Send the binding; returns the error after which nobody knows whether it took effect, raises clear ones."""
+        """Send the binding; returns an error that leaves the outcome unknown, raises the others."""
         try:
             await self._calls.bind_pod(pod, node_name)
         except (DeadlineExceeded, StreamEnded) as error:
@@ -108,7 +108,7 @@ class CarefulCalls:
             try:
                 unclear = await self._try_to_bind(pod, node_name)
             except Conflict as error:
-                refused = error  # by the first one having arrived, or for a reason of its own: one more look tells
+                refused = error  # the first one may have arrived: read the pod once more
             except TransportError as error:
                 log.warning("Cannot repeat an unclear binding", pod=pod, err=error)
             else:

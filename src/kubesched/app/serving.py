@@ -48,7 +48,6 @@ from kubesched.server.tls import NamedFiles, ServingTls, TlsSettings
 from kubesched.server.trust import HeaderNames, TrustSettings, TrustSource
 
 log = get_logger(__name__)
-"""For the lines that upstream writes without keys."""
 
 REVIEW_QPS, REVIEW_BURST = 200.0, 400
 REVIEW_DEADLINE_S = 10.0

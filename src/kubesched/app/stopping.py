@@ -1,4 +1,4 @@
-"""How a process is asked to stop: once politely, a second time for good."""
+"""Signals: the first asks the process to stop, the second ends it at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ EXIT_AT_ONCE = 1
 
 
 def release_signals() -> None:
-    """Let signals through that were held back until somebody listens."""
+    """Deliver the signals that were held back until handlers were installed."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 class StopRequest:
-    """Set by SIGINT or SIGTERM; a second signal ends the process where it stands."""
+    """Set by SIGINT or SIGTERM; a second signal ends the process at once."""
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
@@ -39,7 +39,7 @@ class StopRequest:
 
     def _signalled(self, signum: signal.Signals) -> None:
         if self.is_set:
-            os._exit(EXIT_AT_ONCE)  # nothing may hold this up, not even an exit handler
+            os._exit(EXIT_AT_ONCE)  # exit handlers must not delay this
         log.info("Asked to stop", v=1, signal=signal.Signals(signum).name)
         self.ask()
 

@@ -1,4 +1,4 @@
-"""Which kinds the scheduler watches, and who hears of their changes."""
+"""Which kinds the scheduler watches, and which handlers their events reach."""
 
 from __future__ import annotations
 

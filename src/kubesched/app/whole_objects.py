@@ -1,7 +1,7 @@
 """Pods and nodes exactly as the API server has them, for extenders.
 
-The scheduler's own copies hold only what it reads. An extender may read anything, so it gets the real thing: pods are
-fetched for each question, nodes are kept by revision and fetched again when they change.
+The scheduler's own copies hold only what it reads. An extender may read any field, so pods are fetched for each call;
+nodes are cached by revision.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class WholeObjectsByRest:
         self._nodes: dict[str, JsonObject] = {}
 
     async def pod(self, pod: Pod) -> JsonObject:
-        """NotFound also if another pod has its name by now: what an extender says of that one is not for this one."""
+        """Raises `NotFound` also if another pod has the name by now."""
         meta = pod.metadata
         obj = await self._get(kind_of(Pod).object_path(meta.name, meta.namespace))
         if _metadata(obj).get("uid") != meta.uid:

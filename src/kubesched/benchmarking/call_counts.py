@@ -240,7 +240,7 @@ class Excess(Record):
 
 
 def excesses(budgets: Mapping[str, Counts], measured: Mapping[str, Counts]) -> list[Excess]:
-    """Everything above budget; what got cheaper is nobody's fault. A workload without budget has none to exceed."""
+    """Every figure above its budget. Workloads without a budget are skipped."""
     result: list[Excess] = []
     for name, counts in measured.items():
         budget = budgets.get(name)

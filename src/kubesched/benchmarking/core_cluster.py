@@ -273,7 +273,7 @@ class CoreCluster(StoredObjects):
 
 
 class _Silence:
-    """A recorder nobody reads: events cost their making."""
+    """Drops events, so that only the cost of making them is measured."""
 
     def event(
         self,

@@ -58,7 +58,7 @@ class CoreStage:
         self._progress = progress
         self._beside: list[Beside] = []
         self._awaited: set[str] = set()
-        """Pods that somebody waits for, by uid."""
+        """Pods the workload waits for, by uid."""
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         self._last_binding = self.clock.monotonic()
         self._attempts_at_last_binding = 0
@@ -139,7 +139,7 @@ class CoreStage:
         await self._work(is_over, "", when_idle=nothing_left)
 
     def forget(self, pod: Pod) -> None:
-        """Nobody needs to wait for a pod that goes away."""
+        """Stop waiting for a deleted pod."""
         self._awaited.discard(pod.metadata.uid)
 
     def _bound(self, pod: Pod) -> None:
@@ -203,7 +203,7 @@ class CoreStage:
 
     @asynccontextmanager
     async def _bounded_waiting(self) -> AsyncIterator[None]:
-        """No binding may wait for ever: volumes that somebody else is to bind never will be, here.
+        """No binding may wait for ever: there is no volume controller here to bind what a pod waits for.
 
         Raises:
             TimeoutError: one does.

@@ -1,4 +1,4 @@
-"""Telling somebody who waits what is going on."""
+"""Progress lines of a long run."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _divided(a: float | None, b: float | None) -> float | None:
 
 
 def table(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells; columns nobody has a value for are left out."""
+    """Headers and cells, without empty columns."""
     rows = [_cells(summary) for summary in summaries]
     headers = [name for name in _COLUMNS if any(row.get(name) for row in rows)]
     return headers, [[row.get(name, "") for name in headers] for row in rows]

@@ -69,7 +69,7 @@ class Cache:
         self._delete(known)
 
     def add_pod(self, pod: Pod) -> None:
-        """The watch shows a bound pod: confirm the assumption, or learn of a pod someone else bound."""
+        """The watch shows a bound pod: confirm the assumption, or add a pod that another scheduler bound."""
         uid, key = pod.metadata.uid, key_of(pod.metadata)
         self._check_uid(uid, key)
         known = self._pods.get(uid)
@@ -195,7 +195,7 @@ def _understood(pod: Pod) -> PodInfo:
 
 
 def _counts_alike(old: Pod, new: Pod) -> bool:
-    """Would removing `old` and adding `new` leave every sum, counter and index as it is?"""
+    """Whether replacing `old` with `new` leaves every sum, counter and index unchanged."""
     return (
         old.spec.node_name == new.spec.node_name
         and old.metadata.labels == new.metadata.labels

@@ -102,7 +102,7 @@ def _golden(files: Sequence[str], limit: int | None, show: int, output: str) -> 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Report], None]]:
-    """A line that counts pods, for somebody who is watching."""
+    """A progress line that counts pods, on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _report: None
         return

@@ -20,7 +20,7 @@ events, refused requests, crashes, lost leases, clock jumps, nodes and pods that
 plugins that misbehave.
 
 While that lasts, safety is checked: no node is over its allocatable, no pod is lost or bound twice,
-rules hold at every decision, queue and cache agree with themselves, nobody leads beside another.
+rules hold at every decision, queue and cache are consistent, at most one replica leads.
 Then the faults stop, and all that can be placed must be placed soon.
 
 The same seed gives the same run, event by event. Exit code 0 means that every promise held.

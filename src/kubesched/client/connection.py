@@ -102,7 +102,7 @@ class HttpConnection(asyncio.Protocol):
         return exchange
 
     def abandon(self, exchange: Exchange) -> None:
-        """Nobody waits for this answer any more; a half-read connection is of no further use."""
+        """The caller no longer waits for this answer; a half-read connection cannot be reused."""
         if self._exchange is exchange:
             self._exchange = None
             self.abort()
@@ -198,7 +198,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None:
-            # An answer nobody asked for: whatever this peer speaks, we cannot follow it.
+            # An answer without a request: the peer does not speak HTTP as we do.
             self.abort()
             return
         try:

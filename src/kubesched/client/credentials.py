@@ -1,7 +1,7 @@
 """Who we are to the API server: authorization headers, client certificates, impersonation, and their renewal.
 
 Responsible for the one object that a transport asks before each request (`ClientCredentials`) and for the
-simple identities behind it: a fixed token or password, and a token file that somebody rotates. Identities that
+simple identities behind it: a fixed token or password, and a token file that is rotated. Identities that
 must run something to learn who they are live in `exec_plugin` and `oidc` and build on `RenewedIdentity`.
 Not responsible for finding any of this: `client_config` puts the pieces together.
 
@@ -275,7 +275,7 @@ class ClientCredentials:
         except CredentialsError as error:
             log.warning("Unable to rotate certificates, the last ones stay in use", err=error)
             return
-        # Somebody else may have replaced the context while we waited; theirs is as new.
+        # Another task may have replaced the context while we waited; its context is as new.
         if successor is not None and self._tls is tls:
             self._tls = successor
             self.generation += 1
@@ -321,7 +321,7 @@ class SingleFlight(Generic[T]):
             raise
         except Exception as error:
             flight.set_exception(error)
-            flight.exception()  # seen, also if nobody waits
+            flight.exception()  # marks it as retrieved, even without a waiter
             raise
         else:
             flight.set_result(result)
@@ -347,7 +347,7 @@ async def in_thread(call: Callable[[], T], what: str) -> T:
 def impersonation_headers(
     user: str, uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]
 ) -> dict[str, str | tuple[str, ...]]:
-    """The headers that ask the server to act as somebody else; empty if `user` is."""
+    """Impersonation headers; empty if `user` is."""
     if not user:
         return {}
     headers: dict[str, str | tuple[str, ...]] = {"Impersonate-User": user}

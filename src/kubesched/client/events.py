@@ -360,7 +360,7 @@ class EventBroadcaster:
                 del self._cache[key]
 
     async def _refresh_series(self) -> None:
-        """Patch every series once more: the server forgets events that nobody touches."""
+        """Patch every series once more: the server expires events that are not updated."""
         for entry in list(self._cache.values()):
             if entry.count > 1 and not entry.is_taken:
                 await self._rewrite_series(entry)

@@ -30,7 +30,7 @@ def headers_from_raw(raw: RawHeaders) -> dict[str, str]:
 
 
 class BufferedResponse:
-    """An answer that has arrived completely. Headers are decoded when somebody asks for them."""
+    """An answer that has arrived completely. Headers are decoded on first access."""
 
     __slots__ = ("_headers", "_raw_headers", "body", "status")
 

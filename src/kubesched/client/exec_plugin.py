@@ -2,7 +2,7 @@
 
 Responsible for running the command, telling it about the cluster, and reading the `ExecCredential` it prints.
 When to run it, and that only one runs at a time, is `credentials.RenewedIdentity`'s part. The plugin never gets
-a terminal: a scheduler has nobody to ask.
+a terminal: a scheduler cannot prompt.
 
 What a plugin prints is a secret. Its standard output never reaches a message; of its standard error the last
 lines do, with everything cut out that looks like a token or a key or that we passed in as a setting.

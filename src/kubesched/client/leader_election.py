@@ -8,7 +8,7 @@ Life of an elector, once through:
 
     waiting --lease absent, empty or unchanged for its whole duration--> leading --+--> stopped
                                                                                    |
-                   renewal failed too long, somebody else holds it, or cancelled --+
+                   renewal failed too long, another holds it, or cancelled -------+
 
 Why two never lead at once. Writes to the Lease carry its resourceVersion, so of two candidates one wins. A
 candidate counts the lease's duration from when *it* saw the last change, on its own clock; timestamps in the Lease
@@ -178,7 +178,7 @@ class LeaderElector:
                     await self._release()
 
     def is_leader(self) -> bool:
-        """Whether we lead, right now: false from the moment at which somebody else could take over."""
+        """Whether we lead right now: false from the moment another candidate could take over."""
         return self._is_leading and self._clock.monotonic() < self._lead_until
 
     def leader(self) -> str:
@@ -210,11 +210,11 @@ class LeaderElector:
         log.info("Successfully acquired lease", lock=self._described())
 
     def _pause_s(self) -> float:
-        """How long to wait before looking at the lease again.
+        """How long to wait before reading the lease again.
 
-        Upstream looks less often, and only by chance soon after the lease has run out. Here a leader's last renewal is
-        seen within a retry period, and the lease is looked at when it runs out, so that nobody leads for no longer than
-        the lease's duration and one retry period.
+        Upstream reads less often, and only by chance soon after the lease expired. Here a candidate sees a renewal within
+        a retry period and reads the lease when it expires, so that the cluster is without a leader for at most the lease
+        duration and one retry period.
         """
         retry_s, drawn = self._settings.retry_period_s, self._random.random()
         if not self.leader() or not self._is_valid():
@@ -251,7 +251,7 @@ class LeaderElector:
             log.error(
                 "The leader's work goes on although the lease is lost", lock=self._described()
             )
-            self._may_hold = False  # nobody must find the lease empty while it does
+            self._may_hold = False  # the lease must not be empty while it does
         elif work in unfinished and not work.cancelled() and (error := work.exception()):
             log.error("The leader's work failed while being stopped", error, lock=self._described())
 
@@ -272,7 +272,7 @@ class LeaderElector:
                 while not await self._try_acquire_or_renew():
                     self._report_transition()
                     if self.leader() and not self._holds_lease():
-                        return False  # somebody else has it: there is nothing to wait for
+                        return False  # another candidate has it: retrying cannot help
                     await asyncio.sleep(self._settings.retry_period_s)
         except TimeoutError:
             return False
@@ -282,10 +282,10 @@ class LeaderElector:
     # One try.
 
     async def _try_acquire_or_renew(self) -> bool:
-        """Write ourselves into the lease if we may; False if it is somebody else's or the server did not help."""
+        """Write ourselves into the lease if we may; False if another candidate holds it or the call failed."""
         try:
             if self._lease is not None and self._holds_lease() and self._is_valid():
-                # The leader's short cut: most likely nobody touched the lease since our last renewal.
+                # The leader's fast path: most likely the lease is unchanged since our last renewal.
                 try:
                     await self._write(self._lease, is_renewal=True)
                     return True

@@ -110,7 +110,7 @@ class HttpTransport:
     async def _has_newer(self, headers: HeaderValues, generation: int, deadline_at: float) -> bool:
         """Whether there are other credentials to try than those that were refused.
 
-        Somebody else's 401 may have brought them since; then there is nothing to refresh.
+        Another request's 401 may have refreshed them since; then there is nothing to do.
         """
         credentials = self._credentials
         try:

@@ -7,7 +7,7 @@ to look (`credentials`) nor for where the settings come from (`kubeconfig`, `in_
 Invariants:
 
 * Verification is switched off only by `insecure`, which the caller had to ask for by name.
-* A private key given inline touches the disk only as a file that nobody else can read and that is gone again
+* A private key given inline touches the disk only as a file with mode 0600 and that is gone again
   when loading returns. OpenSSL's API in Python takes paths only.
 * A reload that fails changes nothing: half-written or mismatched files are tried again at the next look.
 """
@@ -159,7 +159,7 @@ def _paths(settings: TlsSettings) -> Iterator[tuple[str, str | None]]:
         yield settings.certificate.file, settings.key.file
         return
     joined = settings.certificate.read().rstrip() + b"\n" + settings.key.read()
-    # mkstemp creates the file with mode 0600 and refuses to follow what somebody else put there.
+    # mkstemp creates the file with mode 0600 and does not follow a planted link.
     descriptor, path = tempfile.mkstemp(prefix="kubesched-", suffix=".pem")
     try:
         with os.fdopen(descriptor, "wb") as file:

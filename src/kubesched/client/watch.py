@@ -29,7 +29,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 def log_malformed(error: MalformedObject) -> None:
-    """An object that nobody can make sense of is passed over: the others are worth more than its being missed."""
+    """Skip an object that cannot be decoded: dropping one is better than losing the watch."""
     log.error("Object from the API server makes no sense and is ignored", error)
 
 

@@ -67,7 +67,7 @@ class ExtenderServer:
     async def respond(self, request: Request) -> Response:
         _, name, verb = request.path.split("/")
         policy, question = self._policies[name], msgspec.json.decode(request.body)
-        assert self.cluster is not None, "somebody is playing"
+        assert self.cluster is not None, "a sequence is being played"
         about = subject(verb, question)
         words = question_in_words(policy, verb, question, self.cluster)
         self._asked.setdefault(about, set()).add(words)

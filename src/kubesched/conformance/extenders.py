@@ -148,7 +148,7 @@ def _objects(policy: ExtenderPolicy, pod: Json, node: str) -> bool:
 
 
 def _is_meek(pod: Json) -> bool:
-    """Whether the pod preempts nobody. Others must not fail for good once their victims are gone: they would try for ever."""
+    """Whether the pod never preempts. A preemptor must not be refused for good once its victims are gone: it would retry for ever."""
     spec = pod["spec"]
     return spec.get("preemptionPolicy") == "Never" or (spec.get("priority") or 0) < 0
 

@@ -54,7 +54,7 @@ def _priority_classes() -> list[Json]:
 
 
 def _budgets(random: Random) -> list[Json]:
-    """Disruption budgets; nobody keeps their status, so it says what is written here."""
+    """Disruption budgets. No controller updates their status, so it stays as generated."""
     return [
         {
             **_object("policy/v1", "PodDisruptionBudget", name, namespace),

@@ -238,7 +238,7 @@ class _Composer:
         self._pods.append(key)
         self._made[key] = pod
         if "changes" in self._features and self._random.random() < 0.03:
-            # Somebody else has placed it, where there is room or not.
+            # Placed by another scheduler, with or without room.
             pod["spec"]["nodeName"] = self._random.choice(list(self._nodes))
             self._steps.append(Step("create", pod))
             return

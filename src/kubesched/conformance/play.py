@@ -313,7 +313,7 @@ async def wipe(client: RestClient, scenario: Scenario) -> None:
 
 _WRITES_STATUS_APART = ("PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume")
 _PROTECTED = ("PersistentVolumeClaim", "PersistentVolume")
-"""Have a finalizer that nobody here would take away."""
+"""Have a finalizer, and no controller here removes it."""
 
 
 def _answer(pod: Pod) -> tuple[str, str] | None:

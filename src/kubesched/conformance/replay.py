@@ -164,7 +164,7 @@ class _Player:
                 return  # finished before
             # What the scheduler wrote stays.
             if record.status.phase in ("Succeeded", "Failed"):
-                self._world.delete_pod(current)  # nobody watches pods that have come to their end
+                self._world.delete_pod(current)  # finished pods are not watched
                 return
             spec = structs.replace(record.spec, node_name=current.spec.node_name)
             told = {condition.type: condition for condition in current.status.conditions or ()}

@@ -48,18 +48,18 @@ class ReplayedExtenders:
         return None if pod is None else msgspec.to_builtins(pod)
 
     def _pod(self, namespace: str, name: str) -> Pod | None:
-        assert self.world is not None, "somebody is playing"
+        assert self.world is not None, "a sequence is being played"
         pod: Pod | None = self.world.listers.of(Pod).get(namespace, name)
         return pod
 
     def _key_of(self, uid: str) -> str:
-        assert self.world is not None, "somebody is playing"
+        assert self.world is not None, "a sequence is being played"
         for pod in self.world.listers.of(Pod).list():
             self._keys[pod.metadata.uid] = key_of(pod.metadata)
         return self._keys.get(uid, uid)
 
     async def _bind(self, question: Json) -> Json:
-        assert self.world is not None, "somebody is playing"
+        assert self.world is not None, "a sequence is being played"
         pod = self._pod(question["PodNamespace"], question["PodName"])
         if pod is None or pod.metadata.uid != question["PodUID"]:
             return {"Error": f"pods {question['PodName']!r} not found"}

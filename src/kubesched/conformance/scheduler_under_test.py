@@ -80,8 +80,8 @@ def _kubeconfig(folder: Path, port: int) -> Path:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "scheduler", "cluster": cluster}],
-        "users": [{"name": "nobody", "user": {}}],
-        "contexts": [{"name": "it", "context": {"cluster": "scheduler", "user": "nobody"}}],
+        "users": [{"name": "anonymous", "user": {}}],
+        "contexts": [{"name": "it", "context": {"cluster": "scheduler", "user": "anonymous"}}],
         "current-context": "it",
     }
     path = folder / "metrics.kubeconfig"

@@ -120,7 +120,7 @@ class ExtenderPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much nodes differ in points, beside their ranks."""
     chooses_victims: bool = False
     keeps: int = 0
-    """Nodes on which nobody may be evicted."""
+    """Nodes on which no pod may be evicted."""
     unbound: int = 0
     """Pods that it does not bind, if it is who binds."""
 

@@ -47,7 +47,7 @@ class _Budget:
         self._stop = stop
 
     async def holds(self, scenario: Sequence) -> bool:
-        """Whether the difference is still there; no, once too much has been tried or somebody wants an end."""
+        """Whether the difference is still there; False once the budget is spent or a stop was requested."""
         if self._left <= 0 or (self._stop is not None and self._stop.is_set()):
             return False
         self._left -= 1

@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Patience:
-    """How long something may take, by somebody who looks once a second or more often.
+    """A deadline that is checked once a second or more often.
 
     What lies between two looks counts for two seconds at most: if this process was stopped for a while, what happened
     meanwhile is still to be read, and the verdict must not be that it did not happen.

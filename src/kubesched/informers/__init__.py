@@ -1,4 +1,4 @@
-"""Local, always current copies of API objects, in client-go's words.
+"""Local caches of API objects, kept current by watches, with client-go's names.
 
     reflector   keeps list and watch going whatever the server does, and tells one sink what changed
     store       the objects by key, with indexes

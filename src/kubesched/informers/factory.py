@@ -114,7 +114,7 @@ class InformerFactory:
     def of(self, kind: Kind[Any]) -> Lister[Any]: ...
 
     def of(self, kind: type[Any] | Kind[Any]) -> Lister[Any]:
-        """The lister of a kind; one that is always empty if nobody has asked for its informer."""
+        """The lister of a kind; empty if its informer was never requested."""
         entry = self._entries.get(_kind(kind))
         return self._empty if entry is None else entry.informer.lister
 

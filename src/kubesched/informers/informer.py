@@ -1,7 +1,7 @@
 """An informer: a store kept current by a reflector, and handlers that hear of every change.
 
 Responsible for turning lists and watch events into add, update and delete calls that tell a consistent story, for
-tombstones, and for keeping a failing handler from hurting anyone else. Not responsible for talking to the server
+tombstones, and for isolating a failing handler from the others. Not responsible for talking to the server
 (`reflector`).
 
 What handlers may rely on:

@@ -35,7 +35,7 @@ class Lister(Generic[T]):
         return objects if matches is None else [obj for obj in objects if matches(obj)]
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
-        """Have every change told as (old, new) when it happens; returns how to stop. See `Store.subscribe`."""
+        """Call back with (old, new) on every change; returns a function that unsubscribes. See `Store.subscribe`."""
         return self._store.subscribe(listener)
 
     def by_index(self, index: str, value: str) -> Sequence[T]:

@@ -73,7 +73,7 @@ class Store(Generic[T]):
         self._indexes[name] = index
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
-        """Have every change told as (old, new), before any handler of the informer hears of it; returns how to stop.
+        """Call back with (old, new) on every change, before the informer's handlers; returns a function that unsubscribes.
 
         Listeners only note what changed: they must neither fail nor change a store.
         """

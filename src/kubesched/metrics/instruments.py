@@ -79,7 +79,7 @@ class Gauge(_Scalar):
         self.value -= amount
 
     def reset(self) -> None:
-        """Nothing: a gauge says how things are, and they are still so."""
+        """Does nothing: a gauge shows the current state."""
 
 
 class Histogram:
@@ -193,7 +193,7 @@ class Family(Generic[Cell]):
         self._allowed[self.label_names.index(label)] = frozenset(values)
 
     def reset(self) -> None:
-        """Start counters and histograms anew; the cells stay, for others hold on to them."""
+        """Reset counters and histograms; the cells stay, since callers keep them."""
         for cell in self._cells.values():
             cell.reset()
 
@@ -206,7 +206,7 @@ class Family(Generic[Cell]):
             write(out)
 
     def writers(self) -> Iterator[Callable[[list[str]], None]]:
-        """The page's part in steps, for those who must not write all of it at once: the header, then cell by cell.
+        """The family's text in steps, for writers that must yield: the header, then cell by cell.
 
         The numbers are those of the moment when the first step is asked for.
         """

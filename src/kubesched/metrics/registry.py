@@ -87,7 +87,7 @@ class MetricsRegistry:
         return iter(self._sorted)
 
     def reset(self) -> None:
-        """Start every counter and histogram anew; gauges stay."""
+        """Reset every counter and histogram; gauges stay."""
         for family in self._families.values():
             family.reset()
 

@@ -2,7 +2,7 @@
 
 Dashboards and alerts written for kube-scheduler read these names, so they are a contract. The help texts are ours.
 Where a metric belongs to a feature, it is on the page only when the feature is on; its instrument exists all the same,
-so that nobody who observes has to ask.
+so that callers need not check.
 
 Not here: `kube_pod_resource_*`, which are computed per scrape from the pods, and the metrics of the client, the leader
 election and the process.

@@ -1,4 +1,4 @@
-"""activeQ: pods ready to be tried, in the order the QueueSort plugin of the first profile wants."""
+"""activeQ: pods ready to be tried, ordered by the QueueSort plugin of the first profile."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class QueueSort(Protocol):
 
 
 def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
-    """The plugin's order as something a heap can compare.
+    """The plugin's order as a heap key.
 
-    A plugin that overrides `sort_key` is ordered by that, which spares a Python call per comparison; any other by
+    A plugin that overrides `sort_key` is ordered by that, which saves a Python call per comparison; any other by
     its `less`.
     """
     sort_key: Callable[[QueuedPodInfo], Any] | None = getattr(queue_sort, "sort_key", None)
@@ -49,7 +49,7 @@ class ActiveQueue:
         self._incoming.labels(ACTIVE, event_label).inc()
 
     def replace(self, info: QueuedPodInfo) -> None:
-        """Put in a newer version of a pod's entry."""
+        """Replace a pod's entry with a newer version."""
         self._heap.replace(info.pod_info.key, info)
 
     def pop(self) -> QueuedPodInfo | None:

@@ -1,10 +1,10 @@
-"""backoffQ: pods that were tried, may be tried again, and have to rest first.
+"""backoffQ: pods whose attempt failed and that may be retried once their backoff expires.
 
-Two heaps. The *plain* one holds pods a plugin turned away; Pop may take its head early when there is nothing better to
-do. The *error* one holds pods whose attempt broke; they always rest to the end, because trying again at once would most
-likely break again, and hammer whatever is broken.
+Two heaps. The *plain* heap holds pods that a plugin rejected; Pop may take its head early when activeQ is empty. The
+*error* heap holds pods whose attempt failed with an error; they always wait out their backoff, because an immediate retry
+would most likely fail again and add load to whatever is failing.
 
-How long: 1, 2, 4, 8, 10, 10 ... seconds with the defaults, doubling with each failure.
+Backoff with the defaults: 1, 2, 4, 8, 10, 10 ... seconds, doubling with each failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 BACKOFF: Final = "backoff"
 FLUSH_PERIOD_S: Final = 1.0
-"""How often finished rests are looked for, and the width of a window within which rests count as equally long."""
+"""How often expired backoffs are flushed, and the width of the window within which expiries count as equal."""
 
 _NEVER: Final = -inf
 _NANOSECONDS: Final = 1_000_000_000
@@ -32,10 +32,10 @@ _MAX_SHIFT: Final = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffPolicy:
-    """How long a pod rests after a failed attempt.
+    """How long a pod backs off after a failed attempt.
 
-    With `whole_seconds` every instant is rounded down to the second, so that pods whose rests end in the same second
-    can be ordered by priority instead.
+    With `whole_seconds` every instant is rounded down to the second, so that pods whose backoff
+    expires in the same second can be ordered by priority.
     """
 
     initial_s: float = 1.0
@@ -49,10 +49,10 @@ class BackoffPolicy:
         object.__setattr__(self, "_max_ns", round(self.max_s * _NANOSECONDS))
 
     def expiration(self, info: QueuedPodInfo) -> float:
-        """When the rest ends; minus infinity if there is nothing to rest from. Kept in the entry once computed."""
+        """When the backoff expires; minus infinity without a failure. Cached in the entry."""
         if info.backoff_expiration is not None:
             return info.backoff_expiration
-        # Errors have their own count: a pod that broke once does not pay for a long history of plain rejections.
+        # Errors are counted separately: one error does not inherit a long history of rejections.
         failures = info.consecutive_errors_count or info.unschedulable_count
         if self._max_ns == 0 or failures == 0:
             return _NEVER
@@ -62,7 +62,7 @@ class BackoffPolicy:
         return ends
 
     def is_backing_off(self, info: QueuedPodInfo, now: float) -> bool:
-        """Upstream: a rest that ends within the current second is not over yet, so it may last up to 1 s longer."""
+        """Upstream: a backoff that expires within the current second is not over yet, so it may last up to 1 s longer."""
         return self.expiration(info) >= (floor(now) if self.whole_seconds else now)
 
     def _rest_ns(self, failures: int) -> int:
@@ -83,7 +83,7 @@ class BackoffQueue:
         active_rank: Callable[[QueuedPodInfo], Any] | None,
         metrics: SchedulerMetrics,
     ) -> None:
-        """`active_rank` orders plain rests that end in the same window; None leaves it at the end of the rest."""
+        """`active_rank` orders rejected pods whose backoff expires in the same window; None orders by expiry alone."""
         self.policy = policy
         self._error: KeyedHeap[QueuedPodInfo] = KeyedHeap(policy.expiration)
         self._plain: KeyedHeap[QueuedPodInfo] = KeyedHeap(
@@ -108,25 +108,25 @@ class BackoffQueue:
         self._incoming.labels(BACKOFF, event_label).inc()
 
     def replace(self, info: QueuedPodInfo) -> None:
-        """Put in a newer version of a pod's entry, in the heap that holds it."""
+        """Replace a pod's entry with a newer version, in the heap that holds it."""
         key = info.pod_info.key
         (self._plain if key in self._plain else self._error).replace(key, info)
 
     def pop_rejected(self) -> QueuedPodInfo | None:
-        """Take the first rejected pod, rested or not; never one whose attempt broke."""
+        """Pop the first rejected pod, expired or not; never one whose attempt failed with an error."""
         return self._plain.pop()
 
     def pop_rested(self, now: float) -> list[QueuedPodInfo]:
-        """Take every pod whose rest is over: the rejected ones first, then the broken ones."""
-        rested: list[QueuedPodInfo] = []
+        """Pop every pod whose backoff has expired: rejected pods first, then errors."""
+        expired: list[QueuedPodInfo] = []
         for heap in (self._plain, self._error):
             while (head := heap.peek()) is not None and not self.policy.is_backing_off(head, now):
                 heap.pop()
-                rested.append(head)
-        return rested
+                expired.append(head)
+        return expired
 
     def earliest_expiration(self) -> float | None:
-        """When the first rest ends; None if nobody rests."""
+        """Earliest backoff expiry, or None if the queue is empty."""
         heads = (heap.peek() for heap in (self._plain, self._error))
         return min(
             (self.policy.expiration(head) for head in heads if head is not None), default=None
@@ -158,6 +158,6 @@ class BackoffQueue:
 
 
 def _to_ns(seconds: float) -> int:
-    """Whole seconds exactly, the fraction to the nearest nanosecond: one multiplication would lose hundreds of them."""
+    """Whole seconds exactly, the fraction rounded to nanoseconds: a single float multiplication is off by hundreds."""
     whole = floor(seconds)
     return whole * _NANOSECONDS + round((seconds - whole) * _NANOSECONDS)

@@ -1,10 +1,10 @@
-"""A priority queue that can find, replace and remove its members by key.
+"""A priority queue with lookup, replacement and removal by key.
 
-The standard library's heap does the ordering; a dictionary knows which heap entry is the valid one for a key. Removing
-or replacing a member leaves its old entry behind to be dropped when it surfaces, and the heap is rebuilt once more than
-half of it is such leftovers. So add and pop cost O(log n), remove O(1), and memory stays within twice the members.
+Lazy deletion over `heapq`: a dictionary holds the valid heap entry for each key. Removing or replacing a member leaves
+its old entry behind until it surfaces, and the heap is rebuilt once more than half of it is stale. So add and pop cost
+O(log n), remove O(1), and memory stays within twice the members.
 
-Members that rank the same leave in the order in which they came.
+Members of equal rank leave in insertion order.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class KeyedHeap(Generic[T]):
     __slots__ = ("_entries", "_heap", "_rank", "_serial")
 
     def __init__(self, rank: Callable[[T], Any]) -> None:
-        """`rank` gives what a member is ordered by; the smallest comes first."""
+        """`rank` is the sort key; the smallest comes first."""
         self._rank = rank
         self._serial = 0
         self._entries: dict[str, _Entry[T]] = {}
         self._heap: list[_Entry[T]] = []
 
     def add(self, key: str, member: T) -> None:
-        """Put a member in, in place of any other under that key."""
+        """Add a member, replacing any other under that key."""
         self._push(key, member, self._rank(member), self._serial + 1)
 
     def replace(self, key: str, member: T) -> None:
-        """Put in a newer version of a member; if it ranks as before it keeps its turn."""
+        """Replace a member with a newer version; with an equal rank it keeps its position."""
         rank, replaced = self._rank(member), self._entries[key]
         self._push(key, member, rank, replaced[1] if rank == replaced[0] else self._serial + 1)
 
     def pop(self) -> T | None:
-        """Take out the first member."""
+        """Pop the first member."""
         heap, entries = self._heap, self._entries
         while heap:
             entry = heappop(heap)
@@ -54,7 +54,7 @@ class KeyedHeap(Generic[T]):
         return None
 
     def peek(self) -> T | None:
-        """The first member, left in place."""
+        """The first member, without removing it."""
         heap, entries = self._heap, self._entries
         while heap:
             entry = heap[0]
@@ -64,7 +64,7 @@ class KeyedHeap(Generic[T]):
         return None
 
     def remove(self, key: str) -> T | None:
-        """Take out the member with that key; None if there is none."""
+        """Remove and return the member with that key; None if there is none."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
@@ -82,7 +82,7 @@ class KeyedHeap(Generic[T]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[T]:
-        """Every member, in the order of arrival."""
+        """Every member, in insertion order."""
         return (entry[4] for entry in self._entries.values())
 
     def check_invariants(self) -> None:
@@ -123,7 +123,7 @@ class RankedByLess(Generic[T]):
         return self.less(self.member, other.member)
 
     def __eq__(self, other: object) -> bool:
-        """Neither goes first; the order of arrival then decides."""
+        """Neither goes first; insertion order then decides."""
         if not isinstance(other, RankedByLess):
             return NotImplemented
         return not self.less(self.member, other.member) and not self.less(other.member, self.member)

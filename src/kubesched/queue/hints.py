@@ -1,11 +1,10 @@
 """Queueing hints: which events may help which rejected pods.
 
-A plugin that can turn pods away registers the events that could make it change its mind, each with an optional function
-that looks closer. `build_hint_map` collects these registrations, `HintMap` answers who is interested in an event, and
+A plugin that can reject pods registers the events that could change its verdict, each with an optional queueing hint. `build_hint_map` collects these registrations, `HintMap` finds the plugins interested in an event, and
 `HintEvaluator` decides about one pod.
 
 An incoming event is *resolved* once into everything that depends on its kind alone (label, interested plugins). After
-that nobody compares resources and action bits again.
+that resources and action bits are compared once.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from kubesched.metrics import SchedulerMetrics
 log = get_logger(__name__)
 
 EXTENDER: Final = "Extender"
-"""Stands for all HTTP extenders wherever the plugin behind a rejection is named."""
+"""Stands for all HTTP extenders where a rejecting plugin is named."""
 
 _NODE_TAINT_UPDATE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
 _DEFAULT_RESOURCES: Final = (
@@ -55,9 +54,9 @@ class Strategy(Enum):
     SKIP = "skip"
     """Nothing: it stays where it is."""
     AFTER_BACKOFF = "after backoff"
-    """It is worth another try once it has rested."""
+    """Retry once its backoff has expired."""
     IMMEDIATELY = "immediately"
-    """What it was waiting for is there: no rest."""
+    """What it was waiting for is there: retry without backoff."""
 
 
 class QueueingHint(NamedTuple):
@@ -70,7 +69,7 @@ class QueueingHint(NamedTuple):
 
 
 class PluginEvents(NamedTuple):
-    """A plugin that can turn pods away, and how it registers events; None if it does not say."""
+    """A plugin that can reject pods, and its `events_to_register`; None if it has none."""
 
     plugin: str
     events_to_register: Callable[[], Sequence[ClusterEventWithHint]] | None
@@ -114,7 +113,7 @@ class HintMap:
         self._resolved: dict[ClusterEvent, ResolvedEvent] = {}
 
     def resolve(self, event: ClusterEvent) -> ResolvedEvent:
-        """Who is interested in this kind of event. Computed once per kind, of which there are few."""
+        """The hints for this kind of event, computed once per kind."""
         resolved = self._resolved.get(event)
         if resolved is None:
             resolved = self._resolved[event] = self._resolve(event)
@@ -149,13 +148,13 @@ def build_hint_map(
     has_extenders: bool = False,
     generic_workload: bool = False,
 ) -> HintMap:
-    """Ask every plugin of every profile what could undo its rejections.
+    """Collect the events that could undo a rejection, from every plugin of every profile.
 
     `profiles` lists, per scheduler name, the plugins that implement PreEnqueue, PreFilter, Filter, Reserve or Permit:
-    only those can turn a pod away.
+    only those can reject a pod.
 
     Raises:
-        KubeschedError: some plugin could not say; the text names every one of them.
+        KubeschedError: naming every plugin that failed to register.
     """
     defaults = _default_events(generic_workload)
     problems: list[str] = []
@@ -167,7 +166,7 @@ def build_hint_map(
         for plugin, events_to_register in plugins:
             try:
                 events = defaults if events_to_register is None else _checked(events_to_register())
-            except Exception as error:  # whatever a plugin raises here has to stop the start
+            except Exception as error:  # any failure here must stop the start
                 problems.append(
                     f'plugin "{plugin}" of profile "{profile}" cannot register its events: {error}'
                 )
@@ -180,7 +179,7 @@ def build_hint_map(
 
 
 class HintEvaluator:
-    """Decides what an event means for one pod, and measures how long the plugins take to say so."""
+    """Decides what an event means for one pod, and measures how long the hints take."""
 
     def __init__(self, hints: HintMap, clock: Clock, metrics: SchedulerMetrics) -> None:
         self._hints = hints
@@ -231,7 +230,7 @@ class HintEvaluator:
     def _call(
         self, hint: QueueingHint, pod: Pod, event: ResolvedEvent, old: object, new: object
     ) -> Hint:
-        """The hint's answer. A plugin that fails to give one must not strand the pod: that counts as Queue."""
+        """The hint's answer. A failing hint counts as Queue, so that the pod is not stranded."""
         started = self._clock.monotonic()
         try:
             answer = hint.decide(pod, old, new)
@@ -260,7 +259,7 @@ class HintEvaluator:
 
 
 def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object an event may carry
-    """The hint of a registration without one."""
+    """The default hint."""
     return Hint.QUEUE
 
 
@@ -275,7 +274,7 @@ def _register(
         if event.resource == Resource.NODE:
             node_actions |= event.action
         decide = registration.hint or always_queue
-        # A registration without a function gives everybody the same answer.
+        # Without a function the answer is the same for every pod.
         per_class = registration.per_class or registration.hint is None
         hints_by_event.setdefault(event, []).append(QueueingHint(plugin, decide, per_class))
     # Upstream: waiting for new nodes implies waiting for their taints, even though hints are always on by now.
@@ -286,7 +285,7 @@ def _register(
 
 
 def _default_events(generic_workload: bool) -> tuple[ClusterEventWithHint, ...]:
-    """For plugins that do not say: anything that happens may help."""
+    """For plugins without `events_to_register`: any event may help."""
     resources = (
         (*_DEFAULT_RESOURCES, Resource.POD_GROUP) if generic_workload else _DEFAULT_RESOURCES
     )

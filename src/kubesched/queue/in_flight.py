@@ -1,13 +1,13 @@
-"""In-flight pods, and what happened since each of them was taken off the queue.
+"""In-flight pods, and the events since each of them was popped.
 
-While a pod is being tried it is in no queue, so an event that would have woken it finds nobody to wake. Those events
+While a pod is being tried it is in no queue, so an event that would have woken it cannot reach it. Those events
 are remembered here; when the attempt fails they decide whether the pod may be tried again at once.
 
 One list serves all pods: `_events` in order of arrival, and for each pod the number of events that had arrived when it
-was taken. Events before the oldest of these positions concern nobody any more and are dropped.
+was taken. Events before the oldest of these positions are no longer needed and are dropped.
 
 A pod may wait on Permit for minutes while thousands of events arrive, each holding on to two objects. Beyond a limit the
-older half is given up; pods that would have had to look at it are retried as if something helpful had been in there.
+older half is dropped; pods that would have needed it are retried as if it had held a helpful event.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InFlight:
         given_up: ResolvedEvent,
         max_events: int = MAX_EVENTS,
     ) -> None:
-        """`given_up` stands for events that could not be kept: a wildcard, which may help anybody."""
+        """`given_up` stands for dropped events: a wildcard, which may help any pod."""
         # Insertion order is the order of popping, so positions never decrease along this dictionary.
         self._positions: dict[str, int] = {}
         self._events: list[RecordedEvent] = []
@@ -65,7 +65,7 @@ class InFlight:
         return True
 
     def done(self, uid: str, now: float) -> None:
-        """Stop tracking a pod, and drop the events that nobody can ask for any more."""
+        """Stop tracking a pod, and drop the events no pod in flight can need any more."""
         if self._positions.pop(uid, None) is None:
             return
         self._gauge.count(POD_POPPED, -1, now)
@@ -79,7 +79,7 @@ class InFlight:
             self.done(uid, now)
 
     def record(self, event: ResolvedEvent, old: object, new: object, now: float) -> None:
-        """Remember an event for the pods in flight; with none there is nobody to remember it for."""
+        """Remember an event for the pods in flight; does nothing if none is."""
         if self._positions:
             if len(self._events) >= self._max_events:
                 self._drop(self._max_events // 2, now)
@@ -130,7 +130,7 @@ class InFlight:
 
 
 class _EventsGauge:
-    """`inflight_events`, moved at most once a second: the list changes far more often than anybody looks."""
+    """`inflight_events`, updated at most once a second: the list changes far more often than it is scraped."""
 
     __slots__ = ("_deltas", "_family", "_published")
 

@@ -1,7 +1,7 @@
-"""Nominator: pods for which room is being made on a node, and that have not been placed yet.
+"""Nominator: pods with a nominated node that are not placed yet.
 
-Whoever looks at that node meanwhile has to count them in. Kept by UID and, per node, in the order of registration.
-Only names are kept; the pod itself is looked up in the queues when somebody asks.
+Filters on that node have to count them in. Kept by UID and, per node, in the order of registration.
+Only names are kept; the pod itself is looked up in the queues on demand.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.snapshot.pods import PodInfo
 
 CHANGES_LIMIT: Final = 4096
-"""Changes remembered for those who follow; one who lags behind further looks at everything again."""
+"""Length of the change log; a reader that lags further behind reads everything again."""
 
 
 class PodLister(Protocol):
@@ -46,7 +46,7 @@ class Nominator:
         self._by_node: dict[str, dict[str, PodReference]] = {}
         self._node_by_uid: dict[str, str] = {}
         self._resolved: dict[str, list[PodInfo]] = {}
-        """Answers given for a node; dropped when its pods change or one of them leaves the queues."""
+        """Cached answers by node; invalidated when its pods change or one of them leaves the queues."""
         self._changes: list[str] = []
         self._dropped = 0
 
@@ -59,7 +59,7 @@ class Nominator:
         return self._dropped + len(self._changes)
 
     def changes_since(self, version: int) -> Sequence[str] | None:
-        """Nodes whose nominated pods changed since; None when that is too long ago to tell."""
+        """Nodes whose nominated pods changed since that version; None if the log does not reach back."""
         start = version - self._dropped
         return None if start < 0 else self._changes[start:]
 
@@ -122,7 +122,7 @@ class Nominator:
         return known
 
     def moved(self, uid: str) -> None:
-        """A pod left the queues to be tried, or came back: what is known of it is another thing now."""
+        """A pod left the queues for an attempt, or came back: invalidate what was derived from it."""
         node_name = self._node_by_uid.get(uid)
         if node_name is not None:
             self._changed(node_name)

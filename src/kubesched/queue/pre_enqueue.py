@@ -1,7 +1,7 @@
 """PreEnqueue: the plugins that may keep a pod out of the queues before it is ever tried.
 
 Writes its verdict into the entry: a pod is *gated* by the first plugin that refuses, and stays so until every plugin of
-its profile agrees. Where the entry lives is none of this module's business.
+its profile agrees. Where the entry is kept is decided by the caller.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PreEnqueueRunner:
         self._duration_of(profile).observe(self._clock.monotonic() - started)
 
     def _in_order(self, profile: str, gating_plugin: str) -> Iterator[tuple[str, PreEnqueueFn]]:
-        """The plugin that said no last time first: it is the likeliest to say it again."""
+        """The last rejecting plugin first: it is the likeliest to reject again."""
         plugins = self._plugins.get(profile)
         if not plugins:
             return

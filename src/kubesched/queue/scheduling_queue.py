@@ -2,13 +2,13 @@
 
     add, update ──► activeQ ──pop──► in flight ──► bound: done(uid)
                       ▲  ▲               │
-       rest is over   │  │ may be tried  │ failed: add_unschedulable_if_not_present(info)
+    backoff over   │  │ may be tried  │ failed: add_unschedulable_if_not_present(info)
                       │  │ at once       ▼
                    backoffQ ◄── unschedulablePods (rejected, or gated by a PreEnqueue plugin)
                         event + hint, own update, activate, or 5 minutes without any of them
 
-A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried once rested), unschedulablePods (waits for
-an event), in flight (being tried). With `pop_from_backoff_q` an idle scheduler also takes rejected pods that still rest.
+A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried once backed off), unschedulablePods (waits for
+an event), in flight (being tried). With `pop_from_backoff_q` an idle scheduler also takes rejected pods before their backoff expires.
 
 Not here: trying pods, and watching the cluster. The caller says what happened (`move_all_to_active_or_backoff_queue`),
 takes pods (`pop`, which never waits: `on_ready` is called when there may be something to take) and calls `run_timers`
@@ -56,7 +56,7 @@ log = get_logger(__name__)
 
 GATED: Final = "gated"
 LEFTOVER_PERIOD_S: Final = 30.0
-"""How often pods that nothing has freed are looked for."""
+"""How often the unschedulable pods are checked for a flush."""
 
 _ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
 _UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
@@ -72,20 +72,20 @@ class QueueSettings:
     """What an operator can set about the queue."""
 
     initial_backoff_s: float = 1.0
-    """First rest after a failed attempt; doubles with every further one."""
+    """First backoff after a failed attempt; doubles with every further one."""
     max_backoff_s: float = 10.0
-    """Longest rest; 0 disables resting."""
+    """Longest backoff; 0 disables it."""
     max_in_unschedulable_s: float = 300.0
     """After this long without a helpful event a pod is tried again anyway."""
     pop_from_backoff_q: bool = True
-    """Feature gate SchedulerPopFromBackoffQ: an idle scheduler takes rejected pods before their rest is over."""
+    """Feature gate SchedulerPopFromBackoffQ: an idle scheduler takes rejected pods before their backoff expires."""
     generic_workload: bool = False
     """Feature gate GenericWorkload: members of pod groups retry on backoff alone."""
     plugin_metrics_sample_percent: float = 10.0
 
 
 class SchedulingQueue:
-    """activeQ, backoffQ, unschedulablePods and in-flight pods, and every way between them."""
+    """activeQ, backoffQ, unschedulablePods and in-flight pods, and the transitions between them."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SchedulingQueue:
         Args:
             clock: Its monotonic reading is the time of everything here.
             queue_sort: The QueueSort plugin of the first profile; all profiles share its order.
-            hints: Who is interested in which event.
+            hints: The plugins interested in each event.
             pre_enqueue: Per scheduler name, the PreEnqueue plugins by name, in order.
             nominator: Shared with the plugins; looks up queued pods here.
             metrics: Where transitions are counted; `pending_pods` reads the sizes from here.
@@ -212,7 +212,7 @@ class SchedulingQueue:
     def add_unschedulable_if_not_present(self, info: QueuedPodInfo) -> bool:
         """Take back a pod whose attempt failed; ends its time in flight in any case.
 
-        The caller has filled in who rejected it: nobody means the attempt broke.
+        The caller has recorded the rejecting plugins; none means that the attempt failed with an error.
 
         Returns:
             False if another entry for the pod is queued already, which then stands.
@@ -257,7 +257,7 @@ class SchedulingQueue:
             self._move(pods, resolved, old, new)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Bring pods back now, whether or not they have rested; a pod in flight comes back once its attempt fails."""
+        """Move pods to activeQ now, backed off or not; a pod in flight follows once its attempt fails."""
         activated = False
         for pod in pods.values():
             if self._activate(pod):
@@ -286,7 +286,7 @@ class SchedulingQueue:
         deadlines: list[float] = []
         expiration = self._backoff.earliest_expiration()
         if expiration is not None:
-            # With rests counted in whole seconds the ticks are whole seconds, else seconds since the start.
+            # With backoffs in whole seconds the ticks are whole seconds, else seconds since the start.
             grid = 0.0 if self.settings.pop_from_backoff_q else self._started
             deadlines.append(_tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
         oldest_stay = self._pool.oldest_stay
@@ -296,12 +296,12 @@ class SchedulingQueue:
         return min(deadlines, default=None)
 
     def run_timers(self) -> None:
-        """Do whatever the passing of time asks for."""
+        """Run the flushes that are due."""
         self.flush_backoff_completed()
         self.flush_unschedulable_leftovers()
 
     def flush_backoff_completed(self) -> None:
-        """Move every pod whose rest is over to activeQ."""
+        """Move every pod whose backoff has expired to activeQ."""
         activated = False
         for info in self._backoff.pop_rested(self._clock.monotonic()):
             activated |= self._move_to_active(info, BACKOFF_COMPLETE, from_backoff=True)
@@ -351,7 +351,7 @@ class SchedulingQueue:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """How many pods are ready, rest after a failure, and wait for an event."""
+        """Pods in activeQ, backoffQ and unschedulablePods."""
         return len(self._active), len(self._backoff), len(self._pool)
 
     def pods_in_active_q(self) -> list[Pod]:
@@ -366,7 +366,7 @@ class SchedulingQueue:
         return list(self._in_flight)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the queue contradicts itself."""
+        """Raise AssertionError if the queue is inconsistent."""
         for part in (self._active, self._backoff, self._pool, self._in_flight, self.nominator):
             part.check_invariants()
         keys = [
@@ -375,7 +375,7 @@ class SchedulingQueue:
             for info in queue
         ]
         assert len(keys) == len(set(keys)), "a pod waits in two places"
-        # Where Pop does not take from backoffQ, gated pods may rest: the gate is asked when they leave.
+        # Where Pop does not take from backoffQ, gated pods may back off: the gate is asked when they leave.
         poppable = (
             (self._active, self._backoff) if self.settings.pop_from_backoff_q else (self._active,)
         )
@@ -383,7 +383,9 @@ class SchedulingQueue:
             "a gated pod may be popped"
         )
         for info in self._pool:
-            assert info.unschedulable_plugins or info.pending_plugins, f"{info} waits for nobody"
+            assert info.unschedulable_plugins or info.pending_plugins, (
+                f"{info} waits without a rejecting plugin"
+            )
             if info.is_gated:
                 assert info.gating_plugin_events == self._hints.events_of(info.gating_plugin), (
                     f"{info} listens wrongly"
@@ -457,10 +459,10 @@ class SchedulingQueue:
     def _requeue_updated(
         self, info: QueuedPodInfo, old: Pod, new: Pod, events: Sequence[ClusterEvent]
     ) -> str:
-        """Try the changes of a waiting pod one by one until one of them frees it.
+        """Evaluate the changes of a waiting pod one by one until one of them moves it.
 
-        Upstream goes on after a move to backoffQ when nobody pops from there, and may then keep the pod in two places;
-        here one move is the end.
+        Upstream goes on after a move to backoffQ when popping from there is off, and may then keep the pod in two places;
+        here the first move ends it.
         """
         for event in events:
             resolved = self._hints.resolve(event)
@@ -633,7 +635,7 @@ def _tick_after(instant: float, period_s: float, grid: float) -> float:
 
 
 def _nothing() -> None:
-    """What an `on_ready` nobody has set does."""
+    """The default `on_ready`."""
 
 
 def _log_move(info: QueuedPodInfo, label: str, queue: str, what: str = _MOVED) -> None:

@@ -1,9 +1,9 @@
-"""unschedulablePods: pods that were turned away and wait for something to happen.
+"""unschedulablePods: pods that were rejected and wait for an event.
 
-Two kinds live here. *Unschedulable* pods were tried and rejected; *gated* ones were not even let into a queue by a
-PreEnqueue plugin. Either way the plugins that said no decide which events matter.
+Two kinds live here. *Unschedulable* pods were tried and rejected; *gated* ones were kept out of the queues by a
+PreEnqueue plugin. Either way the rejecting plugins decide which events matter.
 
-Most events matter to nobody here, and there may be tens of thousands of pods. So pods are filed in *cohorts*: same
+Most events matter to no pod here, and there may be tens of thousands of pods. So pods are filed in *cohorts*: same
 profile, same plugins that rejected them, same gate. Whether any hint applies is asked once per cohort, not per pod, and
 within a cohort hints that look only at a pod's class are asked once per class. The outcome is exactly what asking every
 pod would give.
@@ -104,7 +104,7 @@ class UnschedulablePods:
 
     @property
     def oldest_stay(self) -> float | None:
-        """No pod has been here for longer than since then; None if there is none. May be earlier than the truth."""
+        """A lower bound for the oldest entry; None if there is none."""
         return self._oldest_stay if self._slots else None
 
     def __contains__(self, key: str) -> bool:
@@ -166,7 +166,7 @@ class UnschedulablePods:
 
 
 class _Cohort:
-    """Pods that the same plugins turned away: the same events matter to all of them."""
+    """Pods that the same plugins rejected: the same events matter to all of them."""
 
     __slots__ = ("_relevant", "by_class", "gating_plugin", "key", "profile", "rejectors")
 
@@ -209,7 +209,7 @@ class _Cohort:
                 )
                 continue
             for info in eligible:
-                # Without hints it is not the plugins who decide: a wildcard, or a profile nobody knows.
+                # Without hints the plugins do not decide: a wildcard, or an unknown profile.
                 strategy = (
                     evaluator.ask(hints, info, event, old, new)
                     if hints
@@ -222,7 +222,7 @@ class _Cohort:
     def _by_class(
         eligible: Iterator[QueuedPodInfo], ask: Callable[[QueuedPodInfo], Strategy]
     ) -> Iterator[tuple[QueuedPodInfo, Strategy]]:
-        """Ask about the first; what holds for it holds for all, and a skip ends the matter without visiting them."""
+        """Evaluate the first pod; the answer holds for the whole class, so a skip visits no other."""
         first = next(eligible, None)
         if first is None:
             return

@@ -25,7 +25,7 @@ from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.simulation.rules import State, objection
-from kubesched.simulation.victims import Budget, nobody_has_to_go, violations
+from kubesched.simulation.victims import Budget, fits_without_victims, violations
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.ports import HostPortIndex
 
@@ -112,7 +112,7 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                 if _miscounts(pod, state.pods_on(name)):
                     costs[name] = (0, UNKNOWN_COST)
                     continue
-                if nobody_has_to_go(wanted, name, state, nominated):  # an extender's whim
+                if fits_without_victims(wanted, name, state, nominated):  # an extender's whim
                     continue
                 alone = violations(wanted, name, state, (), budgets)
                 # Upstream: affinity among pods that are yet to come counts only if some pod that is there has any.

@@ -56,7 +56,7 @@ class Census:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def tally(self, where: str, what: str) -> None:
-        assert what in FAULTS[where], f"nobody has heard of {what} among {where}"
+        assert what in FAULTS[where], f"unknown fault {what} among {where}"
         self._counts[where, what] += 1
 
     def to_plain(self) -> dict[str, dict[str, int]]:

@@ -62,7 +62,7 @@ class Checkers:
         self.checks = 0
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
         self._rooms: dict[str, JsonObject] = {}
-        """The most that each node has had room for: nobody can know at once that it has become less."""
+        """The most that each node has had room for: a scheduler cannot know at once that it has shrunk."""
         self._claims_made_at: dict[str, float] = {}
         cluster.store.subscribe("nodes", self._on_node)
         cluster.store.subscribe("pods", self._on_pod)
@@ -165,7 +165,7 @@ class Checkers:
         if not self._has_one_writer:
             self._note_leader(leaders[0] if leaders else "")
         for incarnation in alive:
-            # While somebody outside is waited for, what watches bring is put off.
+            # While an extender is awaited, watch events are parked.
             if incarnation.is_working and not incarnation.is_holding_still:
                 self._check(incarnation)
         self.checks += 1

@@ -272,7 +272,7 @@ class SimulatedCluster:
         self._recount_soon()
 
     def touch_nodes(self) -> None:
-        """Something changes about every node: whoever was turned away for a reason nobody could see may try again."""
+        """Update every node, so that pods rejected for reasons no event reports are retried."""
         for node in self.nodes():
             self._patch_node(node, {"metadata": {"labels": {"example.com/touched": "yes"}}})
 

@@ -125,7 +125,7 @@ class Opinion:
 
 
 class CalmExtender:
-    """The same extender without bad days: answers at once, and leaves bindings to somebody else."""
+    """The same extender without faults: answers at once, and does not bind."""
 
     def __init__(self, opinion: Opinion, bind: Callable[[str, str, str], Awaitable[None]]) -> None:
         """`bind` is called with the namespace and the name of a pod and the name of its node."""

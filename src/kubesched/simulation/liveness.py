@@ -43,7 +43,7 @@ LATE_BOUND_S = BOUND_S + MAX_WAIT_S
 """Where kube-scheduler waits for those five minutes, too. Filters stop at the first that rejects a node, and events are
 held against the rejectors alone: a port is taken, so the pod is told when it is free; that on top of that there was no
 room, a volume was missing, affinity was not met or a plugin broke shows only while victims are looked for, and when
-that changes nobody is told. Nor is a pod with affinity to its own kind told that the last one of the kind has gone,
+that changes the scheduler hears nothing. Nor is a pod with affinity to its own kind told that the last one of the kind has gone,
 whereupon it may go anywhere; nor a pod with terms of its own that a node has left the topology of others' terms. And a
 nomination that the watch brings after it was withdrawn holds its place until its pod is tried again."""
 POLL_S = 3.0
@@ -61,7 +61,7 @@ OTHER_KINDS: Final[tuple[type[Any], ...]] = (
 
 
 class Late(str):
-    """Something that nobody may have been told of, see `LATE_BOUND_S`."""
+    """A change that no event may have reported, see `LATE_BOUND_S`."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ def _what_is_pending(
         incarnation for incarnation in processes.alive() if incarnation.process.is_scheduling
     ]
     if not working:
-        return "nobody schedules"
+        return "no process schedules"
     if any(pod["metadata"].get("deletionTimestamp") for pod in cluster.pods()):
         return "pods are being deleted"
     if any(

@@ -276,4 +276,4 @@ def _mend(transport: FaultyTransport) -> None:
 
 def _retrieve(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        task.exception()  # of a process that is dead: nobody hears it
+        task.exception()  # of a dead process: marked as retrieved

@@ -38,7 +38,7 @@ def violations(
     nominated: Iterable[Placed],
     budgets: Sequence[Budget],
 ) -> tuple[int, int] | None:
-    """How many victims on this node no budget could spare; None if the pod does not fit whoever goes, or there is nobody.
+    """How many victims on this node no budget could spare; None if the pod does not fit whatever is evicted, or there are no victims.
 
     Least and most: pods that matter alike may be looked at in either order.
     """
@@ -57,7 +57,7 @@ def violations(
     return min(counts), max(counts)
 
 
-def nobody_has_to_go(
+def fits_without_victims(
     pod: JsonObject, node_name: str, state: State, nominated: Iterable[Placed]
 ) -> bool:
     """Whether the pod would fit there as things are: what keeps it away is nothing that victims could help."""

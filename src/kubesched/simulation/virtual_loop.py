@@ -22,7 +22,7 @@ MAX_ROUNDS_AT_ONE_INSTANT = 20_000
 
 
 class SimulationStuck(KubeschedError):
-    """The simulated world cannot go on: everybody waits for ever, or nobody ever waits."""
+    """The simulation is stuck: every task waits for ever, or one never waits."""
 
 
 class NumberedTask(asyncio.Task[Any]):
@@ -100,7 +100,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._selector.rounds = 0
 
     def stall(self, seconds: float) -> None:
-        """Let time pass while nobody runs, as when a machine freezes."""
+        """Let time pass without running a task, as when a machine freezes."""
         assert seconds >= 0, "time does not run backwards"
         self._elapsed_s += seconds
 

@@ -121,7 +121,7 @@ class World:
             AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts),
             TROUBLEMAKER: make_troublemaker(self.mischief),
         }
-        if not self.options.mischief:  # else nobody can tell which nodes a broken filter left
+        if not self.options.mischief:  # else it is unknown which nodes a broken filter left
             registry.unregister(DefaultPreemption.name)
             extra[DefaultPreemption.name] = make_audited_preemption(self.complaints.add)
         for name, plugin in extra.items():

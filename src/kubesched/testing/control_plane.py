@@ -239,7 +239,7 @@ def _api_server(assets: Assets, folder: Path, port: int, etcd_port: int) -> list
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={folder / 'server.crt'}",
         f"--service-account-signing-key-file={key}",
-        # Nobody here makes service accounts, or takes the taint of a new node away; pods name their overhead themselves.
+        # No controller here makes service accounts or removes the taint of a new node; pods state their overhead themselves.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",
         "--allow-privileged=true",
     ]
@@ -290,7 +290,7 @@ def _write_credentials(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on at this moment."""
+    """Free ports on loopback at this moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for listener in sockets:

@@ -180,7 +180,7 @@ class RecordingRecorder:
 
 
 class SchedulerHarness:
-    """A whole scheduler whose surroundings are in the test's hands."""
+    """A whole scheduler with a fake API server, informers and clock."""
 
     def __init__(
         self,
@@ -260,13 +260,13 @@ class SchedulerHarness:
         return timer
 
     async def settle(self) -> None:
-        """Let everything happen that can happen without time passing; then the scheduler checks itself."""
+        """Run the event loop until nothing is ready at the current time, then check the scheduler's invariants."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
         self.assembly.scheduler.check_invariants()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: timers fire, the queue flushes what is due."""
+        """Advance the clock: timers fire, the queue flushes what is due."""
         self.clock.advance(seconds)
         due = [entry for entry in self._timers if entry[0] <= self.clock.monotonic()]
         self._timers = [entry for entry in self._timers if entry not in due]

@@ -153,7 +153,7 @@ class ConfigMapVolumeSource(Record):
 
 
 class ProjectedVolumeSource(Record):
-    """Several sources in one directory. Nearly every pod has one and nobody here reads its parts."""
+    """Several sources in one directory. Nearly every pod has one; its parts are not read here."""
 
     default_mode: int | None = None
 

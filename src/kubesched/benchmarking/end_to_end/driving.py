@@ -272,7 +272,7 @@ class Driver:
         events, _ = await until_settled(
             self._plane, self._clock, len(self._observer.moments), before=0
         )
-        assert self.log is not None, "somebody keeps the accounts"
+        assert self.log is not None, "the usage log is running"
         self.log.note()
         return _Stretch(self._clock.monotonic(), page, events, is_drained)
 
@@ -282,7 +282,7 @@ class Driver:
             self._plane, self._clock, len(keys), stretch.events_before
         )
         assert self._scheduler is not None, "the scheduler outlives a stretch"
-        assert self.log is not None, "somebody keeps the accounts"
+        assert self.log is not None, "the usage log is running"
         self.log.note()
         moments = self._observer.moments
         self.measurements.append(

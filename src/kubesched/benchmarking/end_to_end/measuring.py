@@ -98,7 +98,7 @@ class UsageLog:
 
     clock: Clock
     pids: Mapping[str, Callable[[], int]]
-    """Role -> the process that plays it now, 0 when nobody does: schedulers come and go."""
+    """Role -> pid of its current process, 0 if there is none: schedulers come and go."""
     moments: list[float] = field(default_factory=list)
     accounts: list[dict[str, Usage]] = field(default_factory=list)
 
