@@ -4,7 +4,7 @@ recordings   the files: clusters, pods and what kube-scheduler decided about the
 placements   our decision for one recorded pod, by the code that schedules in production
 comparison   aspect by aspect, the one against the other
 sequences    what happens to a cluster step by step, and what was decided at each
-marks        how a player knows what a scheduler has heard of
+marks        how a player knows which events a scheduler has handled
 extenders    what the extenders of a sequence answer; `extender_server` serves them, `replay_extenders` without a network
 replay       our decisions about a sequence, in memory
 golden       whole files

@@ -128,7 +128,7 @@ def _rejections(expected: RecordedAnswer, got: RecordedAnswer) -> Iterator[Findi
     for node, theirs in expected.rejected.items():
         ours = got.rejected.get(node)
         if ours is None:
-            continue  # feasible here: already told
+            continue  # feasible here: already reported
         yield Finding(Aspect.REJECTING_PLUGIN, theirs.plugin, ours.plugin, node)
         if theirs.plugin == ours.plugin:
             yield Finding(Aspect.REASONS, _words(theirs), _words(ours), node, theirs.plugin)
@@ -138,7 +138,7 @@ def _scores(expected: RecordedAnswer, got: RecordedAnswer) -> Iterator[Finding]:
     for node, theirs in expected.scores.items():
         ours = got.scores.get(node)
         if ours is None:
-            continue  # rejected here: already told
+            continue  # rejected here: already reported
         for plugin in dict.fromkeys((*theirs, *ours)):
             yield Finding(Aspect.SCORE, theirs.get(plugin), ours.get(plugin), node, plugin)
         yield Finding(Aspect.TOTAL, expected.total.get(node), got.total.get(node), node)

@@ -1,8 +1,8 @@
 """Extenders for sequences: what each of them answers, as a pure function of what it is asked.
 
-Both schedulers, and a replay, are answered alike, because nothing but names decides: an extender draws lots from its salt,
-the pod's name and the node's. It is a consistent one: it has no pod evicted for a place that it would then refuse. And it
-leaves no ties, which kube-scheduler would break at random (`generate_extenders` sees to the rest of that).
+Both schedulers, and a replay, get the same answers, because only names decide: an extender hashes its salt, the pod's name
+and the node's. It is consistent: it never has pods evicted for a node that it would then reject. And it leaves no ties,
+which kube-scheduler would break at random (see also `generate_extenders`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def reply(policy: ExtenderPolicy, verb: str, question: Json, cluster: Cluster) -> Reply:
-    """The answer to a question of a scheduler."""
+    """The answer to a scheduler's request."""
     if verb == "filter":
         return _filter(policy, question)
     if verb == "prioritize":
@@ -141,7 +141,7 @@ def _bind(policy: ExtenderPolicy, question: Json, cluster: Cluster) -> Reply:
 
 
 def _objects(policy: ExtenderPolicy, pod: Json, node: str) -> bool:
-    """Whether the pod may not go there. Who is not asked about victims lets those pass that have some."""
+    """Whether the pod is rejected there. An extender without a preempt verb accepts nodes with victims."""
     if not policy.chooses_victims and not _is_meek(pod):
         return False
     return _lot(policy, "filter", pod["metadata"]["name"], node) < policy.rejects

@@ -220,7 +220,7 @@ def _pinned(random: Random, pending: Json, names: Sequence[str]) -> Json:
 
 
 def _with_history(random: Random, bound: Json) -> Json:
-    """What can have happened to a pod since it was bound: a deletion under way, a resize."""
+    """Changes since the pod was bound: a deletion under way, a resize."""
     if _chance(random, 8):
         bound["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if _chance(random, 10):

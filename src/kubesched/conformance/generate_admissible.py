@@ -51,7 +51,7 @@ def admissible(pod: Json, features: Collection[str], random: Random) -> Json:
     if "volumes" in features and random.random() < 0.18:
         spec["volumes"] = pod_volumes(random)
         if random.random() < 0.6:
-            # So that volumes decide, more often than everything else together.
+            # So that volumes decide more often than everything else.
             spec.pop("affinity", None)
             spec.pop("topologySpreadConstraints", None)
     if "profiles" in features and random.random() < 0.3:

@@ -1,8 +1,8 @@
 """Extenders for a sequence at random, and the configuration that goes with them (see `generate_sequence`).
 
-# Upstream: nodes for which any extender has points are drawn by lot when their totals are equal. Here none are: plugins
-# and extenders give multiples of a thousand, and the first extender, which is interested in whatever the others are
-# interested in, a rank below a thousand to each node.
+# Upstream: ties among nodes scored by an extender are broken at random. Here there are none: plugins and extenders give
+# multiples of a thousand, and the first extender, which is interested in every pod the others are interested in, adds a
+# distinct rank below a thousand to each node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Resources of pods beyond plain requests, at random: those of whole pods, and changes while they run.
 
 See `generate_sequence`. A resize is asked for through the subresource of that name; what the kubelet makes of it (nothing
-yet, in progress, deferred, refused, done) is written to the pod's status, by whoever plays the kubelet.
+yet, in progress, deferred, refused, done) is written to the pod's status by the player.
 """
 
 from __future__ import annotations

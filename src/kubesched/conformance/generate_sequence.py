@@ -1,4 +1,4 @@
-"""Sequences at random: a cluster grows, pods arrive one after the other, and things change in between.
+"""Random sequences: a cluster grows, pods arrive one after the other, and objects change in between.
 
 Built from `generate`'s nodes and pods, brought into a shape that an API server admits. What kube-scheduler itself
 decides at random is left out: a pod is never narrowed to more than one node by name, because the order of those nodes
@@ -62,9 +62,9 @@ class _Composer:
         self._seed = seed
         random = self._random = Random(f"sequence {seed}")
         more = self._more = Random(f"sequence {seed}: more")
-        """For what came with version 3, so that the rest stays as it was."""
+        """For the features of version 3, so that older draws stay the same."""
         self._features = features - {
-            # Not in every sequence: each would be in the others' way.
+            # Not in every sequence: each would mask the others.
             name
             for name, share in (("pod-level", 0.5), ("resize", 0.5), ("extenders", 0.4))
             if more.random() >= share and len(features) > 2

@@ -1,4 +1,4 @@
-"""What stands around pods and nodes: Services and workloads that own pods, and configurations (see `generate`)."""
+"""Random Services, workloads that own pods, and configurations (see `generate`)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _storage_classes(random: Random) -> list[Json]:
 
 
 def _capacities(random: Random) -> list[Json]:
-    """Where the driver that keeps books has room for 1Gi, and where it has not."""
+    """CSIStorageCapacity objects: where the driver has room for 1Gi, and where it has not."""
     return [
         {
             **_object("CSIStorageCapacity", f"room-{zone}", "default"),
@@ -144,7 +144,7 @@ def _attachments(random: Random) -> list[Json]:
 
 
 def _late_volumes(random: Random) -> list[Json]:
-    """Volumes for those who come first. No two are equally big: among equals kube-scheduler picks at random."""
+    """Available volumes, all of different size: among equals kube-scheduler picks at random."""
     made = []
     sizes = random.sample(range(1, 12), 5)
     for number, size in enumerate(sizes):

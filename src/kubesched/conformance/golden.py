@@ -29,7 +29,7 @@ from kubesched.errors import ConfigError
 from kubesched.snapshot.pods import PodInfo
 
 SHIPPED = Path(__file__).with_name("recorded.jsonl.gz")
-"""Sequences with answers of kube-scheduler, for whom there is none at hand."""
+"""Sequences with kube-scheduler's answers, for use without its binary."""
 RECORDED_VERSION = "v1.36.4"
 
 
@@ -45,7 +45,7 @@ class Disagreement:
 
 @dataclass(slots=True)
 class Report:
-    """What came of evaluating recordings."""
+    """The result of evaluating recordings."""
 
     clusters: int = 0
     pods: int = 0
@@ -65,7 +65,7 @@ def evaluate(
     """Evaluate up to `limit` pods and keep the first `show` disagreements.
 
     Raises:
-        RecordingError: a file cannot be read or makes no sense.
+        RecordingError: a file cannot be read or is not a recording.
     """
     report = Report()
     for file in files:
@@ -112,7 +112,7 @@ def _evaluate_devices(
 def _evaluate_sequence(
     recorded: RecordedSequence, report: Report, limit: int | None, show: int
 ) -> None:
-    """Replay a sequence. After the first pod that is placed elsewhere the clusters are different ones."""
+    """Replay a sequence up to the first pod that is placed elsewhere: after that the clusters differ."""
     expected = [
         (at, step, step.expect)
         for at, step in recorded.sequence.decisions()

@@ -1,8 +1,8 @@
-"""Marks on nodes: how a player knows that a scheduler has heard of everything that happened to nodes.
+"""Marks on nodes: how a player knows that a scheduler has handled every node event.
 
-Before a decision that follows changes to nodes, the node that came last gets an annotation, and the scheduler is waited
-for until it has handled that. A mark is an update of the node like any other, and schedulers look at a node anew when it
-is updated (on how many nodes its images are, for one): whoever replays a sequence has to make the same marks.
+Before a decision that follows changes to nodes, the newest node gets an annotation, and the player waits until the
+scheduler has handled that update. A mark is an update like any other, and schedulers refresh a node when it is updated
+(on how many nodes its images are, for one), so a replay has to make the same marks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NodeMarks:
             del self._nodes[step.name]
 
     def is_due(self) -> bool:
-        """Whether nodes have changed since the last time this was asked."""
+        """Whether nodes have changed since the last call."""
         due, self._is_due = self._is_due, False
         return due
 
@@ -37,6 +37,6 @@ class NodeMarks:
         return next(reversed(self._nodes), "")
 
     def next(self) -> Json:
-        """A change to the node that nothing is decided by."""
+        """A patch of the node that no decision depends on."""
         self.made += 1
         return {"metadata": {"annotations": {"example.com/mark": str(self.made)}}}

@@ -72,7 +72,7 @@ class Cluster:
         return framework
 
     def place(self, pod: Pod, state: CycleState | None = None) -> RecordedAnswer:
-        """What becomes of the pod on this cluster. Scores are given even where one node is left."""
+        """Our answer for the pod on this cluster, with scores even if only one node is feasible."""
         table, state, info = self.table, state or CycleState(), PodInfo(pod)
         framework = self.framework_for(pod)
         self._algorithm.next_start = 0

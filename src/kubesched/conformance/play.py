@@ -1,4 +1,4 @@
-"""Plays sequences on a control plane, to whichever scheduler is attached there, and writes down what it decides."""
+"""Plays sequences on a control plane and records what the attached scheduler decides."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from kubesched.testing.control_plane import ControlPlane, ControlPlaneError
 
 DECISION_TIMEOUT_S = 60.0
 BINDING_TIMEOUT_S = 75.0
-"""How long a pod may wait for its place: longer than both schedulers let any pod lie untried (`MAX_REST_S` and the half
-minute between two looks)."""
+"""How long a pod may wait for a node: longer than both schedulers leave a pod unschedulable (`MAX_REST_S` and the half
+minute between two flushes)."""
 
 _POLL_S = 0.01
 _MARKED = b"NodeAnnotation"
@@ -54,11 +54,11 @@ class PlayResult:
 
     decisions: dict[int, Decision] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    """Steps that the API server did not take."""
+    """Steps that the API server rejected."""
     admitted: dict[int, Json] = field(default_factory=dict)
     """Created objects as the API server made them."""
     final: dict[str, str] = field(default_factory=dict)
-    """Pod -> node, when all was done."""
+    """Pod -> node, at the end."""
 
 
 async def play(
@@ -267,7 +267,7 @@ class _Stage:
         """Wait for the victims' place to be taken; the pod may stay without one.
 
         # Upstream: if the victim that stood in the way goes before the last one does, that event is forgotten, and the
-        # pod is tried only when it has lain there for too long. Kubesched tries it when all are gone.
+        # pod is retried only by the flush. Kubesched retries it when all are gone.
         """
         patience = Patience(BINDING_TIMEOUT_S)
         while not patience.is_over():
@@ -290,7 +290,7 @@ class _Stage:
 
 
 async def wipe(client: RestClient, scenario: Scenario) -> None:
-    """Leave nothing of a sequence behind, however far it came. Namespaces stay; their labels are written by the next."""
+    """Delete everything a sequence created. Namespaces stay; the next sequence rewrites their labels."""
     documents = [*scenario.objects, *(step.object for step in scenario.steps)]
     # Volumes are also made on demand.
     kinds: dict[str, Kind[Any]] = {"PersistentVolume": kind_of(PersistentVolume)}

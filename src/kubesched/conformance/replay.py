@@ -50,7 +50,7 @@ CONFIGURATION: Json = {
 """Under which kube-scheduler decides the same in every run: one node after the other, and all of them."""
 
 TURNS = 400
-"""Turns of the event loop within which an attempt has to come to its end."""
+"""Turns of the event loop within which an attempt must end."""
 
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
@@ -83,7 +83,7 @@ async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision
             if step.asks_for_decision:
                 player.mark_nodes()
             if step.expect is not None and step.expect.refused:
-                continue  # an API server's verdict: there is none here to ask
+                continue  # the API server's verdict; there is none here
             player.perform(step)
             if step.asks_for_decision:
                 decisions[at] = await player.decision(step)
@@ -117,7 +117,7 @@ class _Player:
         if step.action == "create":
             self.create(step.object)
         elif key not in self._documents:
-            return  # gone here though not there: the difference is told where it began
+            return  # deleted here but not there: reported where the difference began
         elif step.action == "patch":
             self._replace(key, _patched(self._documents[key], step))
         else:
@@ -193,7 +193,7 @@ class _Player:
             self._world.listers.of(type(_record(document))).remove(namespace, name)
 
     async def decision(self, step: Step) -> Decision:
-        """Wait for the pod's fate; a pod without one is taken away, one with a node starts."""
+        """Wait for the decision; delete a pod that was not placed, start one that was."""
         world, gone_before = self._world, len(self._world.client.deleted)
         self._bound = []
         key = (step.kind, step.namespace, step.name)

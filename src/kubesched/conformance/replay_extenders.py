@@ -1,4 +1,4 @@
-"""The extenders of a sequence, in memory: what schedulers ask is answered without a network in between."""
+"""The extenders of a sequence, in memory and without a network."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Generated sequences, played to kube-scheduler and to this scheduler, each on a control plane of its own.
 
 A sequence in which the two differ is played again. Only what kube-scheduler decides twice in the same way counts
-against us; if one of the two changes its mind, the sequence is *unsteady* and reported as that.
+against us; if one of the two decides differently the second time, the sequence is reported as *unsteady*.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kubesched.testing.control_plane import Assets, ControlPlane, control_plane
 _WORD = re.compile(r"\w+")
 
 ATTEMPTS = 3
-"""How often a sequence is played when the control plane or a scheduler gives up under it."""
+"""How often a sequence is played when the control plane or a scheduler fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Both outcomes of a sequence, and where they part."""
+    """Both outcomes of a sequence, and where they differ."""
 
     scenario: Sequence
     theirs: PlayResult
@@ -239,7 +239,7 @@ async def _again(on_stage: Stages, first: Played, report: RunReport) -> Played:
 
 
 def first_difference(scenario: Sequence, theirs: PlayResult, ours: PlayResult) -> Difference | None:
-    """Where two outcomes part; what follows has other causes."""
+    """The first difference; what follows has other causes."""
     seed = str(scenario.seed)
     for at, step in enumerate(scenario.steps):
         refusals = theirs.refused.get(at, ""), ours.refused.get(at, "")

@@ -1,4 +1,4 @@
-"""A scheduler under comparison: a process, and what its metrics tell of it."""
+"""A scheduler process under comparison, and its metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubesched.client.rest import RestClient, user_agent
 from kubesched.testing.control_plane import ControlPlane, Process, free_ports
 
 MAX_REST_S = 15
-"""How long a pod may lie in the queue untried; five minutes, if nothing is said."""
+"""How long a pod may stay unschedulable before it is retried; the default is five minutes."""
 
 _HANDLED = b"scheduler_event_handling_duration_seconds_count{"
 
@@ -48,7 +48,7 @@ class SchedulerUnderTest:
 async def scheduler_under_test(
     plane: ControlPlane, command: Sequence[str | Path]
 ) -> AsyncIterator[SchedulerUnderTest]:
-    """Start the scheduler, and see to it that it ends with the block."""
+    """Run the scheduler for the duration of the block."""
     (port,) = free_ports(1)
     folder = plane.folder
     serving = [

@@ -2,10 +2,10 @@
 
 A sequence starts on an empty cluster. First its `objects` are there (namespaces, priority classes, Services, volumes);
 then the steps follow, each after the one before has come to its end. A step that leaves a pod without a node and
-without gates asks for a decision; the pod is *placed*, or reported unschedulable and then taken away again, so that
-nothing is retried at a time of its own.
+without gates asks for a decision; the pod is *placed*, or reported unschedulable and then deleted, so that no pod is
+retried later.
 
-Whoever plays a sequence plays kubelet too: a placed pod starts running, one second after the pod before it, so that no
+The player acts as kubelet, too: a placed pod starts running, one second after the pod before it, so that no
 two pods are equally old and preemption has no ties.
 """
 
@@ -34,13 +34,13 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     nominated: str = ""
     """The node it was promised, if it had to wait for victims."""
     victims: tuple[str, ...] = ()
-    """Pods that had to go for it, sorted."""
+    """Its victims, sorted."""
     volumes: tuple[str, ...] = ()
     """Claims that were bound for it, each as `claim=volume`, sorted."""
     asked: tuple[str, ...] = ()
     """What extenders were asked until then, sorted, each question once."""
     refused: str = ""
-    """The API server did not take the step, and why."""
+    """Why the API server rejected the step."""
 
     def __str__(self) -> str:
         parts = [
@@ -106,7 +106,7 @@ class ExtenderPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     salt: str
     """What it draws its lots from."""
     rejects: int = 0
-    """Nodes that it does not let pass."""
+    """Nodes that it rejects."""
     fails: int = 0
     """Pods about which it answers with an error, or with a status of 500."""
     fails_with_status: bool = False
@@ -122,7 +122,7 @@ class ExtenderPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     keeps: int = 0
     """Nodes on which no pod may be evicted."""
     unbound: int = 0
-    """Pods that it does not bind, if it is who binds."""
+    """Pods that it fails to bind, if it has the bind verb."""
 
 
 class Sequence(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -83,7 +83,7 @@ async def shrink(
     current = msgspec.structs.replace(current, objects=await _fewer(current.objects, with_objects))
     if current.configuration and await budget.holds(plain := _plain(current)):
         current = plain
-    # The first stays: without the ranks that it gives, kube-scheduler would draw lots.
+    # The first stays: without its ranks kube-scheduler would break ties at random.
     for extender in current.extenders[:0:-1]:
         without = _without(current, extender.name)
         if await budget.holds(without):
@@ -160,13 +160,13 @@ async def shrink_difference(
         try:
             return (await on_stage.play(scenario)).difference is not None
         except KubeschedError:
-            return False  # what cannot be played to its end is no smaller case
+            return False  # a sequence that cannot be played to its end does not count
 
     smaller = await shrink(played.scenario, difference.at, differs, plays, stop)
     smallest = await on_stage.play(smaller)
     if smallest.difference is None:
         return smallest
-    # In a small cluster the two may part earlier; what follows is of no interest.
+    # In a smaller cluster the two may differ earlier; the rest is irrelevant.
     steps = smallest.scenario.steps[: smallest.difference.at + 1]
     return dataclasses.replace(
         smallest, scenario=msgspec.structs.replace(smallest.scenario, steps=steps)

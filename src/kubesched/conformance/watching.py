@@ -1,4 +1,4 @@
-"""What a player sees of its cluster: pods with all that happened to them, and volumes, whose controller it plays."""
+"""The player's view of its cluster: pods with their history, and volumes, whose controller it plays."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ R = TypeVar("R", bound=Record)
 class Patience:
     """A deadline that is checked once a second or more often.
 
-    What lies between two looks counts for two seconds at most: if this process was stopped for a while, what happened
-    meanwhile is still to be read, and the verdict must not be that it did not happen.
+    The time between two checks counts for two seconds at most: if this process was suspended, events of that time are
+    still unread and must not be taken for missing.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -48,7 +48,7 @@ class Patience:
 
 
 class Pods:
-    """The pods of the cluster, and all that has happened to each."""
+    """The pods of the cluster with their history."""
 
     def __init__(self) -> None:
         self.current: dict[str, Pod] = {}
@@ -128,7 +128,7 @@ class Volumes:
             if meant is None or is_bound(meant) or meant.metadata.uid in self._answered:
                 continue
             self._answered.add(meant.metadata.uid)
-            # Before the claim is written: whoever sees the pod bound finds this here.
+            # Before the claim is written, so that it is here once the pod is seen bound.
             self.bound.append(f"{meant.metadata.name}={volume.metadata.name}")
             change = merge_patch(bound_to(volume.metadata.name))
             meta = meant.metadata
@@ -144,7 +144,7 @@ def _keep(known: dict[str, R], event: str, key: str, record: R) -> None:
 
 @contextlib.asynccontextmanager
 async def watched(client: RestClient) -> AsyncIterator[tuple[Pods, Volumes]]:
-    """Both, kept up to date by watches as long as the block lasts."""
+    """Both, kept current by watches for the duration of the block."""
     pods, volumes = Pods(), Volumes(client)
 
     async def take_pod(kind: str, pod: Pod) -> None:
@@ -180,5 +180,5 @@ async def _follow(
         raise ControlPlaneError(f"the server ended the watch of {kind_of(kind).plural}")
     except asyncio.CancelledError:
         raise
-    except Exception as error:  # whoever waits is told
+    except Exception as error:  # wakes the waiters
         fail(error)

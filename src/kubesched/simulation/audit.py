@@ -1,6 +1,6 @@
-"""Looks over the scheduler's shoulder: every placement, preemption and pop is judged at the moment it is decided.
+"""Checks every placement, preemption and pop at the moment it is decided.
 
-Judged by `rules`, from what the scheduler knows at that moment; what it cannot know is not held against it.
+The reference is `rules`, applied to what the scheduler knows at that moment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def make_auditor(complain: Complain, verdicts: Mapping[str, tuple[str, ...]]) ->
 
         def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             del state
-            # While an extender is waited for, claims and volumes go on changing; `checkers` look at them at the binding.
+            # While an extender is awaited, claims and volumes keep changing; `checkers` verify them at the binding.
             why = objection(
                 to_json(pod),
                 node_name,
@@ -79,7 +79,7 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             self, state: CycleState, pod: Pod, statuses: NodeToStatus
         ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
             answer = super().post_filter(state, pod, statuses)
-            if isinstance(answer, tuple):  # else an extender has the last word
+            if isinstance(answer, tuple):  # else an extender decides
                 self._judge(pod, statuses, answer)
             return answer
 
@@ -112,10 +112,10 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                 if _miscounts(pod, state.pods_on(name)):
                     costs[name] = (0, UNKNOWN_COST)
                     continue
-                if fits_without_victims(wanted, name, state, nominated):  # an extender's whim
+                if fits_without_victims(wanted, name, state, nominated):  # rejected by the extender
                     continue
                 alone = violations(wanted, name, state, (), budgets)
-                # Upstream: affinity among pods that are yet to come counts only if some pod that is there has any.
+                # Upstream: affinity of nominated pods counts only if some placed pod has affinity, too.
                 crowded = violations(wanted, name, state, nominated, budgets)
                 if alone is not None:
                     costs[name] = (
@@ -139,14 +139,14 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
 
 
 def _miscounts(pod: Pod, there: Iterable[JsonObject]) -> bool:
-    """Upstream: spread constraints do not count a pod that is on its way out, and yet count it off when it is a victim."""
+    """Upstream: spread constraints do not count a terminating pod, but subtract it when it is a victim."""
     return bool(pod.spec.topology_spread_constraints) and any(
         other["metadata"].get("deletionTimestamp") for other in there
     )
 
 
 def audit_pops(queue: SchedulingQueue, complain: Complain) -> None:
-    """See that the queue never gives away a pod while a more important one, or an older equal, is ready."""
+    """Check that the queue never pops a pod while one of higher priority, or an older equal, is ready."""
     pop = queue.pop
 
     def audited() -> QueuedPodInfo | None:

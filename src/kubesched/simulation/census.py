@@ -1,6 +1,6 @@
-"""Every kind of trouble that a run can have, and how often it had it.
+"""Kinds of injected faults, and how often a run had each.
 
-Counted apart from the trace: what a run is identified by does not depend on what is counted.
+Counted outside the trace, so that the digest of a run does not depend on what is counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOST: Final = {
     "silent": "no answer in time",
     "refused": "error answered",
 }
-"""How a caller hears that a call went wrong."""
+"""How a call fails for its caller."""
 CHANGES: Final = (
     *("add_node", "remove_node", "relabel_node", "taint_node", "cordon_node", "resize_node"),
     *("delete_pod", "recreate_pod", "ungate_one", "change_budget", "delete_claim", "refuse_node"),
@@ -60,7 +60,7 @@ class Census:
         self._counts[where, what] += 1
 
     def to_plain(self) -> dict[str, dict[str, int]]:
-        """Kinds that did not occur are there, too, with zero."""
+        """Includes kinds that did not occur, with zero."""
         return {
             where: {what: self._counts[where, what] for what in kinds}
             for where, kinds in FAULTS.items()

@@ -1,4 +1,4 @@
-"""The promises, checked: on every commit, whenever an instant is over, and when all is quiet."""
+"""Invariants checked on every commit, at the end of every instant, and once the run is quiet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FULL_CHECK_EVERY = 25
 
 
 class _Seen:
-    """Up to where one process has been checked: nothing is looked at twice."""
+    """How far one process has been checked, so that nothing is checked twice."""
 
     def __init__(self) -> None:
         self.pods: object = None
@@ -190,7 +190,7 @@ class Checkers:
             check_wake_ups(incarnation)
 
     def _check_pods(self, incarnation: Incarnation) -> None:
-        """No pod is lost, and none waits for nothing."""
+        """No pod is lost, and none waits without a wake-up."""
         scheduler = incarnation.process.assembly.scheduler
         queue, cache = scheduler.queue, scheduler.cache
         known = {pod.metadata.uid for pod in queue.pending_pods()[0]}
@@ -213,10 +213,10 @@ class Checkers:
     def _complain(self, property_: str, detail: str) -> None:
         self._complaints.add(property_, detail)
 
-    # When all is quiet.
+    # When the run is quiet.
 
     def difference_from_store(self, incarnation: Incarnation) -> str | None:
-        """How what a process knows differs from what is; None if it does not."""
+        """How a process's caches differ from the API server; None if they do not."""
         process, scheduler = incarnation.process, incarnation.process.assembly.scheduler
         nodes = {
             node["metadata"]["name"]: node["metadata"]["resourceVersion"]
@@ -260,7 +260,7 @@ class Checkers:
 
 
 def _position(incarnation: Incarnation) -> object:
-    """Changes whenever the pods that a process knows, or where it has them, do."""
+    """Changes whenever the pods in a process's cache or queue change."""
     scheduler = incarnation.process.assembly.scheduler
     queue, cache, table = scheduler.queue, scheduler.cache, scheduler.cache.table
     return (
@@ -285,7 +285,7 @@ def check_own_invariants(incarnation: Incarnation) -> None:
 
 
 def check_wake_ups(incarnation: Incarnation) -> None:
-    """Whoever waits for an event is tried again some day even if none comes."""
+    """Every pod that waits for an event also has a timer that retries it."""
     queue = incarnation.process.assembly.scheduler.queue
     due = queue.next_deadline()
     for pod in queue.unschedulable_pods():

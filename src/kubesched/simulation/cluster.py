@@ -1,4 +1,4 @@
-"""The simulated cluster: the embedded API server, those who finish what others delete, and a restless administrator."""
+"""The simulated cluster: the embedded API server, kubelets and garbage collection, and an administrator that changes things."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SimulatedCluster:
         for resource in self._watched:
             self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
 
-    # What happens by itself.
+    # What controllers do.
 
     def _on_change(self, resource: str, change: Change) -> None:
         metadata = change.entry.obj["metadata"]
@@ -140,7 +140,7 @@ class SimulatedCluster:
             if pod["spec"].get("nodeName") == node_name:
                 self.api.delete("pods", "default", pod["metadata"]["name"], grace_period_s=0)
 
-    # What is there.
+    # Queries.
 
     def find_pod(self, name: str) -> JsonObject | None:
         try:
@@ -179,7 +179,7 @@ class SimulatedCluster:
         objects, _revision = self.api.list(kind_of(record).resource)
         return [msgspec.convert(obj, record) for obj in objects]
 
-    # What people do.
+    # What users do.
 
     def add_node(self) -> None:
         self._node_count += 1
@@ -285,7 +285,7 @@ class SimulatedCluster:
             self.api.delete("pods", "default", self._random.choice(pods)["metadata"]["name"])
 
     def _recreate_pod(self) -> None:
-        """A pod goes and at once comes back under its old name, as those of a StatefulSet do."""
+        """Delete a pod and re-create it under its name at once, as StatefulSets do."""
         pods = [pod for pod in self.pods() if not _is_leaving(pod)]
         if not pods:
             return
@@ -304,7 +304,7 @@ class SimulatedCluster:
             self.api.patch("pods", "default", name, {"spec": {"schedulingGates": None}})
 
     def _compact(self) -> None:
-        """Watches that are behind, and lists that are under way, cannot go on."""
+        """Compact the history: lagging watches and paged lists fail with 410 Gone."""
         for resource in self._watched:
             self.store.collection(resource).compact(self.store.revision)
 

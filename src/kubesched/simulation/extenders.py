@@ -1,6 +1,6 @@
-"""An HTTP extender in virtual time: it has an opinion of its own, and days on which it is late, dead or talks nonsense.
+"""An HTTP extender in virtual time, with a rule of its own and injected faults: late, dead or malformed answers.
 
-Its opinion: pods of one application go to nodes with fast disks only. `liveness` asks for it on a good day.
+Its rule: pods of one application go to nodes with fast disks only. `liveness` asks it without faults.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _answer(status: int, body: bytes) -> Response:
 
 
 class Opinion:
-    """What the extender thinks of pods and nodes."""
+    """The extender's rule."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster
@@ -90,7 +90,7 @@ class Opinion:
         return self._preempt(question)
 
     def _filter(self, question: JsonObject, is_moody: bool) -> JsonObject:
-        """Also says no to what it likes, on some days."""
+        """Now and then also rejects nodes that satisfy the rule."""
         pod, kept, failed, unresolvable = question["Pod"], [], {}, {}
         for name in _names(question):
             node = self._cluster.find_node(name)

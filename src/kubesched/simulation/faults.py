@@ -1,7 +1,6 @@
-"""A transport between a scheduler and the API server on which things go wrong, as the seed has it.
+"""A transport between a scheduler and the API server with faults drawn from the seed.
 
-What crosses the network is the network's: a request that was sent reaches the server whether or not the sender still
-waits for it, or still lives. A watch never loses an event silently, since TCP and the API do not either; what is
+A request that was sent reaches the server whether or not the sender still waits for it or is still alive. A watch never loses an event silently, since TCP and the API do not either; what is
 dropped is dropped together with the stream.
 """
 
@@ -23,8 +22,8 @@ from kubesched.simulation.options import NO_FAULTS, Rates
 from kubesched.simulation.trace import Trace
 
 MAX_EXTRA_S = 0.8
-"""Longest a request or an ordinary watch event is on its way. Below the margin that leader election keeps between the
-end of one leader's work and the beginning of the next one's: nothing could help against requests that travel longer."""
+"""Longest latency of a request or an ordinary watch event. Below the margin that leader election keeps between two
+leaders: no scheduler could be safe against requests that take longer."""
 MAX_STALL_S = 25.0
 FOCUSED = 4.0
 
@@ -77,10 +76,10 @@ class Network:
         self.trace = trace
         self._under_way: set[asyncio.Task[Response]] = set()
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
-        """Asked before the dice; an answer replaces them. Used for crashes and sweeps."""
+        """Overrides the random draw if it returns a fault. Used for crashes and sweeps."""
 
     def heal(self) -> None:
-        """From now on everything works, what is open included."""
+        """Stop injecting faults, also on open streams."""
         self.rates = NO_FAULTS
 
     def chance(self, probability: float) -> bool:
@@ -121,7 +120,7 @@ class Network:
         return FINE
 
     def deliver(self, work: Coroutine[Any, Any, Response]) -> asyncio.Task[Response]:
-        """Have a request arrive, whatever becomes of those who sent it."""
+        """Deliver a request, even if its sender has died."""
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._delivered)
@@ -134,16 +133,16 @@ class Network:
 
 
 class FaultyTransport:
-    """One process's way to the server."""
+    """One process's transport to the server."""
 
     def __init__(self, inner: Transport, network: Network, process: str) -> None:
         self._inner = inner
         self._network = network
         self.process = process
         self.is_dead = False
-        """The process is gone: nothing it still says is heard."""
+        """The process is dead: what it still sends is dropped."""
         self.is_cut = False
-        """Nothing gets through for a while."""
+        """Partitioned from the server."""
         self.delivered = 0
         """Pieces of watches so far."""
 
@@ -198,7 +197,7 @@ def _give_up(response: Response | None) -> None:
 
 
 class FaultyStream:
-    """A watch whose pieces come late, twice, or not any more."""
+    """A watch whose chunks are delayed, repeated or cut off."""
 
     def __init__(self, inner: Response, transport: FaultyTransport, network: Network) -> None:
         self._inner = inner
@@ -250,7 +249,7 @@ class FaultyStream:
             yield chunk
 
     async def _delay(self) -> None:
-        """What other watches of the process deliver meanwhile overtakes this."""
+        """Delay this chunk, so that other watches of the process overtake it."""
         network, before = self._network, self._transport.delivered
         network.tally("watches", "late")
         await asyncio.sleep(network.uniform(0.01, MAX_EXTRA_S))

@@ -1,6 +1,6 @@
-"""Faults have stopped: within a bound of virtual time all that can be placed must be, and nothing may hang.
+"""After the faults stop, every pod that can be placed must be placed within a bound of virtual time.
 
-Whether something can be placed is asked of a fresh scheduler that is given the final state and nothing else.
+Whether a pod can be placed is decided by a fresh scheduler that is given only the final state.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from kubesched.simulation.violation import Violation
 from kubesched.testing.harness import SchedulerHarness
 
 BOUND_S = 180.0
-"""Longer than a watch may wait to be opened again (60 s), a lease to be taken over and a pod to rest, together; shorter
-than the five minutes after which forgotten pods are tried again anyway, which would hide that they were forgotten."""
+"""Longer than a watch reconnect (60 s), a lease takeover and a pod's backoff together; shorter than the five-minute
+flush of unschedulable pods, which would hide that a pod was forgotten."""
 LATE_BOUND_S = BOUND_S + MAX_WAIT_S
 """Where kube-scheduler waits for those five minutes, too. Filters stop at the first that rejects a node, and events are
 held against the rejectors alone: a port is taken, so the pod is told when it is free; that on top of that there was no
@@ -67,13 +67,13 @@ class Late(str):
 
 
 class WithVictims(str):
-    """Something that could be placed if others went."""
+    """A pod that could be placed by preemption."""
 
     __slots__ = ()
 
 
 class Discrepancy(str):
-    """Something that a scheduler knows differently from what it is."""
+    """A difference between a scheduler's cache and the API server."""
 
     __slots__ = ()
 
@@ -90,7 +90,7 @@ async def wait_until_settled(
 ) -> None:
     """Return once nothing more can happen; `Violation` if that takes too long.
 
-    `had_broken_answers`: a plugin or an extender may have kept anybody from making room.
+    `had_broken_answers`: a failing plugin or extender may have prevented preemption.
     """
     healed_at, bound_s = loop.time(), BOUND_S
     while True:
@@ -253,7 +253,7 @@ def _fresh_scheduler(
 
 
 async def _settle(fresh: SchedulerHarness) -> None:
-    """An extender takes some turns of the loop for every pod."""
+    """An extender call takes several turns of the loop for every pod."""
     queue = fresh.assembly.scheduler.queue
     for _ in range(MAX_SETTLES):
         await fresh.settle()

@@ -17,7 +17,7 @@ EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How often things go wrong, per call or per piece of a watch; zero for never."""
+    """Fault rates per call or per chunk of a watch; zero for never."""
 
     delay: float = 0.0
     refuse: float = 0.0
@@ -54,13 +54,13 @@ class Options:
     """1, or 2 with leader election."""
     rates: Rates
     focus: str
-    """If not empty, only calls whose path ends so go wrong, but those often."""
+    """If not empty, only calls whose path has this suffix fail, but often."""
     crash_every_s: float
     """Mean time between crashes; 0 for never."""
     partition_every_s: float
-    """Mean time between losses of the way to the lease; 0 for never."""
+    """Mean time between partitions from the lease; 0 for never."""
     jump_every_s: float
-    """Mean time between jumps of wall clocks and freezes of the whole world; 0 for never."""
+    """Mean time between wall clock jumps and freezes of the whole run; 0 for never."""
     change_every_s: float
     """Mean time between changes to nodes and deletions of pods; 0 for never."""
     mischief: float
@@ -70,7 +70,7 @@ class Options:
     extender_traits: tuple[str, ...] = ()
     """Of `EXTENDER_TRAITS`; matters if there is an extender."""
     extender_trouble: float = 0.0
-    """How often the extender is late, silent, dead or talks nonsense, per question."""
+    """How often the extender is late, silent, dead or answers malformed JSON, per call."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,7 +79,7 @@ class Options:
 def draw(random: Random, *, faults: bool) -> Options:
     """A small world, different for every seed.
 
-    Each kind of trouble is absent from some runs: an error that one kind hides must be able to show.
+    Each kind of fault is absent from some runs, so that it cannot hide a bug in all of them.
     """
 
     def sometimes(probability: float, low: float, high: float) -> float:
@@ -111,7 +111,7 @@ def draw(random: Random, *, faults: bool) -> Options:
         change_every_s=sometimes(0.8, 0.5, 6.0),
         mischief=sometimes(0.4, 0.02, 0.3),
     )
-    # Drawn last: a seed without extras is the run it was before there were any.
+    # Drawn last, so that seeds without extras keep their runs.
     extras = tuple(name for name, chance in EXTRAS.items() if random.random() < chance)
     return replace(
         drawn,

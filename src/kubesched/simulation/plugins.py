@@ -36,7 +36,7 @@ VERDICTS: Final = {
 
 
 class Mischief:
-    """How often the troublemaker misbehaves; shared by all instances of a run."""
+    """How often the plugin misbehaves; shared by all instances of a run."""
 
     def __init__(self, rate: float, random: Random, trace: Trace) -> None:
         self.rate = rate
@@ -52,7 +52,7 @@ class Mischief:
 
 
 def make_troublemaker(mischief: Mischief) -> type[Plugin]:
-    """A plugin as a third party might write it on a bad day."""
+    """A third-party plugin that raises, stalls and returns wrong types."""
 
     def misbehave(point: str) -> Any:  # noqa: ANN401  # garbage is the point
         if not mischief.strikes():

@@ -24,11 +24,11 @@ from kubesched.simulation.violation import Complaints
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
 
 MIN_RESTART_S, MAX_RESTART_S = 2.0, 6.0
-"""A crashed process comes back no sooner than what it sent has arrived."""
+"""A crashed process restarts only after its requests in flight have arrived."""
 
 
 class SimulatedScheduler(Protocol):
-    """What the simulation needs of a scheduler process; the application brings it."""
+    """What the simulation needs of a scheduler process; the application provides it."""
 
     @property
     def assembly(self) -> Assembly: ...
@@ -82,10 +82,10 @@ class Incarnation:
         self.clock = clock
         self.task: asyncio.Task[None] | None = None
         self.over = asyncio.Event()
-        """It died, or came to an end by itself."""
+        """Set when it died or ended by itself."""
         self.has_scheduled = False
         self.crash: CallFault | None = None
-        """How its next API call goes, which is its last."""
+        """Fault of its next API call, which is its last."""
 
     @property
     def is_alive(self) -> bool:
@@ -93,7 +93,7 @@ class Incarnation:
 
     @property
     def is_working(self) -> bool:
-        """Whether its queue and cache mean something: from the first list to the end of its scheduling."""
+        """Whether its queue and cache are valid: from the first sync to the end of its scheduling."""
         self.has_scheduled |= self.process.is_scheduling
         return (
             self.is_alive
@@ -198,10 +198,10 @@ class Processes:
         if error is not None:
             self._complaints.add("no scheduler dies by itself", f"{incarnation.name}: {error!r}")
 
-    # Trouble.
+    # Faults.
 
     def crash_one(self) -> None:
-        """Have some process die at its next API call, with or without the call taking effect."""
+        """Crash a process at its next API call, with or without the call taking effect."""
         alive = self.alive()
         if alive:
             chosen = self._random.choice(alive)
@@ -230,7 +230,7 @@ class Processes:
             incarnation.task.add_done_callback(_retrieve)
 
     def partition_one(self, seconds: float) -> None:
-        """Cut some process off, from its lease alone or from everything, for a while."""
+        """Partition a process for a while, from its lease alone or from everything."""
         alive = self.alive()
         if not alive:
             return
@@ -241,7 +241,7 @@ class Processes:
         self._cut(chosen, transports, seconds)
 
     def cut_off(self, incarnation: Incarnation, seconds: float) -> None:
-        """Nothing more gets to or from this process for a while; what it has sent arrives."""
+        """Partition this process for a while; requests already sent still arrive."""
         self._cut(incarnation, [incarnation.lock_transport, incarnation.transport], seconds)
 
     def _cut(self, chosen: Incarnation, transports: list[FaultyTransport], seconds: float) -> None:
@@ -264,7 +264,7 @@ class Processes:
         self._trace.census.tally("processes", what)
 
     def mend(self) -> None:
-        """No more trouble for those who live."""
+        """Clear the faults of all live processes."""
         for incarnation in self.alive():
             incarnation.crash = None
             incarnation.transport.is_cut = incarnation.lock_transport.is_cut = False

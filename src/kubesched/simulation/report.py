@@ -1,4 +1,4 @@
-"""Outcomes for people and for programs."""
+"""Results as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def line(outcome: SimulationResult) -> str:
 
 
 def failure(outcome: SimulationResult, *, command: str) -> str:
-    """Everything a person needs to look into a broken promise."""
+    """The violation, the command that reproduces it and the last lines of the trace."""
     assert outcome.violation is not None, "nothing failed"
     options = "\n".join(f"  {name}: {value}" for name, value in outcome.options.to_plain().items())
     shown = "\n".join(f"  {line_}" for line_ in outcome.last_lines[-SHOWN_LINES:])
@@ -61,7 +61,7 @@ def to_plain(outcome: SimulationResult) -> dict[str, Any]:
 
 
 def faults(outcomes: Iterable[SimulationResult]) -> str:
-    """What went wrong in all runs together, a line for each place where it struck."""
+    """Fault counts over all runs, one line per place."""
     counts = total(outcome.census for outcome in outcomes)
     return "\n".join(
         f"{where}: " + "; ".join(f"{what}: {count}" for what, count in kinds.items())

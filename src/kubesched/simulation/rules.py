@@ -1,8 +1,8 @@
-"""May this pod go to this node? Written plainly a second time, over JSON, to hold the scheduler's answers against.
+"""Whether a pod may go to a node: a plain second implementation over JSON, to check the scheduler's answers.
 
 Knows what the workloads use: requests, number of pods, host ports, taints, cordons, node selectors, required pod
 affinity and anti-affinity with `matchLabels`, required topology spread over all nodes, claims and their volumes, and the
-opinion of the simulated extender.
+rule of the simulated extender.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def objection(
 
 
 def extender_objection(pod: JsonObject, node: JsonObject) -> str | None:
-    """The opinion of the simulated extender."""
+    """The rule of the simulated extender."""
     if _labels(pod).get("app") == "db" and _labels(node).get("disk") != "ssd":
         return "a database wants a fast disk"
     return None

@@ -1,4 +1,4 @@
-"""Runs from seeds, and what came of them."""
+"""Runs from seeds, and their results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SimulationResult:
     counts: dict[str, int]
     """Events by kind."""
     census: dict[str, dict[str, int]]
-    """What went wrong, see `census.FAULTS`."""
+    """Counts of injected faults, see `census.FAULTS`."""
     bound: int
     pending: int
     violation: Violation | None
@@ -110,7 +110,7 @@ def _outcome(seed: int, world: World, violation: Violation | None) -> Simulation
 
 @contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """Under faults every other line would be a warning, and all of it is expected."""
+    """Silence the log: under faults every other line is an expected warning."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""Fixed stories for sweeps: small enough that failing every single call is cheap."""
+"""Fixed scenarios for sweeps: small enough that failing every single call is cheap."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def claim(name: str, class_name: str, access_mode: str = "ReadWriteOnce") -> Jso
 
 
 class SimulatedStorage:
-    """Controllers with reaction times, and an administrator who puts in disks and replaces what was deleted."""
+    """Controllers with reaction times, and an administrator who adds disks and re-creates deleted claims."""
 
     def __init__(
         self, loop: VirtualLoop, store: Store, api: LocalApi, clock: LoopClock, random: Random
@@ -109,7 +109,7 @@ class SimulatedStorage:
         store.subscribe(VOLUMES, self._on_volume)
         self._controllers.settle()
 
-    # What happens by itself.
+    # What controllers do.
 
     def _on_change(self, _change: Change) -> None:
         self._look_in(self._random.uniform(0.01, 4.0 if self.is_slow else 0.3))
@@ -127,7 +127,7 @@ class SimulatedStorage:
             self._look_in(max(due_s, 0.1))
 
     def _on_claim(self, change: Change) -> None:
-        """Whoever deleted a claim that pods need makes a new one."""
+        """Re-create a deleted claim that pods need."""
         if change.type == "DELETED":
             name = change.entry.obj["metadata"]["name"]
             self._loop.call_later(self._random.uniform(0.5, 5.0), self._replace_claim, name)
@@ -153,7 +153,7 @@ class SimulatedStorage:
         terms = entry.obj["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
         self._add_disk(terms[0]["matchExpressions"][0]["values"][0])
 
-    # What people do.
+    # What users do.
 
     def equip(self, node_name: str) -> None:
         """Put disks into a new node."""

@@ -1,7 +1,7 @@
 """The n-th call fails: for every n that a small scenario makes, in every way a call can fail.
 
 The scenario runs once for each API write and read in turn until a run ends before its n-th call: then every call has
-had its turn. Safety and liveness are the same as in any other run.
+failed once. Safety and liveness are the same as in any other run.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def fail_call(scenario: Scenario, way: str, number: int, make_process: ProcessFa
 
 
 def options(scenario: Scenario) -> Options:
-    """Nothing goes wrong but the one call."""
+    """No fault but the one call."""
     return Options(
         nodes=0,
         pods=0,

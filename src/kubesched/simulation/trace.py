@@ -1,4 +1,4 @@
-"""What happened, one line per event: hashed as a whole, the last lines kept for people."""
+"""The trace of a run, one line per event: hashed as a whole, with the last lines kept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whom would it cost to place a pod on a node? Written plainly a second time, like `rules`.
+"""The victims that placing a pod on a node would cost: a plain second implementation, like `rules`.
 
-All less important pods go; then, those that budgets cannot spare first and the most important first, each stays if the
-pod still fits.
+All pods of lower priority are removed; then, budget violations first and highest priority first, each is reprieved if
+the pod still fits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def violations(
 def fits_without_victims(
     pod: JsonObject, node_name: str, state: State, nominated: Iterable[Placed]
 ) -> bool:
-    """Whether the pod would fit there as things are: what keeps it away is nothing that victims could help."""
+    """Whether the pod fits there without evictions, so that preemption cannot be what it needs."""
     return _fits(pod, node_name, state, _ahead(pod, nominated))
 
 
@@ -89,7 +89,7 @@ def _unspared(
 
 
 def _fits(pod: JsonObject, node_name: str, state: State, ahead: tuple[Placed, ...]) -> bool:
-    """With and without the pods that are to come: both must hold."""
+    """With and without nominated pods: both must hold."""
     if ahead:
         crowded = replace(state, placed=state.placed + ahead)
         if objection(pod, node_name, crowded) is not None:

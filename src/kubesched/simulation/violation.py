@@ -1,4 +1,4 @@
-"""How a run tells that a promise was broken."""
+"""Violations of an invariant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Violation(KubeschedError):
 
 
 class Complaints:
-    """Takes violations from where raising would be swallowed; the world raises the first of them."""
+    """Collects violations where raising would be swallowed; the world raises the first of them."""
 
     def __init__(self) -> None:
         self._first: Violation | None = None

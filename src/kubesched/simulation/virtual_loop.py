@@ -1,4 +1,4 @@
-"""An event loop without an outside: no sockets, no threads, and time that passes only while everybody waits.
+"""An event loop in virtual time: no sockets, no threads; time advances only while every task waits.
 
 Order is a function of the program alone. Handles run in the order asyncio queued them; tasks hash by their number
 instead of their address, because task groups keep their children in sets and cancel them in iteration order; the
@@ -40,7 +40,7 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class _Jump:
-    """Stands where a selector would: instead of sleeping, moves the time to the next timer."""
+    """Replaces the selector: instead of sleeping, advances the time to the next timer."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -84,7 +84,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._elapsed_s
 
     def _note_broken(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback that raises must not go unnoticed: it belongs to the world, and the world is to go on."""
+        """A callback that raises ends the run, instead of being logged."""
         if "handle" in context and self._broken is None:
             self._broken = context.get("exception")
 
@@ -113,7 +113,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._task_count += 1
         return NumberedTask(self._task_count, coro, loop=loop, **settings)
 
-    # What a loop with an outside would do there.
+    # The parts of an event loop that need I/O.
 
     def _process_events(self, event_list: list[object]) -> None:
         """There are no events from outside."""
@@ -145,7 +145,7 @@ class LoopClock:
 def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function in a virtual loop of its own, to its end."""
     gc.collect()
-    gc.freeze()  # what is there by now is not looked at again: runs are short, and there are thousands
+    gc.freeze()  # existing objects are not traversed again: runs are short, and there are thousands
     was_enabled = gc.isenabled()
     gc.disable()
     loop = VirtualLoop()
@@ -159,7 +159,7 @@ def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
 
 
 def _finish(loop: VirtualLoop) -> None:
-    """Call off what still runs, and what that starts on its way out; then close the loop."""
+    """Cancel all tasks, including those started during cancellation; then close the loop."""
     try:
         while left := sorted(asyncio.all_tasks(loop), key=hash):
             loop.begin_instant()
@@ -168,7 +168,7 @@ def _finish(loop: VirtualLoop) -> None:
             loop.run_until_complete(asyncio.wait(left))
             for task in left:
                 if not task.cancelled():
-                    task.exception()  # retrieved: it was told while the run lasted, or is its aftermath
+                    task.exception()  # retrieved: reported during the run, or a consequence of its end
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()

@@ -124,7 +124,7 @@ def claim_names(pod: JsonObject) -> list[str]:
 
 
 def budget(app: str, min_available: int) -> JsonObject:
-    """So many pods of an application are to stay."""
+    """A disruption budget for an application."""
     return {
         "metadata": {"name": f"keep-{app}", "namespace": "default"},
         "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}},

@@ -1,4 +1,4 @@
-"""One run from its seed: build the world, let things go wrong, heal it, see that it recovers."""
+"""One run from its seed: build the world, inject faults, stop them, check that it recovers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ START_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A fixed story instead of a drawn one: (seconds to wait, resource, object to create), one after the other."""
+    """A fixed scenario instead of a drawn one: (seconds to wait, resource, object to create), one after the other."""
 
     name: str
     steps: tuple[tuple[float, str, JsonObject], ...]
@@ -137,10 +137,10 @@ class World:
     def virtual_s(self) -> float:
         return self._loop.time()
 
-    # The story.
+    # The course of a run.
 
     async def run(self) -> None:
-        """Raises `Violation` when a promise is broken."""
+        """Raises `Violation` when an invariant does not hold."""
         keepers = self.start()
         await asyncio.sleep(START_S)
         await self._trouble()
@@ -158,7 +158,7 @@ class World:
         ]
 
     async def _trouble(self) -> None:
-        """Pods come, everything else goes wrong, for as long as the options say."""
+        """Create pods and inject faults for as long as the options say."""
         options = self.options
         async with asyncio.TaskGroup() as group:
             pods = group.create_task(self._create())
