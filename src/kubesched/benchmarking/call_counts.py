@@ -6,9 +6,9 @@ A pod of a gate workload is followed from its arrival in the queue to its confir
     opcodes     instructions of this package's functions
     peak_bytes  the most memory that was taken at a time beyond what was taken before (NumPy's included), per pod
 
-Time would say more and prove less: it differs between machines, and on one machine from minute to minute. Only frames
-of this package count, so that another release of a library changes nothing; the interpreter's minor version does, which
-is why budgets are kept per version. What is vectorised counts little here; that is what the memory is for.
+Time would be noisier: it differs between machines, and on one machine from minute to minute. Only frames of this package
+count, so that another release of a library changes nothing; the interpreter's minor version does, so budgets are kept per
+version. Vectorised work hardly shows in opcodes; memory covers it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Counts(Record):
     opcodes: float
     peak_bytes: float
     functions: dict[str, float]
-    """Opcodes by function, those that make a difference."""
+    """Opcodes by function, the largest ones."""
 
 
 def count_all(progress: Progress = silent) -> dict[str, Counts]:
@@ -62,7 +62,7 @@ def count_all(progress: Progress = silent) -> dict[str, Counts]:
 
 
 def count(workload: Workload, *, classes: bool) -> Counts:
-    """Play the workload three times: to have everything loaded, counting instructions, watching memory."""
+    """Play the workload three times: to warm up, to count instructions, to measure memory."""
     _play(workload, Measurement, classes=classes)
     pods = _play(workload, _CountingInstructions, classes=classes)
     calls, opcodes = _CountingInstructions.calls, _CountingInstructions.opcodes
@@ -204,7 +204,7 @@ TOLERANCE = 0.05
 """By how much a count may exceed its budget."""
 
 SLACK_BYTES = 256
-"""Memory wavers a little with what Python happens to keep for reuse."""
+"""Memory varies a little with Python's free lists."""
 
 
 class Budgets(Record):

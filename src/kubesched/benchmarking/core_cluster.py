@@ -1,4 +1,4 @@
-"""A cluster that is nothing but memory: what the scheduler writes takes effect at once and comes back as an event.
+"""An in-memory cluster: what the scheduler writes takes effect at once and comes back as an event.
 
 Bindings always succeed, deletions take effect immediately whatever the grace period, finalizers keep a pod as long as the
 run lasts. Time is the run's own: it passes at a fixed pace per attempt and jumps over idle stretches, while inside an
@@ -121,7 +121,7 @@ class CoreCluster(StoredObjects):
         kind = _kind(manifest)
         own: Manifest = msgspec.json.decode(
             msgspec.json.encode(manifest)
-        )  # what is shared stays as it is
+        )  # shared parts must not be changed
         strategy = STRATEGIES.get(kind.resource)
         if strategy is not None and strategy.default is not None:
             strategy.default(own)
@@ -134,7 +134,7 @@ class CoreCluster(StoredObjects):
         return codec.convert(own, kind.record)
 
     def add(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
-        """Create, and let the scheduler hear of it."""
+        """Create the object and send the event."""
         if self.listers.of(type(obj)).put(obj) is not None:
             raise KubeschedError(f"{_named(obj)} exists already")
         handlers = self.assembly.handlers
@@ -148,7 +148,7 @@ class CoreCluster(StoredObjects):
             self._changed(obj, Action.ADD, None, obj)
 
     def replace(self, obj: Any) -> None:  # noqa: ANN401  # as above
-        """Replace what is there, as an update does: uid and, for a pod, the node stay."""
+        """Update the object: uid and, for a pod, the node stay."""
         old = self.listers.of(type(obj)).get(obj.metadata.namespace, obj.metadata.name)
         if old is None:
             raise KubeschedError(f"{_named(obj)} does not exist and cannot be updated")

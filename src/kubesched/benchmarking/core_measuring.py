@@ -1,4 +1,4 @@
-"""What is noted while the core works, and what follows from it."""
+"""Measurements of the core, and the figures computed from them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Measurement:
     """One stretch of measuring: pods of some namespaces with some labels.
 
     Only work of the scheduler counts: the time between `begin` and `end`. Totals and single decisions are CPU time, which
-    does not know of other programs on the machine. Extension points are timed by the scheduler itself, with the wall
+    other programs on the machine do not distort. Extension points are timed by the scheduler itself, with the wall
     clock, which is cheaper to read; what they took is scaled to CPU time.
     """
 
@@ -82,7 +82,7 @@ class Measurement:
         self, workload: str, nodes: int, *, classes: bool, repeat: int, threshold: float | None
     ) -> RunResult:
         pods, wall_s = len(self.bound_at_s), max(self._wall_s, 1e-9)
-        # Where the program was not alone, CPU time says how long it would have taken if it had been.
+        # On a shared machine CPU time is what the run would have taken alone.
         scale = self._cpu_s / wall_s
         series = sampled([at * scale for at in self.bound_at_s], self._cpu_s / INTERVALS)
         decision_s = sum(self.decisions_s)

@@ -175,7 +175,7 @@ class _Player:
             self._stop_measuring()
 
     async def _hold_steady(self, op: ops.CreatePods) -> None:
-        """Replace every pod that is bound by a new one, for a time."""
+        """Replace every bound pod with a new one, for a while."""
         bound: list[Pod] = []
         self._stage.on_bound = bound.append
 
@@ -219,7 +219,7 @@ class _Player:
         await self._at_rate(updates(), op.update_per_second, op.skip_wait_to_completion)
 
     async def _at_rate(self, steps: Iterator[None], per_second: int, skip_wait: bool) -> None:
-        """So many steps a second beside everything else, or all at once."""
+        """Run the steps at a rate alongside everything else, or all at once."""
         if not per_second:
             for _ in steps:
                 pass

@@ -22,16 +22,16 @@ PATIENCE_S = 600.0
 """How much of the run's own time may pass without a binding before the workload counts as stuck."""
 
 FRUITLESS = 100_000
-"""How many attempts may be made without a binding, until the same."""
+"""Attempts without a binding before the workload counts as stuck."""
 
 TURNS = 1000
 """How many turns the event loop is given for background work to end."""
 
 NOTE_EVERY = 500
-"""Attempts between two words about progress."""
+"""Attempts between two progress reports."""
 
 BIND_PATIENCE_S = 10.0
-"""How long a binding may take, three times over; it takes microseconds, unless it waits for a volume controller."""
+"""A third of the time a binding may take; it takes microseconds, unless it waits for a volume controller."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class CoreStage:
     # -- measuring ---------------------------------------------------------------------------------------------------
 
     def start_measuring(self, namespaces: Sequence[str], labels: Mapping[str, str]) -> None:
-        # As `kubesched run` does when it has built everything: the collector need not walk over the cluster again.
+        # As `kubesched run` does: keeps the collector from traversing the cluster again.
         gc.collect()
         gc.freeze()
         points = self.cluster.metrics.framework_extension_point_duration_seconds
@@ -86,7 +86,7 @@ class CoreStage:
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
-        """Work of the scheduler, which counts if anything is measured."""
+        """Account for the scheduler's work in the open measurements."""
         measured = self._measurement
         if measured is None:
             yield
@@ -121,7 +121,7 @@ class CoreStage:
         await self._work(lambda: not self._awaited, what)
 
     async def until_time(self, instant: float) -> None:
-        """Schedule until then, whatever comes of it."""
+        """Schedule until then, bound or not."""
         await self._work(lambda: self.clock.monotonic() >= instant, "", until=instant)
 
     async def until_attempted(self) -> None:
@@ -153,7 +153,7 @@ class CoreStage:
     # -- beside ------------------------------------------------------------------------------------------------------
 
     def go_on_beside(self, steps: Iterator[None], interval_s: float) -> Beside:
-        """Have a step made every so often while pods are scheduled; the first is due now."""
+        """Run a step at an interval while pods are scheduled; the first is due now."""
         activity = Beside(steps, self.clock.monotonic(), interval_s)
         self._beside.append(activity)
         return activity
@@ -211,7 +211,7 @@ class CoreStage:
         async with asyncio.timeout(None) as patience:
 
             async def watch() -> None:
-                # Three times the same binding: the process may have been stopped for a while in between.
+                # Three times the same binding: the process may have been suspended in between.
                 seen: deque[int] = deque(maxlen=3)
                 while len(seen) < 3 or len(set(seen)) > 1 or not self._is_binding:
                     await asyncio.sleep(BIND_PATIENCE_S)
@@ -260,7 +260,7 @@ class CoreStage:
         return True
 
     async def _settled_something(self) -> bool:
-        """Let background work (deletions of victims, status patches) end; says whether there was any."""
+        """Let background work (deletions of victims, status patches) end; returns whether there was any."""
         scheduler = self._scheduler
         if not len(scheduler.background) and not len(scheduler.status_writer):
             return False

@@ -38,7 +38,7 @@ Exit code 0 means that everything asked for was measured, 1 that something faile
 """
 
 QUIET_CORES = 0.2
-"""What may run beside a measurement without being mentioned."""
+"""Load of other programs that is not worth a warning."""
 
 REDRAW_S = 0.1
 """How often progress is redrawn at most."""
@@ -195,7 +195,9 @@ def main(args: argparse.Namespace) -> int:
     with _progress() as progress:
         for workload in workloads:
             _run_one(workload, run, progress, findings)
-            if folder is not None:  # at once: a long run that ends early has written what it found
+            if (
+                folder is not None
+            ):  # immediately, so that an interrupted run has written its results
                 _write(findings.report(), folder)
     _show(findings.report(), args)
     if folder is not None:
@@ -303,7 +305,7 @@ def _progress() -> Iterator[Progress]:
 
 
 class _InPlace:
-    """One line that is written over. Without a thread of its own: that would be measured with the rest."""
+    """One line that is overwritten. Without a thread: it would be measured as well."""
 
     def __init__(self) -> None:
         self._shown_at = 0.0
@@ -407,7 +409,7 @@ def _print_phases(summaries: list[Summary]) -> None:
 def _print_figures(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 2
 ) -> None:
-    """Aligned columns, figures to the right; never cut, however narrow the terminal: half a number is none."""
+    """Aligned columns, figures to the right; never truncated, however narrow the terminal."""
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
     for row in (headers, *rows):
         cells = [

@@ -89,7 +89,7 @@ def _golden(files: Sequence[str], limit: int | None, show: int, output: str) -> 
 
     from kubesched.conformance.golden import evaluate
 
-    # What schedulers in memory say of pods that fail is what the recordings ask for.
+    # The in-memory schedulers log expected failures.
     logging.getLogger("kubesched").addHandler(logging.NullHandler())
     with _progress() as progress:
         report = evaluate(files, limit=limit, show=show, progress=progress)
@@ -153,7 +153,7 @@ def _shown(value: object) -> str:
 def _share(agreed: int, compared: int) -> str:
     if not compared:
         return "-"
-    # Rounding must not turn an almost into an all.
+    # Rounding must not turn 99.99 % into 100 %.
     return "100 %" if agreed == compared else f"{min(100 * agreed / compared, 99.99):.2f} %"
 
 

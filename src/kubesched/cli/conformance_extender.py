@@ -1,4 +1,4 @@
-"""`kubesched conformance extender`: the extenders of a written case, for whoever replays it with kubectl."""
+"""`kubesched conformance extender`: the extenders of a written case, for a replay with kubectl."""
 
 from __future__ import annotations
 

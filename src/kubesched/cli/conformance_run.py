@@ -285,7 +285,7 @@ def _shown(value: object) -> str:
 
 
 def _share(agreed: int, compared: int) -> str:
-    # Rounding must not turn an almost into an all.
+    # Rounding must not turn 99.99 % into 100 %.
     return "100 %" if agreed == compared else f"{min(100 * agreed / compared, 99.99):.2f} %"
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 def signals_held() -> Iterator[None]:
     """Keep SIGINT and SIGTERM until the command is ready for them (`app.stopping.release_signals`).
 
-    Loading takes a good part of a second. A signal then must neither be lost nor end the process half-way, so that the
-    exit code is the one that whoever stops a scheduler expects.
+    Loading takes a good part of a second. A signal during that time must neither be lost nor end the process half-way,
+    which would give the wrong exit code.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:

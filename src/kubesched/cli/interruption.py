@@ -19,7 +19,7 @@ from types import FrameType
 
 EXIT_TERMINATED = 143
 SAFE_POINT_S = 5.0
-"""A command that reaches no safe point within this time after the signal is ended where it stands."""
+"""A command that reaches no safe point within this time after the signal is ended at once."""
 
 
 class Interruption:
@@ -37,7 +37,7 @@ class Interruption:
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         if self.is_terminated and signum == signal.SIGTERM:
-            os._exit(EXIT_TERMINATED)  # asked twice: nothing may hold this up
+            os._exit(EXIT_TERMINATED)  # second signal: end at once
         self.is_terminated |= signum == signal.SIGTERM
         if self._is_deferred:
             self._is_due = True

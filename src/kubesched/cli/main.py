@@ -1,4 +1,4 @@
-"""The entry point: finds the command, loads its module, and is the last to see every error.
+"""The entry point: finds the command, loads its module, and reports every error.
 
 `kubesched --help` must stay quick, so this module imports argparse and nothing else of weight, and
 knows of each command only its name, group and summary.
@@ -203,7 +203,7 @@ def _report(error: Exception, *, debug: bool) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether it was Ctrl-C that Python dressed up as something else, as it does while classes are being made."""
+    """Whether Ctrl-C is the cause of another exception, as happens when it interrupts the creation of a class."""
     return error is not None and (
         isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__cause__)
     )

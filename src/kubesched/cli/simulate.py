@@ -23,7 +23,7 @@ While that lasts, safety is checked: no node is over its allocatable, no pod is 
 rules hold at every decision, queue and cache are consistent, at most one replica leads.
 Then the faults stop, and all that can be placed must be placed soon.
 
-The same seed gives the same run, event by event. Exit code 0 means that every promise held.
+The same seed gives the same run, event by event. Exit code 0 means that every invariant held.
 """
 
 

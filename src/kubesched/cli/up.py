@@ -118,7 +118,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
 
 
 def _kubeconfig_path(data_dir: Path | None) -> Path:
-    """Beside the data, or in the user's cache: never over anybody's own kubeconfig."""
+    """Beside the data, or in the user's cache; never overwrites the user's own kubeconfig."""
     if data_dir is not None:
         return data_dir / "kubeconfig"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

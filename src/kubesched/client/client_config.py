@@ -6,7 +6,7 @@ else we are in a pod), `load_default_config` is kubectl's (a named file, else `K
 and putting the credentials together. Not responsible for reading files (`kubeconfig`) nor for what credentials do
 later (`credentials`, `exec_plugin`, `oidc`).
 
-All that is wrong with a context is said at once; every message names file, context and field.
+All problems of a context are reported at once; every message names file, context and field.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _REMOVED_PROVIDERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """A connection and what the context says beside it."""
+    """A connection and the other settings of the context."""
 
     connection: ConnectionConfig
     namespace: str = "default"
@@ -292,7 +292,7 @@ class _Assembly:
         if scheme == "https":
             tls, identity = self._tls(), self._identity()
         elif user != User():
-            # Upstream: who we are is not told to a server that anybody could pretend to be.
+            # Upstream: credentials are not sent to a server whose identity is not verified.
             log.warning("Server is not https, so no credentials are sent", user=self._user_origin)
         return ConnectionConfig(
             host=host,

@@ -131,7 +131,7 @@ class HttpConnection(asyncio.Protocol):
             exchange.future.set_exception(error)
 
     def shut_down(self, error: TransportError) -> None:
-        """Fail the exchange under way, if any; an idle connection says goodbye properly."""
+        """Fail the exchange under way, if any; an idle connection is closed cleanly."""
         if self._exchange is None:
             self.close()
         else:
@@ -225,7 +225,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _fail_parsing(self, exchange: Exchange, error: TransportError) -> None:
         if self._message_complete:
-            # The answer itself was whole; what followed it was not ours to read.
+            # The answer was complete; the bytes after it are not ours.
             self._has_stray_bytes = True
             self._finish()
         elif self._exchange is exchange:
@@ -317,7 +317,7 @@ class HttpConnection(asyncio.Protocol):
     # Endings.
 
     def _finish(self) -> None:
-        """The answer is whole: complete the exchange, then keep or drop the connection."""
+        """The answer is complete: finish the exchange, then keep or drop the connection."""
         self._message_complete = False
         exchange, self._exchange = self._exchange, None
         if exchange is None:

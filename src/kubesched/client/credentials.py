@@ -7,11 +7,11 @@ Not responsible for finding any of this: `client_config` puts the pieces togethe
 
 Invariants:
 
-* A request that finds nothing due costs two comparisons: files are looked at no more often than every ten
+* A request with nothing due costs two comparisons: files are checked no more often than every ten
   seconds, in a thread, by one request at a time, while the others go on with what is there.
 * `headers()` returns the same mapping until something changed, and `generation` grows exactly when the TLS
   context was replaced.
-* What worked is kept until something better is there: an unreadable file or a failing plugin never discards
+* Working credentials are kept until newer ones are valid: an unreadable file or a failing plugin never discards
   credentials that may still be good, it is reported and tried again.
 * A `Proof` shows no secret in its `repr`; errors name files and fields, never contents.
 """
@@ -37,13 +37,13 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 LOOK_INTERVAL_S = 10.0
-"""Least time between two looks at the files: a rotation is noticed soon after, at no measurable cost."""
+"""Least time between two checks of the files: a rotation is noticed soon, at no measurable cost."""
 
 REREAD_INTERVAL_S = 60.0
 """Token files are read this often even if `stat` shows no change; client-go relies on reading alone."""
 
 FILE_DEADLINE_S = 5.0
-"""Longest wait for a look at the files; a hanging network mount must not hold up requests."""
+"""Longest wait for a check of the files; a hanging network mount must not block requests."""
 
 FAILURE_PAUSE_S = 2.0
 """After a failure to obtain credentials the same error answers this long, so that a burst of requests does not
@@ -175,7 +175,7 @@ class TokenFile:
 
 
 class RenewedIdentity:
-    """An identity that is obtained by doing something slow, kept until it expires, and obtained by one at a time.
+    """An identity that is slow to obtain, cached until it expires, and renewed by one caller at a time.
 
     Subclasses say how in `_obtain`.
     """
@@ -297,7 +297,7 @@ class ClientCredentials:
 
 
 class SingleFlight(Generic[T]):
-    """Lets many callers share one call: who comes while it is under way waits for its outcome."""
+    """Shares one call among concurrent callers (single flight)."""
 
     def __init__(self) -> None:
         self._flight: asyncio.Future[T] | None = None
@@ -312,7 +312,7 @@ class SingleFlight(Generic[T]):
             await asyncio.wait([flight])
             if not flight.cancelled():
                 return flight.result()
-            # Its caller was cancelled, which says nothing about us: one of those waiting takes over.
+            # Only its caller was cancelled: one of the waiters takes over.
         self._flight = flight = asyncio.get_running_loop().create_future()
         try:
             result = await call()

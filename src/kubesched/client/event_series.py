@@ -25,7 +25,7 @@ EventRecord = events_v1.Event | core_v1.Event
 
 
 class Reporter:
-    """In whose name events are told. Compared by identity: it is part of every key."""
+    """The reporting component of events. Compared by identity: it is part of every key."""
 
     __slots__ = ("controller", "instance", "is_legacy")
 

@@ -1,10 +1,10 @@
 """Telling people what happened: events about objects, written in the background, recurring ones folded into series.
 
 Responsible for what client-go's event recorder and broadcaster do: naming, the series rules, retries, and dropping
-rather than growing. Which events are told is decided by whoever calls `EventRecorder.event`; how they reach the
+rather than growing. Callers of `EventRecorder.event` decide which events are recorded; how they reach the
 server is `EventClient`. Losing an event never matters to scheduling, so nothing here blocks or raises into it.
 
-An event on its way, and who holds it:
+The life of an event, and what holds it:
 
     event() --new--> queue (bounded) ------one of the writers---> created on the server --+
        |                                                                                  | all the while also
@@ -13,7 +13,7 @@ An event on its way, and who holds it:
     every 30 min: all series are patched again, so that the server does not forget them <-+
     every 6 min: what did not recur for 6 min is dropped; a series gets its last count <--+
 
-The key of a series is who says what about which revision of which object; the note is not part of it. Writes of one
+The key of a series is reporter, reason, action and object revision; the note is not part of it. Writes of one
 event happen one after another; different events are written concurrently and in no particular order.
 
 An event costs the API server nearly as much as a binding. So while more urgent writes are under way there are few
@@ -53,7 +53,7 @@ WRITERS = 32
 PATIENCE_S = 5.0
 """For each time that the oldest event has waited this long, one more writer writes whatever else is urgent."""
 LOOK_S = 0.05
-"""How often it is looked whether more writers are wanted."""
+"""How often the number of writers is adjusted."""
 MAX_CACHED = 50_000
 """Events remembered for recognising recurrences; beyond that the oldest are forgotten early. Upstream has no bound,
 which at thousands of pods per second would be gigabytes."""
@@ -136,7 +136,7 @@ class EventBroadcaster:
     ) -> None:
         """`core_only` is for servers without events.k8s.io/v1; `flush_s` bounds the end of `run`.
 
-        `is_urgent` tells whether something more important is on its way to the server.
+        `is_urgent` returns whether more important requests are under way.
         """
         self._client = client
         self._clock = clock
@@ -239,7 +239,7 @@ class EventBroadcaster:
                 self._has_work.set()
 
     def _forget_oldest(self) -> None:
-        # Many at once: taking the first item of a dictionary gets slower with every item taken before.
+        # In batches: popping the first item of a dictionary gets slower with every item popped before.
         for key in list(itertools.islice(self._cache, FORGET_BATCH)):
             entry = self._cache.pop(key)
             entry.is_final = True
@@ -280,7 +280,7 @@ class EventBroadcaster:
             self._writing -= 1
 
     def _writers_wanted(self) -> int:
-        """How many writers may be at work now. Only to be asked while there is something in the queue."""
+        """How many writers may run now. Call it only while the queue is not empty."""
         if not self._is_urgent():
             return self._writer_count
         # Few as long as there is plenty of room, all of them before any event would have to be dropped.
@@ -341,10 +341,10 @@ class EventBroadcaster:
                 await self._client.patch(event, entry.series_change())
                 return
             except NotFound:
-                pass  # the server keeps events for an hour; begin anew
+                pass  # the server keeps events for an hour; start a new series
         await self._client.create(event)
 
-    # Series as time goes by.
+    # Expiry of series.
 
     async def _finish_series(self) -> None:
         """Drop what did not recur lately, and tell the server how often a series has occurred in the end."""

@@ -1,6 +1,6 @@
 """One request under way and its answer, buffered or streamed.
 
-Responsible for holding what has arrived and for waking whoever waits for it; a stream also tells its connection to
+Responsible for buffering what has arrived and for waking the waiter; a stream also tells its connection to
 stop reading while its consumer lags. Not responsible for parsing or deadlines (`connection`).
 """
 
@@ -139,7 +139,7 @@ class StreamingResponse:
             self._is_paused = False
             self._source.resume_reading()
 
-    # What the connection tells the stream.
+    # Called by the connection.
 
     def feed(self, data: bytes) -> None:
         self._chunks.append(data)

@@ -38,7 +38,7 @@ RUN_DEADLINE_S = 60.0
 """Longest a plugin may run. client-go waits for ever; requests of ours have deadlines, and so has this."""
 
 END_DEADLINE_S = 5.0
-"""Longest wait for a killed plugin to be gone; only one stuck in the kernel takes longer."""
+"""Longest wait for a killed plugin to exit; only one stuck in the kernel takes longer."""
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 """Most that is read of what the plugin prints; a certificate chain with its key is a few kilobytes."""
@@ -257,7 +257,7 @@ async def _start(
     try:
         await asyncio.wait([starting])
     except asyncio.CancelledError:
-        # Cancelling a start half-way loses the process and its pipes; so let it finish, then end it properly.
+        # Cancelling a start half-way leaks the process and its pipes; so let it finish, then kill it.
         await asyncio.wait([starting])
         if starting.exception() is None:
             await _end(starting.result()[0], capture)

@@ -55,7 +55,7 @@ def load_connection(
 def load_namespace(
     environment: Mapping[str, str], *, directory: str = SERVICE_ACCOUNT_DIRECTORY
 ) -> str:
-    """The namespace this pod lives in, `default` if nothing tells."""
+    """The namespace of this pod, `default` if unknown."""
     if namespace := environment.get("POD_NAMESPACE", ""):
         return namespace
     try:

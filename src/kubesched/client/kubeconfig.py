@@ -1,7 +1,7 @@
-"""Kubeconfig files: what they say, and how several of them become one.
+"""Kubeconfig files: parsing and merging.
 
 Responsible for reading the YAML into records with errors that name file and field, for merging (`KUBECONFIG`
-may list several files; whoever says a thing first is right), for resolving relative paths against the file that
+may list several files; the first value wins), for resolving relative paths against the file that
 wrote them, and for storing tokens that were rotated. Which context is meant and whether it can be used is
 `client_config`'s part.
 

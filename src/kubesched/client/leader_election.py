@@ -45,7 +45,7 @@ CLOCK_STEP_S = 0.001
 """A candidate waits between one and 2.2 retry periods, so that candidates do not march in step."""
 
 LEAST_PATIENCE_S = 0.1
-"""What cancelled work gets to end even if it is already late, so that the log says the truth about it."""
+"""Grace period for cancelled work even if it is already late, so that the log is accurate."""
 
 RELEASE_TRIES = 5
 """How often a release that conflicts is tried. Only a renewal of our own that was under way can conflict with it."""
@@ -76,7 +76,7 @@ class LeaderMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElectionSettings:
-    """Which lease, in whose name, and how patiently. Defaults are kube-scheduler's."""
+    """The lease, the identity and the timings. Defaults are kube-scheduler's."""
 
     identity: str
     """Unique among all candidates; `<host name>_<uuid>` as a rule."""
@@ -166,7 +166,7 @@ class LeaderElector:
             metrics.leader_off(settings.name)
 
     async def run(self) -> None:
-        """Wait to become leader, lead, and return when leadership was lost. Cancel it to stop in good order."""
+        """Wait to become leader, lead, and return when leadership is lost. Cancel it to stop cleanly."""
         try:
             await self._acquire()
             await self._lead()
@@ -395,7 +395,7 @@ class LeaderElector:
         try:
             self._observe(await self._bounded(self._client.update(changed)))
         except Conflict:
-            return False  # a renewal that was under way when we stopped came through; look again
+            return False  # a renewal that was in flight when we stopped succeeded; read again
         log.info("Released lease", lock=self._described())
         return True
 

@@ -105,8 +105,8 @@ class OidcProvider(RenewedIdentity):
             raise self._error(
                 f"the {ID_TOKEN} {state}, and there is no {REFRESH_TOKEN} to get another"
             )
-        # A refresh token may be good for one use only, so a trade is never abandoned half-way: who gives up
-        # waiting leaves the thread running, and who comes next joins it.
+        # A refresh token may be valid for one use only, so a refresh is never abandoned half-way: a caller that
+        # times out leaves the thread running, and the next caller joins it.
         if self._trade_under_way is None or self._trade_under_way.done():
             self._trade_under_way = asyncio.ensure_future(asyncio.to_thread(self._renew_tokens))
         try:
@@ -242,7 +242,7 @@ class OidcProvider(RenewedIdentity):
 
 
 class _RefusedError(Exception):
-    """The token endpoint understood and said no."""
+    """The token endpoint rejected the request."""
 
 
 class _HttpsRedirects(urllib.request.HTTPRedirectHandler):

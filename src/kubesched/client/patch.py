@@ -1,7 +1,6 @@
 """The four ways to change part of an object, as the API server tells them apart: by content type.
 
-Responsible for pairing a body with its content type. What goes into the body is the caller's business; computing a
-strategic merge patch from two states needs to know the fields and lives with who knows them.
+Responsible for pairing a body with its content type. The caller builds the body.
 """
 
 from __future__ import annotations

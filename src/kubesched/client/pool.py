@@ -159,8 +159,8 @@ class HttpTransport:
                 connection.abandon(exchange)
                 raise
             except StreamEnded as error:
-                # The usual fate of a kept-alive connection that the server gave up just as we chose it. Bounded:
-                # every round uses up one kept-alive connection, and a new one ends the loop.
+                # A race: the server closed the kept-alive connection just as we chose it. Bounded: every round uses up
+                # one kept-alive connection, and a new one ends the loop.
                 is_stale = is_reused and not exchange.response_started and not self._is_closed
                 if is_stale and (request.idempotent or not error.sent):
                     continue
@@ -291,7 +291,7 @@ class HttpTransport:
                 return connection
 
     def _return_unused(self, waiter: asyncio.Future[HttpConnection | None]) -> None:
-        """What was handed to a request that was cancelled in the same instant goes to the next one."""
+        """Hand a connection on if its request was cancelled in the same instant."""
         if waiter.cancelled() or not waiter.done() or waiter.exception() is not None:
             return
         connection = waiter.result()
@@ -308,7 +308,7 @@ class HttpTransport:
         return None
 
     def _release(self, is_stream: bool) -> None:
-        """A connection is gone: the next in line may open another, else there is one less."""
+        """A connection was closed: the next waiter may open another."""
         if is_stream:
             self._stream_count -= 1
         elif (waiter := self._next_waiter()) is not None:

@@ -200,7 +200,7 @@ class RestClient:
     ) -> Watch[R]:
         """Changes from a revision on; with `send_initial_events` the present state first, then a marked bookmark.
 
-        Entering the watch sends the request, once: whoever watches has to cope with broken watches anyway.
+        Entering the watch sends the request, once and without retries: callers have to handle broken watches anyway.
         """
         kind = _kind(kind)
         query = {
@@ -235,7 +235,7 @@ class RestClient:
         return _decoded(body, kind.record, codec.decode)
 
     async def create_event(self, event: EventRecord) -> None:
-        """Create without looking at what the server made of it."""
+        """Create without decoding the answer."""
         target = kind_of(type(event)).collection_path(event.metadata.namespace)
         if self._speaks_protobuf and isinstance(event, events_v1.Event):
             message = protobuf.encode_event(event)
@@ -372,7 +372,7 @@ class RestClient:
         await self._send_once(target, body, self._write_headers)
 
     def _send_once(self, target: str, body: bytes, headers: HeaderBlock) -> Awaitable[Response]:
-        # The answer is a Status, whatever the published schema says; success is all there is to know.
+        # The answer is a Status, whatever the published schema says; only success matters.
         return self._caller.send_once(
             Request(
                 method="POST",

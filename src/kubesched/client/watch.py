@@ -1,7 +1,7 @@
 """A watch: newline-delimited JSON, decoded into typed events as it arrives.
 
 Responsible for cutting the byte stream into lines, decoding them, and turning an ERROR event into the exception it
-stands for. An event whose object makes no sense is logged and passed over. Not responsible for starting over when a watch ends: that is the reflector's business.
+stands for. An event whose object cannot be decoded is logged and skipped. Not responsible for restarting a watch that ended (`reflector`).
 
 Invariants: events come out in the order in which they arrived, and all of them before the error that followed them;
 how the stream was cut into chunks makes no difference; a stream that ends in the middle of a line is an error.

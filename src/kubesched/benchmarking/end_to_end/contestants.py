@@ -1,7 +1,7 @@
-"""The schedulers that are measured: how each is started, asked whether it is ready, read out, and stopped.
+"""The schedulers that are measured: how each is started, probed, scraped and stopped.
 
-Both get the same configuration file, with the same client limits, and one control plane each. What differs is what
-belongs to a scheduler: the encoding it speaks with the API server is the one it does best with.
+Both get the same configuration file, with the same client limits, and one control plane each. What differs
+belongs to the scheduler: each uses the encoding that suits it best.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPEN_PATHS = "/healthz,/readyz,/livez,/metrics"
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What a scheduler may send: equal for all, and by default so much that it does not matter."""
+    """Client limits, equal for all; the default is high enough not to matter."""
 
     qps: float = 10_000.0
     burst: int = 10_000
@@ -87,7 +87,7 @@ class RunningScheduler:
             raise MetricsError(f"{self._process.name} does not show its metrics: {error}") from None
 
     async def until_ready(self) -> None:
-        """Until it says that it knows the cluster. Raises `ControlPlaneError` when that takes too long."""
+        """Wait until it is ready. Raises `ControlPlaneError` after a deadline."""
         last: Exception | None = None
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
@@ -115,7 +115,7 @@ async def running(
     limits: ClientLimits,
     feature_gates: Mapping[str, bool] | None = None,
 ) -> AsyncIterator[RunningScheduler]:
-    """The scheduler on a plane, just started; it is stopped at the end of the block, however that comes about."""
+    """Run the scheduler on a plane for the duration of the block."""
     port = _free_port()
     path = plane.folder / f"{contestant.name}.yaml"
     path.write_text(yaml.safe_dump(_completed(config, plane, limits)))
@@ -125,7 +125,7 @@ async def running(
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         f"--cert-dir={plane.folder / contestant.name}",
-        # Reading metrics is not to cost a review at the API server.
+        # Scraping must not cost an access review at the API server.
         f"--authorization-always-allow-paths={_OPEN_PATHS}",
     ]
     if feature_gates:

@@ -28,7 +28,7 @@ _STATUS_APART = frozenset(("PersistentVolume", "PersistentVolumeClaim"))
 
 
 class CreationError(KubeschedError):
-    """The API server does not take an object of the workload."""
+    """The API server rejects an object of the workload."""
 
 
 class Creator:
@@ -50,7 +50,7 @@ class Creator:
         check: Callable[[], None] = lambda: None,
         sent: dict[str, float] | None = None,
     ) -> None:
-        """All of them, as fast as it goes or so many per second; objects appear roughly in the given order.
+        """Create all of them, as fast as possible or at a rate; objects appear roughly in the given order.
 
         `check` is called now and then; `sent` gets the moment at which each was sent, by its key.
         """
@@ -113,7 +113,7 @@ class Creator:
             "value": value,
         }
         await self.create(made, may_exist=True)
-        # Admission looks classes up in a cache of its own; a pod it accepts on trial says that the class has arrived.
+        # Admission reads classes from its own cache; a dry-run pod shows that the class has arrived.
         probe: Manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -137,7 +137,7 @@ class Creator:
         self._priority_classes.add(name)
 
     async def replace(self, manifest: Manifest, subresources: Sequence[str]) -> None:
-        """Put a manifest in the place of an object that exists, then its status, whatever their revision."""
+        """Replace an existing object, then its status, regardless of revision."""
         kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
         path = kind.object_path(metadata["name"], metadata.get("namespace", ""))
         if manifest["kind"] == "Pod":

@@ -47,7 +47,7 @@ class Release(Enum):
     AS_CREATED = "as-created"
     """While the scheduler is at work, as scheduler_perf does it: creating them competes with scheduling them."""
     DRAINED = "drained"
-    """Before the scheduler is started: what is measured is how fast it works off a queue."""
+    """Before the scheduler is started: measures how fast it drains a queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Pace:
 
     release: Release = Release.AS_CREATED
     pods_per_s: float = 0.0
-    """Create measured pods at this rate; 0 creates them as fast as it goes."""
+    """Create measured pods at this rate; 0: as fast as possible."""
     stall_s: float = 120.0
     """A workload in which nothing is bound for so long has failed."""
 
@@ -208,7 +208,7 @@ class Driver:
         await self._end_stretch()
 
     async def _keep_up(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
-        """Every pod that is bound makes room for the next, for a time."""
+        """Replace every bound pod with the next one, for a while."""
         ends_at = self._clock.monotonic() + how.duration
 
         async def one_after_another(made: ops.CreatePods, index: int) -> None:
@@ -268,7 +268,7 @@ class Driver:
         if not is_drained:
             assert self._scheduler is not None, "the scheduler is at work"
             page = await self._scheduler.page()
-        # Events about earlier pods may be on their way still: they are not to be counted with these.
+        # Events about earlier pods may still be in flight and must not count here.
         events, _ = await until_settled(
             self._plane, self._clock, len(self._observer.moments), before=0
         )
@@ -312,7 +312,7 @@ class Driver:
             await self._until_tried(set(keys))
 
     async def _until_tried(self, keys: set[str]) -> None:
-        """Until each is bound, or the scheduler has said in its status that it cannot be."""
+        """Wait until each is bound or reported unschedulable in its status."""
         deadline = self._clock.monotonic() + self._pace.stall_s
         while True:
             listed = await self._plane.client.list(Pod, field_selector="spec.nodeName=")

@@ -4,7 +4,7 @@ What is counted:
 
 * *rate*: bindings between the first and the last seen, by the time between them;
 * *processor time*: of every process, from the beginning of the stretch until the scheduler is done with everything
-  that the pods cause, so that work which a scheduler puts off is not lost from the account;
+  that the pods cause, so that deferred work counts as well;
 * *settling*: how long after the last binding the last event was written, and how many were.
 """
 
@@ -31,7 +31,7 @@ EVENTS_PATH = "/apis/events.k8s.io/v1/events"
 SCHEDULER = "scheduler"
 DRIVER = "driver"
 MACHINE = "machine"
-"""All that the machine does, measured or not."""
+"""CPU use of the whole machine, measured processes or not."""
 
 QUIET_S = 2.0
 """Events have all been written when none was for so long."""
@@ -78,7 +78,7 @@ class Measurement:
 
     @property
     def others_cores(self) -> float:
-        """Cores that were busy, on average, with what is no part of the measurement."""
+        """Average number of cores busy with other work."""
         parts = sum(cpu_s for role, cpu_s in self.cpu_s.items() if role != MACHINE)
         return max(0.0, self.cpu_s[MACHINE] - parts) / self.cpu_seconds if self.cpu_seconds else 0.0
 
@@ -94,7 +94,7 @@ class Measurement:
 
 @dataclass(slots=True)
 class UsageLog:
-    """Accounts of processes over time; what happened between two moments can be asked later."""
+    """CPU accounts of processes over time, from which any interval can be computed."""
 
     clock: Clock
     pids: Mapping[str, Callable[[], int]]
@@ -106,7 +106,7 @@ class UsageLog:
         account = {MACHINE: read_machine()}
         for role, find in self.pids.items():
             if pid := find():
-                # Whoever waits for something from a process that has ended says so, and quotes its last words.
+                # The caller that waits for a dead process reports it, with the end of its log.
                 with contextlib.suppress(ProcessGone):
                     account[role] = read_usage(pid)
         self.moments.append(self.clock.monotonic())
@@ -186,7 +186,7 @@ def measurement(
     events: int,
     settled_at: float,
 ) -> Measurement:
-    """Put a stretch's observations together.
+    """Combine the observations of one measured stretch.
 
     `counts_from_first`: the scheduler's start is not part of what is measured, so processor time counts from the
     moment of the first binding.
