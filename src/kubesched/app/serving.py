@@ -1,10 +1,10 @@
 """The HTTPS server of a scheduler process, put together from its flags.
 
-Who may ask what is decided with the API server's help, through credentials of their own
-(`--authentication-kubeconfig`, `--authorization-kubeconfig`), else through those of the pod we run in, else not at
-all: then only what is open to everybody can be seen.
+Clients are authenticated and authorized with the API server's help, through separate credentials
+(`--authentication-kubeconfig`, `--authorization-kubeconfig`), else through those of the pod we run in. Without either,
+only the pages that need no authorization can be seen.
 
-The port is taken at once, and whatever can be wrong with flags and files is found out at once. A self-signed
+The port is opened at once, and flags and files are checked at once. A self-signed
 certificate is made beside the scheduler's own start; clients that connect meanwhile wait in the kernel's backlog.
 """
 

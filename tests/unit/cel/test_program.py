@@ -61,7 +61,7 @@ def test_constants_that_cannot_be_converted_fail_when_compiled():
 def test_errors_are_raised_or_returned():
     program = compile("labels['a'].b == 1", ENVIRONMENT)
     bindings = {"labels": {"a": {}}}
-    with pytest.raises(EvaluationError, match="^no such key: b$"):
+    with pytest.raises(EvaluationError, match=r"^no such key: b$"):
         program.evaluate(bindings)
     outcome = program.run(bindings)
     assert str(outcome.error) == "no such key: b"
