@@ -16,6 +16,7 @@ from kubesched.embedded.resources.schema.decoding import (
     fits_strictly,
     unknown_fields,
 )
+from kubesched.embedded.resources.structural_schema import prune
 from kubesched.errors import BadRequest
 
 FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
@@ -74,6 +75,8 @@ def check_fields(
     is_json: bool = True,
 ) -> list[str]:
     """Refuse values of the wrong type, and deal with unknown fields as the client wishes; returns warnings."""
+    if resource.schema is not None:
+        return _check_custom_fields(resource, resource.schema, obj, mode)
     if not is_json:
         body = encode(obj)
     if fits_strictly(resource.group, resource.kind, body):
@@ -87,6 +90,15 @@ def check_fields(
     if problems and mode == "Strict":
         raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
     return problems
+
+
+def _check_custom_fields(
+    resource: ResourceInfo, schema: JsonObject, obj: JsonObject, mode: FieldValidation
+) -> list[str]:
+    problems = [f'unknown field "{path}"' for path in prune(schema, obj)]
+    if problems and mode == "Strict":
+        raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
+    return problems if mode == "Warn" else []
 
 
 def check_types(resource: ResourceInfo, body: bytes) -> None:

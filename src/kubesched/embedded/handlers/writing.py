@@ -20,6 +20,7 @@ from kubesched.embedded.handlers.bodies import decode_object, field_validation
 from kubesched.embedded.handlers.reading import Page, entry_response, list_page
 from kubesched.embedded.handlers.representation import encode_list, encoder_for
 from kubesched.embedded.handlers.routes import Target
+from kubesched.embedded.handlers.warnings import warnings_for
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry import scale
 from kubesched.embedded.registry.deletion import DeleteOptions
@@ -76,6 +77,7 @@ def create(
     if target.resource.namespaced and not namespace:
         raise BadRequest("an empty namespace may not be set during creation")
     entry = registry.create(target.resource, namespace, obj, write_options(request, query))
+    warnings += warnings_for(target.resource, entry.obj)
     return with_warnings(entry_response(registry, target, entry, query, accepted, 201), warnings)
 
 

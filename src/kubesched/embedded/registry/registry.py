@@ -95,6 +95,7 @@ class Registry:
         self.clock = clock
         self.rng = rng
         self._kinds = kinds
+        self.custom_strategies: dict[ResourceInfo, Strategy] = {}
         self.checks: list[AdmissionCheck] = []
         """Asked last, once an object has passed its own kind's rules; they raise to refuse the write."""
         self._derived: dict[str, tuple[int, Any]] = {}
@@ -105,7 +106,9 @@ class Registry:
         found = self._kinds.get(resource.storage_key)
         if found is not None:
             return found
-        return GENERIC_CUSTOM if resource.custom else GENERIC
+        if resource.custom:
+            return self.custom_strategies.get(resource, GENERIC_CUSTOM)
+        return GENERIC
 
     def derived(self, name: str, resource: str, compute: Callable[[Collection], T]) -> T:
         """Something computed from a whole collection, remembered until the collection changes."""

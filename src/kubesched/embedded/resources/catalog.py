@@ -8,11 +8,15 @@ add rows at run time; built-in rows never change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubesched.api.kinds import KINDS, STANDARD_VERBS, Kind
+from kubesched.embedded.objects import JsonObject
 from kubesched.errors import NotFound
+
+STORED_ONLY = frozenset[str]()
+"""Resources that the playground serves and nothing acts on, as `plural.group`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,8 @@ class ResourceInfo:
     categories: tuple[str, ...] = ()
     stored_as: str = ""
     custom: bool = False
+    schema: JsonObject | None = field(default=None, compare=False, repr=False)
+    """The structural schema of a custom resource's version."""
 
     @property
     def key(self) -> str:
@@ -47,6 +53,11 @@ class ResourceInfo:
     @property
     def list_kind(self) -> str:
         return self.kind + "List"
+
+    @property
+    def is_stored_only(self) -> bool:
+        """Whether objects are kept without anything acting on them."""
+        return self.key in STORED_ONLY
 
     @property
     def is_stored(self) -> bool:

@@ -1,15 +1,19 @@
 """Custom resource definitions: served as soon as they are stored, without conversion between versions.
 
-The catalogue gets one row per served version; objects are kept as they are sent. A definition goes only after all its
+The catalogue gets one row per served version; objects are pruned, defaulted and validated by its structural schema. A definition goes only after all its
 objects have gone.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kubesched.api.field_errors import FieldError, invalid, required
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.strategy import GENERIC_CUSTOM, Strategy
 from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.resources.structural_schema import fill_defaults, problems_of, prune
 from kubesched.embedded.resources.validation.common import one_of, unchanged
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import Conflict, NotFound
@@ -103,6 +107,28 @@ def validate_definition_update(new: JsonObject, old: JsonObject) -> list[FieldEr
     return problems
 
 
+def custom_strategy(resource: ResourceInfo) -> Strategy:
+    """How objects of a custom resource are written: defaults and rules of its schema."""
+    schema = resource.schema
+    if schema is None:
+        return GENERIC_CUSTOM
+
+    def default(obj: JsonObject) -> None:
+        prune(schema, obj)
+        fill_defaults(schema, obj)
+
+    def validate(obj: JsonObject) -> list[FieldError]:
+        return problems_of(schema, obj)
+
+    return replace(
+        GENERIC_CUSTOM,
+        default=default,
+        default_status=default,
+        validate=validate,
+        validate_status=validate,
+    )
+
+
 class CustomResources:
     """Keeps the catalogue in step with the stored definitions."""
 
@@ -130,7 +156,10 @@ class CustomResources:
         spec = definition["spec"]
         catalog = self._registry.catalog
         catalog.remove_custom(spec["group"], spec["names"]["plural"])
-        catalog.add_custom(resources_of(definition))
+        resources = resources_of(definition)
+        for resource in resources:
+            self._registry.custom_strategies[resource] = custom_strategy(resource)
+        catalog.add_custom(resources)
 
     def _clean_up(self, definition: JsonObject) -> None:
         """Delete the objects of a definition that is going, then let it go."""
@@ -196,6 +225,7 @@ def resources_of(definition: JsonObject) -> list[ResourceInfo]:
             ),
             categories=tuple(names.get("categories") or ()),
             custom=True,
+            schema=(version.get("schema") or {}).get("openAPIV3Schema"),
         )
         for version in versions
         if version.get("served", True)

@@ -109,7 +109,13 @@ def definition(plural: str = "things", **version) -> dict:
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
-                            "properties": {"spec": {"type": "object"}},
+                            "properties": {
+                                "spec": {
+                                    "type": "object",
+                                    "x-kubernetes-preserve-unknown-fields": True,
+                                }
+                            },
+                            "x-kubernetes-preserve-unknown-fields": True,
                         }
                     },
                     **version,

@@ -242,7 +242,12 @@ def test_custom_objects_are_applied_field_by_field(api):
                         "name": "v1",
                         "served": True,
                         "storage": True,
-                        "schema": {"openAPIV3Schema": {"type": "object"}},
+                        "schema": {
+                            "openAPIV3Schema": {
+                                "type": "object",
+                                "x-kubernetes-preserve-unknown-fields": True,
+                            }
+                        },
                     }
                 ],
             },
