@@ -52,6 +52,11 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="DIR",
         help="keep the cluster there across restarts (default: in memory)",
     )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="with --data-dir: if its database is damaged, keep what can be read and list the rest",
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", help="where to write the kubeconfig")
     parser.add_argument(
         "--config", metavar="FILE", help="scheduler configuration (KubeSchedulerConfiguration)"
@@ -82,10 +87,22 @@ def _port(text: str) -> int:
 
 def main(args: argparse.Namespace) -> int:
     began = time.monotonic()
+    if args.repair:
+        _repair(args.data_dir)
     with signals_held():
         from kubesched.app.event_loop import run
 
         return run(_up(_settings(args), args, began))
+
+
+def _repair(data_dir: str | None) -> None:
+    from kubesched.embedded.storage.repair import repair
+    from kubesched.errors import KubeschedError
+
+    folder = Path(data_dir).expanduser() if data_dir else None
+    if folder is None or not folder.is_dir():
+        raise KubeschedError("--repair needs --data-dir with an existing directory")
+    print(repair(folder))
 
 
 def _settings(args: argparse.Namespace) -> PlaygroundSettings:

@@ -147,9 +147,15 @@ class EmbeddedCluster:
         limit = self.settings.history_limit
         if self.settings.data_dir is None:
             return Store(history_limit=limit), None
-        journal = SqliteJournal(self.settings.data_dir)
-        revision, rows = journal.load()
-        store = Store.restore(rows, revision, history_limit=limit, journal=journal)
+        # Keys without data: the data was lost. Starting an empty cluster in its place would hide that.
+        is_new = not (self.settings.data_dir / "pki").exists()
+        journal = SqliteJournal(self.settings.data_dir, is_new=is_new)
+        try:
+            revision, rows = journal.load()
+            store = Store.restore(rows, revision, history_limit=limit, journal=journal)
+        except BaseException:
+            journal.release()
+            raise
         journal.start()
         return store, journal
 

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from kubesched.embedded.objects import JsonObject, decode
+from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.managed_fields.managers import Manager, parse_managers
+from kubesched.embedded.storage import database as db
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import KubeschedError, ServerError
 
@@ -31,37 +30,27 @@ logger = logging.getLogger(__name__)
 
 DATABASE = "cluster.db"
 LOCK = "lock"
-FORMAT = "1"
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS objects (
-    resource TEXT NOT NULL,
-    namespace TEXT NOT NULL,
-    name TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    body BLOB NOT NULL,
-    PRIMARY KEY (resource, namespace, name)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-"""
-_PUT = "INSERT OR REPLACE INTO objects (resource, namespace, name, revision, body) VALUES (?, ?, ?, ?, ?)"
-_REMOVE = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
-_FACT = "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)"
 
 
 class SqliteJournal:
     """Keeps a data directory up to date with a store. One process at a time may have it open."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_new: bool = True) -> None:
+        """`is_new` is False if the directory must hold a cluster's data.
+
+        Raises:
+            KubeschedError: the directory is in use, or its database is damaged or of another format.
+        """
         self._folder = folder
-        self._lock_file = _lock(folder)
+        self._lock_file = lock_folder(folder)
         try:
-            self._database = _open(folder / DATABASE)
+            self._database = db.open_database(folder / DATABASE, is_new=is_new)
         except BaseException:
             os.close(self._lock_file)
             raise
         self._pending: list[tuple[str, Change]] = []
         self._recorded = 0
+        self._object_count = 0
         self._committed = 0
         self._failure: BaseException | None = None
         self._is_closing = False
@@ -75,22 +64,14 @@ class SqliteJournal:
     # -- reading back -------------------------------------------------------------------------------------------------
 
     def load(self) -> tuple[int, Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]]]:
-        """The last revision and all objects; to be called once, before anything is recorded."""
-        row = self._database.execute("SELECT value FROM facts WHERE name = 'revision'").fetchone()
-        return int(row[0]) if row is not None else 1, self._rows()
+        """The last revision and all objects; to be called once, before anything is recorded.
 
-    def _rows(self) -> Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]]:
-        for resource, revision, body in self._database.execute(
-            "SELECT resource, revision, body FROM objects"
-        ):
-            try:
-                obj = decode(body)
-            except msgspec.DecodeError as error:
-                raise KubeschedError(
-                    f"{self._folder / DATABASE}: an object of {resource} cannot be read: {error}"
-                ) from error
-            managers = parse_managers(obj["metadata"].pop("managedFields", None))
-            yield resource, obj, revision, managers
+        Raises:
+            DamagedDatabase: something is not what was written; also while reading the objects.
+        """
+        state, objects = db.load(self._database, self._folder / DATABASE)
+        self._object_count = state.count
+        return state.revision, map(_restored, objects)
 
     # -- following the store ------------------------------------------------------------------------------------------
 
@@ -126,6 +107,10 @@ class SqliteJournal:
             self._wake_up.notify()
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of a directory that nothing was written to."""
         self._database.close()
         os.close(self._lock_file)
 
@@ -151,15 +136,19 @@ class SqliteJournal:
         database = self._database
         database.execute("BEGIN IMMEDIATE")
         try:
+            count = self._object_count
             for resource, change in batch:
                 metadata = change.entry.obj["metadata"]
                 key = (resource, metadata.get("namespace", ""), metadata["name"])
                 if change.type == "DELETED":
-                    database.execute(_REMOVE, key)
+                    db.remove(database, key)
+                    count -= 1
                 else:
-                    database.execute(_PUT, (*key, change.revision, change.entry.body))
-            database.execute(_FACT, ("revision", str(batch[-1][1].revision)))
+                    db.put(database, key, change.revision, change.entry.body)
+                    count += change.old is None
+            db.write_state(database, db.State(batch[-1][1].revision, count))
             database.execute("COMMIT")
+            self._object_count = count
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 database.execute("ROLLBACK")
@@ -191,7 +180,15 @@ class SqliteJournal:
         self._waiters = []
 
 
-def _lock(folder: Path) -> int:
+def _restored(
+    stored: tuple[db.Row, JsonObject],
+) -> tuple[str, JsonObject, int, tuple[Manager, ...]]:
+    row, obj = stored
+    managers = parse_managers(obj["metadata"].pop("managedFields", None))
+    return row.key[0], obj, row.revision, managers
+
+
+def lock_folder(folder: Path) -> int:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -200,24 +197,3 @@ def _lock(folder: Path) -> int:
         os.close(descriptor)
         raise KubeschedError(f"data directory {folder} is in use by another process") from error
     return descriptor
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    with contextlib.ExitStack() as unless_it_serves:
-        try:
-            # One thread at a time uses the connection: the loader before `start`, the writer after it.
-            database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            unless_it_serves.callback(database.close)
-            path.chmod(0o600)
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("PRAGMA synchronous=FULL")
-            database.executescript(_SCHEMA)
-            row = database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
-            if row is None:
-                database.execute(_FACT, ("format", FORMAT))
-        except sqlite3.Error as error:
-            raise KubeschedError(f"{path} cannot be used as a database: {error}") from error
-        if row is not None and row[0] != FORMAT:
-            raise KubeschedError(f"{path} has format {row[0]}, this version reads format {FORMAT}")
-        unless_it_serves.pop_all()
-    return database

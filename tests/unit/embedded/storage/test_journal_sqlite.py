@@ -142,5 +142,5 @@ async def test_a_database_of_another_format_is_refused(tmp_path):
     database.execute("UPDATE facts SET value = '99' WHERE name = 'format'")
     database.commit()
     database.close()
-    with pytest.raises(KubeschedError, match="has format 99, this version reads format 1"):
+    with pytest.raises(KubeschedError, match="has format 99, this version reads format 2"):
         SqliteJournal(tmp_path)
