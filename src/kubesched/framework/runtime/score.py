@@ -155,6 +155,9 @@ def run_score(
             outcome.error = raw
             return outcome
         if isinstance(raw, int):
+            if not plugin.normalizes and MIN_NODE_SCORE <= raw <= MAX_NODE_SCORE:
+                outcome.constants[name] = raw * weights[name]
+                continue
             uniform = final_scores(plugin, state, pod, np.array([raw], dtype=np.int64), feasible)
             if isinstance(uniform, Status):
                 outcome.error = uniform

@@ -22,7 +22,8 @@ class ExtendedResourceCache:
     """
 
     def __init__(self, lister: Lister[DeviceClass]) -> None:
-        self._classes: dict[str, DeviceClass] = {}
+        self.by_resource: dict[str, DeviceClass] = {}
+        """Resource name -> the class that stands behind it. Only to be read."""
         self.version = 0
         """Changes whenever a mapping may have changed."""
         for each in lister.list():
@@ -35,13 +36,10 @@ class ExtendedResourceCache:
             self._stop = None
 
     def __contains__(self, resource: object) -> bool:
-        return resource in self._classes
+        return resource in self.by_resource
 
     def class_of(self, resource: str) -> DeviceClass | None:
-        return self._classes.get(resource)
-
-    def __bool__(self) -> bool:
-        return bool(self._classes)
+        return self.by_resource.get(resource)
 
     def _changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.version += 1
@@ -49,20 +47,20 @@ class ExtendedResourceCache:
             self._remove(old)
             return
         explicit = new.spec.extended_resource_name
-        rival = None if explicit is None else self._classes.get(explicit)
+        rival = None if explicit is None else self.by_resource.get(explicit)
         if rival is not None and not _wins(new, rival):
             return
         self._remove(old)
         if explicit is not None:
-            self._classes[explicit] = new
-        self._classes[DEVICE_CLASS_RESOURCE_PREFIX + new.metadata.name] = new
+            self.by_resource[explicit] = new
+        self.by_resource[DEVICE_CLASS_RESOURCE_PREFIX + new.metadata.name] = new
 
     def _remove(self, device_class: DeviceClass | None) -> None:
         if device_class is None:
             return
-        self._classes.pop(DEVICE_CLASS_RESOURCE_PREFIX + device_class.metadata.name, None)
+        self.by_resource.pop(DEVICE_CLASS_RESOURCE_PREFIX + device_class.metadata.name, None)
         if device_class.spec.extended_resource_name is not None:
-            self._classes.pop(device_class.spec.extended_resource_name, None)
+            self.by_resource.pop(device_class.spec.extended_resource_name, None)
 
 
 def _wins(new: DeviceClass, rival: DeviceClass) -> bool:

@@ -58,6 +58,7 @@ from kubesched.plugins.dynamic_resources.binding_conditions import (
     is_timed_out,
 )
 from kubesched.plugins.dynamic_resources.claim_lookup import ClaimProblem, pod_claims
+from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.manager import DRAManager, manager_of
 from kubesched.plugins.dynamic_resources.state import (
     NO_CLAIMS,
@@ -122,6 +123,7 @@ class DynamicResources(
             gates.DRADeviceBindingConditions and gates.DRAResourceClaimDeviceStatus
         )
         self._has_extended_resources = gates.DRAExtendedResource and handle.listers is not None
+        self._classes: ExtendedResourceCache | None = None
         self._binder: ClaimBinder | None = None
 
     @property
@@ -146,7 +148,7 @@ class DynamicResources(
     def close(self) -> None:
         if self.handle.dra_manager is not None:
             self.handle.dra_manager.close()
-        self._binder = None
+        self._binder = self._classes = None
 
     # -- PreEnqueue and PreFilter ----------------------------------------------------------------------------------
 
@@ -161,14 +163,18 @@ class DynamicResources(
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         state.write(STATE, NO_CLAIMS)
-        infos: list[ClaimInfo] = []
-        if pod.spec.resource_claims:
-            try:
-                infos = [ClaimInfo(claim) for claim in pod_claims(pod, self._dra.claims.get)]
-            except ClaimProblem as problem:
-                return unresolvable(str(problem))
+        backed = self._backed_requests(pod)
+        if not pod.spec.resource_claims and backed is None:
+            return SKIP
+        try:
+            infos = [ClaimInfo(claim) for claim in pod_claims(pod, self._dra.claims.get)]
+        except ClaimProblem as problem:
+            return unresolvable(str(problem))
         found = DRAState(infos)
-        self._add_special_claim(found, infos, pod)
+        if backed is not None:
+            infos.append(self._special_claim(pod))
+            found.special_uid = infos[-1].claim.metadata.uid
+            found.extended_resources = backed
         if not infos:
             return SKIP
         for info in infos:
@@ -189,25 +195,26 @@ class DynamicResources(
         classes = self._dra.extended_resources
         return Rule(Scope.NODE, premise=lambda: classes.version)
 
-    def _add_special_claim(self, found: DRAState, infos: list[ClaimInfo], pod: Pod) -> None:
-        """If device classes stand behind extended resources of the pod, one claim serves all of them."""
-        if not self._has_extended_resources:
-            return
+    def _backed_requests(self, pod: Pod) -> dict[str, int] | None:
+        """The pod's scalar requests, if a device class stands behind one of them."""
+        classes = self._classes
+        if classes is None:
+            if not self._has_extended_resources:
+                return None
+            classes = self._classes = self._dra.extended_resources
+        if not classes.by_resource:
+            return None
         scalars = pod_requests(pod, _POD_REQUESTS).scalars
-        if not scalars:
-            return
-        classes = self._dra.extended_resources
-        if not any(
-            n and extended_resources.is_backed(name, classes) for name, n in scalars.items()
-        ):
-            return
-        meta = pod.metadata
-        claim = self._dra.claims.special_claim_of(meta.uid, meta.name)
+        if any(n and extended_resources.is_backed(name, classes) for name, n in scalars.items()):
+            return scalars
+        return None
+
+    def _special_claim(self, pod: Pod) -> ClaimInfo:
+        """The one claim for all extended resources of the pod: what an earlier attempt left, or a new one."""
+        claim = self._dra.claims.special_claim_of(pod.metadata.uid, pod.metadata.name)
         if claim is None:
             claim = extended_resources.special_claim(pod, self._new_uid())
-        infos.append(ClaimInfo(claim, is_special=True))
-        found.special_uid = claim.metadata.uid
-        found.extended_resources = scalars
+        return ClaimInfo(claim, is_special=True)
 
     def _check(self, info: ClaimInfo) -> Status | None:
         claim = info.claim
@@ -417,12 +424,14 @@ class DynamicResources(
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Ints:
-        return default_normalize(scores)
+        return scores if state.get(STATE) is NO_CLAIMS else default_normalize(scores)
 
     # -- Reserve ---------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         found: DRAState = state.read(STATE)
+        if found is NO_CLAIMS:
+            return None
         open_claims = list(found.unallocated())
         if not open_claims:
             return None

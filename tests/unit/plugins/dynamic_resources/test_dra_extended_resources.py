@@ -67,7 +67,7 @@ def test_a_renamed_or_deleted_class_loses_its_names():
     assert owner(cache, GPU) is None
     assert owner(cache, "example.com/other") == "a"
     lister.remove("", "a")
-    assert not cache
+    assert cache.by_resource == {}
 
 
 @pytest.mark.parametrize(
