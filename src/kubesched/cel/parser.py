@@ -93,6 +93,7 @@ _TOKEN_ORDER = [
     "STRING",
     "BYTES",
     "IDENTIFIER",
+    "ESC_IDENTIFIER",
 ]
 _OPERAND = frozenset(
     [
@@ -205,6 +206,22 @@ class _Parser:
             return
         raise self.fail(token, f"mismatched input '{token.text}' expecting {shown}")
 
+    def require_operand_of(self, sign: Token) -> None:
+        """Make sure that an operand follows `!` or `-`, each of which has messages of its own."""
+        following = self.peek()
+        if following.kind in _OPERAND:
+            return
+        if sign.kind == "!" and self.peek(1).kind not in _OPERAND:
+            raise self.fail(
+                following, f"extraneous input '{following.text}' expecting {_shown(_OPERAND)}"
+            )
+        if sign.kind == "-":
+            shown = "" if following.kind == END else following.text
+            self.report(
+                following.offset, f"Syntax error: no viable alternative at input '-{shown}'"
+            )
+        self.require(_OPERAND)
+
     def close(self, bracket: str, *, expected: frozenset[str] | None = None) -> None:
         """Consume a closing bracket; a missing one is reported as such if what follows could follow it."""
         token = self.peek()
@@ -287,7 +304,7 @@ class _Parser:
         while self.peek().kind == token.kind:
             self.at += 1
             count += 1
-        self.require(_OPERAND)
+        self.require_operand_of(token)
         following = self.peek()
         signed = following.kind == "-" and self.peek(1).kind in _SIGNED
         if following.kind in ("!", "-") and not (token.kind == "!" and signed):
@@ -323,11 +340,16 @@ class _Parser:
         optional = self.optional_mark()
         name = self.peek()
         if name.kind not in ("IDENTIFIER", "ESC_IDENTIFIER"):
-            if name.kind in _CONSTANTS:
+            if name.kind in _CONSTANTS and not optional:
                 raise self.fail(name, f"mismatched input '{name.text}' expecting IDENTIFIER")
+            if optional:
+                failure = self.fail(
+                    name, f"mismatched input '{name.text}' expecting {_shown(_FIELD)}"
+                )
+                self.report(name.offset, "unsupported ident kind")
+                raise failure
             text = "" if name.kind == END else name.text
-            mark = "?" if optional else ""
-            raise self.fail(name, f"no viable alternative at input '.{mark}{text}'")
+            raise self.fail(name, f"no viable alternative at input '.{text}'")
         self.at += 1
         field = name.text
         if name.kind == "ESC_IDENTIFIER":

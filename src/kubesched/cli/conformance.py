@@ -115,9 +115,14 @@ def _progress() -> Iterator[Callable[[Report], None]]:
 
 
 def _print_report(report: Report) -> None:
-    terminal.heading(
-        f"{report.pods_in_agreement} of {report.pods} pods on {report.clusters} clusters agree"
-    )
+    if report.pods or not report.selectors:
+        terminal.heading(
+            f"{report.pods_in_agreement} of {report.pods} pods on {report.clusters} clusters agree"
+        )
+    if report.selectors:
+        terminal.heading(
+            f"{report.selectors_in_agreement} of {report.selectors} device selectors agree"
+        )
     rows = [
         (aspect.value, str(tally.compared), str(tally.agreed), _share(tally.agreed, tally.compared))
         for aspect, tally in report.agreement.by_aspect.items()
@@ -134,9 +139,10 @@ def _print_report(report: Report) -> None:
 
 def _print_disagreement(disagreement: Disagreement) -> None:
     finding = disagreement.finding
-    where = [f"pod {disagreement.pod}"]
+    where = [f"pod {disagreement.pod}" if disagreement.pod else disagreement.selector]
     where += [f"node {finding.node}"] if finding.node else []
     where += [f"plugin {finding.plugin}"] if finding.plugin else []
+    where += [f"device {finding.device}"] if finding.device else []
     print(f"{disagreement.file}:{disagreement.line}: {', '.join(where)}: {finding.aspect.value}")
     print(f"  expected  {_shown(finding.expected)}")
     print(f"  got       {_shown(finding.got)}")
@@ -162,6 +168,8 @@ def _as_json(report: Report) -> dict[str, Any]:
         "clusters": report.clusters,
         "pods": report.pods,
         "podsInAgreement": report.pods_in_agreement,
+        "selectors": report.selectors,
+        "selectorsInAgreement": report.selectors_in_agreement,
         "aspects": [
             {"aspect": aspect.value, "compared": tally.compared, "agreed": tally.agreed}
             for aspect, tally in report.agreement.by_aspect.items()
@@ -171,8 +179,10 @@ def _as_json(report: Report) -> dict[str, Any]:
                 "file": disagreement.file,
                 "line": disagreement.line,
                 "pod": disagreement.pod,
+                "selector": disagreement.selector,
                 "node": disagreement.finding.node,
                 "plugin": disagreement.finding.plugin,
+                "device": disagreement.finding.device,
                 "aspect": disagreement.finding.aspect.value,
                 "expected": disagreement.finding.expected,
                 "got": disagreement.finding.got,

@@ -29,6 +29,8 @@ class Aspect(Enum):
     POST_FILTER = "PostFilter of DynamicResources"
     PRE_BIND = "outcome of PreBind"
     WRITES = "API calls of PreBind"
+    COMPILATION = "compilation of selectors"
+    SELECTION = "selectors on devices"
     NODE = "node chosen"
     UNSCHEDULABLE = "unschedulable message"
     NOMINATED = "nominated node"
@@ -46,6 +48,7 @@ class Finding:
     got: object
     node: str = ""
     plugin: str = ""
+    device: str = ""
 
     @property
     def agrees(self) -> bool:

@@ -20,11 +20,13 @@ from kubesched.conformance.recordings import (
     Recorded,
     RecordedDevicePlacement,
     RecordedPlacement,
+    RecordedSelector,
     RecordedSequence,
     RecordingError,
     read_recordings,
 )
 from kubesched.conformance.replay import replay
+from kubesched.conformance.selectors import compare_selector
 from kubesched.errors import ConfigError
 from kubesched.snapshot.pods import PodInfo
 
@@ -40,7 +42,9 @@ class Disagreement:
     file: str
     line: int
     pod: str
+    """Empty if it is about a selector."""
     finding: Finding
+    selector: str = ""
 
 
 @dataclass(slots=True)
@@ -50,6 +54,8 @@ class Report:
     clusters: int = 0
     pods: int = 0
     pods_in_agreement: int = 0
+    selectors: int = 0
+    selectors_in_agreement: int = 0
     agreement: Agreement = field(default_factory=Agreement)
     disagreements: list[Disagreement] = field(default_factory=list)
     """The first ones only."""
@@ -62,7 +68,7 @@ def evaluate(
     show: int = 10,
     progress: Callable[[Report], None] = lambda _report: None,
 ) -> Report:
-    """Evaluate up to `limit` pods and keep the first `show` disagreements.
+    """Evaluate up to `limit` pods and selectors and keep the first `show` disagreements.
 
     Raises:
         RecordingError: a file cannot be read or is not a recording.
@@ -70,13 +76,16 @@ def evaluate(
     report = Report()
     for file in files:
         for recorded in read_recordings(file):
-            if limit is not None and report.pods >= limit:
+            done = report.pods + report.selectors
+            if limit is not None and done >= limit:
                 return report
-            remaining = None if limit is None else limit - report.pods
+            remaining = None if limit is None else limit - done
             if isinstance(recorded, RecordedPlacement):
                 _evaluate_cluster(recorded, report, remaining, show)
             elif isinstance(recorded, RecordedDevicePlacement):
                 _evaluate_devices(recorded, report, remaining, show)
+            elif isinstance(recorded, RecordedSelector):
+                _evaluate_selector(recorded, report, show)
             else:
                 _evaluate_sequence(recorded, report, remaining, show)
             progress(report)
@@ -132,6 +141,13 @@ def _evaluate_sequence(
         _count(recorded, step.key, findings, report, show)
 
 
+def _evaluate_selector(recorded: RecordedSelector, report: Report, show: int) -> None:
+    findings = list(compare_selector(recorded.selector))
+    report.selectors += 1
+    report.selectors_in_agreement += all(finding.agrees for finding in findings)
+    _tally(recorded, findings, report, show, selector=recorded.selector.expression)
+
+
 def _count(
     recorded: Recorded,
     pod: str,
@@ -141,7 +157,21 @@ def _count(
 ) -> None:
     report.pods += 1
     report.pods_in_agreement += all(finding.agrees for finding in findings)
+    _tally(recorded, findings, report, show, pod=pod)
+
+
+def _tally(
+    recorded: Recorded,
+    findings: list[Finding],
+    report: Report,
+    show: int,
+    *,
+    pod: str = "",
+    selector: str = "",
+) -> None:
     for finding in findings:
         report.agreement.count(finding)
         if not finding.agrees and len(report.disagreements) < show:
-            report.disagreements.append(Disagreement(recorded.file, recorded.line, pod, finding))
+            report.disagreements.append(
+                Disagreement(recorded.file, recorded.line, pod, finding, selector)
+            )

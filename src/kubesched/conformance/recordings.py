@@ -20,7 +20,7 @@ import msgspec
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Node, Pod, ReplicationController, Service
-from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.resource_v1 import Device, DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.conformance.sequences import Sequence, SimpleSequence
 from kubesched.errors import KubeschedError
 
@@ -126,6 +126,30 @@ class DevicePlacement(msgspec.Struct, frozen=True, rename="camel"):
         return Placement(self.namespaces, self.nodes, self.pods, [])
 
 
+class SelectedDevice(Device):
+    """A device and its driver, as selectors see them."""
+
+    driver: str = ""
+
+
+class Selector(msgspec.Struct, frozen=True, rename="camel"):
+    """A CEL expression and what it says of devices, or why it does not compile."""
+
+    expression: str
+    devices: list[SelectedDevice] = []
+    results: list[bool | str] = []
+    """For each device the verdict, or the text of an error."""
+    compile_error: str = ""
+
+
+class RecordedSelector(NamedTuple):
+    """A selector and where it was read."""
+
+    file: str
+    line: int
+    selector: Selector
+
+
 class RecordedDevicePlacement(NamedTuple):
     """A placement with devices and where it was read."""
 
@@ -156,16 +180,18 @@ class _Shape(msgspec.Struct, frozen=True):
     pending: msgspec.Raw = msgspec.Raw()
     resource_slices: msgspec.Raw = msgspec.field(name="resourceSlices", default=msgspec.Raw())
     steps: msgspec.Raw = msgspec.Raw()
+    expression: msgspec.Raw = msgspec.Raw()
 
 
 _shape_of = msgspec.json.Decoder(_Shape).decode
 _device_placement_of = msgspec.json.Decoder(DevicePlacement).decode
 _placement_of = msgspec.json.Decoder(Placement).decode
+_selector_of = msgspec.json.Decoder(Selector).decode
 _sequence_of = msgspec.json.Decoder(Sequence).decode
 _simple_sequence_of = msgspec.json.Decoder(SimpleSequence).decode
 
 
-Recorded = RecordedPlacement | RecordedDevicePlacement | RecordedSequence
+Recorded = RecordedPlacement | RecordedDevicePlacement | RecordedSequence | RecordedSelector
 
 
 def read_recordings(path: str | Path) -> Iterator[Recorded]:
@@ -186,6 +212,10 @@ def read_recordings(path: str | Path) -> Iterator[Recorded]:
                 what = "recorded placement"
                 yield RecordedPlacement(str(path), number, _placement_of(line))
                 continue
+            if bytes(shape.expression):
+                what = "recorded selector"
+                yield RecordedSelector(str(path), number, _selector_of(line))
+                continue
             what = "recorded sequence"
             if bytes(shape.steps):
                 sequence = _sequence_of(line)
@@ -204,11 +234,18 @@ def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
     """
     for recorded in read_recordings(path):
         if not isinstance(recorded, RecordedPlacement):
-            other = "a sequence" if isinstance(recorded, RecordedSequence) else "one with devices"
+            other = _OTHER_KINDS[type(recorded)]
             raise RecordingError(
                 f"{recorded.file}:{recorded.line}: not a recorded placement, but {other}"
             )
         yield recorded
+
+
+_OTHER_KINDS: dict[type, str] = {
+    RecordedSequence: "a sequence",
+    RecordedDevicePlacement: "one with devices",
+    RecordedSelector: "a selector",
+}
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
