@@ -26,6 +26,14 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
 
+class BootClock(SystemClock):
+    """A monotonic clock that also counts while the machine is suspended, as the clocks of other machines do."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class ManualClock:
     """A clock that stands still until told otherwise; both readings advance together."""
 

@@ -9,7 +9,7 @@ Verdicts about pods are values (`framework.status.Status`), never exceptions. Wh
     │  ├─ BadRequest · Unauthorized · Forbidden · NotFound · MethodNotAllowed · NotAcceptable
     │  ├─ AlreadyExists · Conflict · Gone · RequestEntityTooLarge · UnsupportedMediaType · Invalid
     │  └─ TooManyRequests · ServerError
-    ├─ TransportError       no answer: ConnectFailed · DeadlineExceeded · StreamEnded
+    ├─ TransportError       no answer: ConnectFailed (WriteRefused) · DeadlineExceeded · StreamEnded
     ├─ CelError             an expression does not compile or cannot be evaluated
     └─ Unrecoverable        in-memory state is wrong in a way that only a restart repairs; ends the process
 
@@ -172,6 +172,10 @@ class TransportError(KubeschedError):
 
 class ConnectFailed(TransportError):
     """No connection could be made: the request certainly had no effect."""
+
+
+class WriteRefused(ConnectFailed):
+    """Not sent, because this process does not hold the leader lease any more. Do not repeat it."""
 
 
 class DeadlineExceeded(TransportError):

@@ -69,8 +69,12 @@ class Connections:
         self._make_limiter = make_limiter
         self._clock, self._random = clock, random
         self._prefers_protobuf = prefers_protobuf
+        self.may_write: Callable[[], bool] = lambda: True
+        """Asked right before the main client sends a write."""
         urgent = UrgentTransport(transport)
-        self.main = self._client(urgent, "scheduler", DEFAULT_DEADLINE_S)
+        self.main = self._client(
+            urgent, "scheduler", DEFAULT_DEADLINE_S, may_write=lambda: self.may_write()
+        )
         self._events = EventBroadcaster(
             RestEventClient(self._client(transport, "scheduler", DEFAULT_DEADLINE_S)),
             clock=clock,
@@ -80,10 +84,20 @@ class Connections:
         )
 
     def lock_client(self, deadline_s: float) -> RestClient:
-        """The client of the leader lock, on connections of its own."""
+        """The client of the leader lock, on connections of its own; it may be used on another event loop."""
         return self._client(self._lock_transport, "leader-election", deadline_s)
 
-    def _client(self, transport: Transport, component: str, deadline_s: float) -> RestClient:
+    async def close_lock(self) -> None:
+        """Close the leader lock's connections, on the loop that used them."""
+        await self._lock_transport.aclose()
+
+    def _client(
+        self,
+        transport: Transport,
+        component: str,
+        deadline_s: float,
+        may_write: Callable[[], bool] | None = None,
+    ) -> RestClient:
         return RestClient(
             transport,
             user_agent=user_agent(component),
@@ -92,6 +106,7 @@ class Connections:
             random=self._random,
             deadline_s=deadline_s,
             prefers_protobuf=self._prefers_protobuf,
+            may_write=may_write,
         )
 
     def recorder(self, scheduler_name: str) -> EventRecorder:
@@ -119,7 +134,6 @@ class Connections:
         trace: TracebackType | None,
     ) -> None:
         await self._transport.aclose()
-        await self._lock_transport.aclose()
 
 
 def connections_to(
@@ -131,13 +145,17 @@ def connections_to(
     random: Random | None = None,
     metrics: ClientMetrics | None = None,
     content_type: str = JSON,
+    lock_connection: ConnectionConfig | None = None,
 ) -> Connections:
-    """Connections over HTTP, opened when they are needed; `content_type` is as in the configuration."""
+    """Connections over HTTP, opened when they are needed; `content_type` is as in the configuration.
+
+    `lock_connection` leads to the same server, with credentials that another event loop may use.
+    """
     clock = clock or SystemClock()
     host = f"{connection.host}:{connection.port}"
     transport: Transport = HttpTransport(connection)
     lock_settings = PoolSettings(max_connections=LOCK_CONNECTIONS)
-    lock_transport: Transport = HttpTransport(connection, settings=lock_settings)
+    lock_transport: Transport = HttpTransport(lock_connection or connection, settings=lock_settings)
 
     def make_limiter() -> TokenBucket:
         if metrics is None:

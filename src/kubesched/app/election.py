@@ -19,7 +19,6 @@ from kubesched.client.rest import RestClient
 from kubesched.clock import Clock
 from kubesched.config.types import LeaderElectionConfiguration
 from kubesched.errors import ConfigError, FieldProblem
-from kubesched.framework.handle import EventRecorder
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
@@ -63,16 +62,17 @@ def make_elector(
     settings: LeaderElectionSettings,
     client: RestClient,
     lead: Callable[[], Awaitable[None]],
-    recorder: EventRecorder,
+    record_event: Callable[..., object],
+    on_stopped_leading: Callable[[], None] = lambda: None,
     *,
     clock: Clock,
     random: Random,
     metrics: LeaderMetrics | None = None,
 ) -> LeaderElector:
-    """A candidate that runs `lead` for as long as it is the leader."""
+    """A candidate that runs `lead` for as long as it is the leader; `record_event` is as in `EventRecorder`."""
 
     def record(lease: ObjectReference, message: str) -> None:
-        recorder.event(lease, None, "Normal", "LeaderElection", "", message)
+        record_event(lease, None, "Normal", "LeaderElection", "", message)
 
     def new_leader(identity: str) -> None:
         if identity and identity != settings.identity:
@@ -83,7 +83,7 @@ def make_elector(
         RestLeaseClient(client, namespace=settings.namespace, name=settings.name),
         LeaderCallbacks(
             on_started_leading=lead,
-            on_stopped_leading=lambda: None,
+            on_stopped_leading=on_stopped_leading,
             on_new_leader=new_leader,
             record_event=record,
         ),

@@ -1,4 +1,4 @@
-"""Running the program: on uvloop where there is one, on asyncio's own loop otherwise."""
+"""Event loops: uvloop's where it is installed, asyncio's own otherwise."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def run(main: Coroutine[object, object, T]) -> T:
-    """Run to the end; Ctrl-C cancels the coroutine and is then raised as KeyboardInterrupt."""
+def new() -> asyncio.AbstractEventLoop:
+    """A new loop, for any thread."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(main)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run(main: Coroutine[object, object, T]) -> T:
+    """Run to the end; Ctrl-C cancels the coroutine and is then raised as KeyboardInterrupt."""
+    with asyncio.Runner(loop_factory=new) as runner:
         return runner.run(main)

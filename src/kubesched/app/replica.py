@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
+from typing import Any
 
 from kubesched.app.connecting import Connections
+from kubesched.app.control_thread import ControlThread, run_on
 from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
 from kubesched.app.election import make_elector
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.client.leader_election import LeaderElectionSettings, LeaderElector, LeaderMetrics
 from kubesched.client.transport import Transport
-from kubesched.clock import Clock
+from kubesched.clock import BootClock, Clock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.handle import EventRecorder, SchedulerClient
@@ -48,6 +51,7 @@ class Replica:
         self._election = election
         self._clock, self._random = clock, random
         self._elector: LeaderElector | None = None
+        connections.may_write = self.may_write
         calls: SchedulerClient = CarefulCalls(connections.main, may_write=self.may_write)
         recorder: Callable[[str], EventRecorder] = connections.recorder
         if dry_run:
@@ -67,34 +71,67 @@ class Replica:
         )
 
     def may_write(self) -> bool:
-        """Whether this replica leads, or runs without election."""
+        """Whether this replica leads, or runs without election. Any thread may ask."""
         return self._election is None or (self._elector is not None and self._elector.is_leader())
 
-    async def run(self, metrics: LeaderMetrics | None = None) -> None:
-        """Watch and schedule until cancelled, or until the lease is lost."""
+    async def run(
+        self,
+        metrics: LeaderMetrics | None = None,
+        control: ControlThread | None = None,
+        on_stopped_leading: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Watch and schedule until cancelled, or until the lease is lost.
+
+        With `control`, that thread keeps the lease and calls `on_stopped_leading`.
+        """
         if self._election is None:
             await self.app.run()
             return
-        delayed = self._config.delay_cache_until_active
-        self._elector = make_elector(
-            self._election,
-            self._connections.lock_client(self._election.call_deadline_s),
-            self.app.run_cold if delayed else self.app.schedule,
-            self._connections.legacy_recorder(self._config.profiles[0].scheduler_name),
-            clock=self._clock,
-            random=self._random,
-            metrics=metrics,
-        )
-        if delayed:
-            await self._elector.run()
-        else:
-            await self._run_warm(self._elector)
-
-    async def _run_warm(self, elector: LeaderElector) -> None:
-        """Stand by with synced informers, so that taking over needs no listing."""
+        self._elector = self._make_elector(self._election, metrics, control, on_stopped_leading)
+        elect = self._elect if control is None else partial(control.run, self._elect)
+        if self._config.delay_cache_until_active:
+            await elect()
+            return
+        # Stand by with synced informers, so that taking over needs no listing.
         async with asyncio.TaskGroup() as group:
             await self.app.start_informers(group)
             try:
-                await elector.run()
+                await elect()
             finally:
                 await self.app.informers.stop()
+
+    async def _elect(self) -> None:
+        assert self._elector is not None
+        try:
+            await self._elector.run()
+        finally:
+            await self._connections.close_lock()
+
+    def _make_elector(
+        self,
+        election: LeaderElectionSettings,
+        metrics: LeaderMetrics | None,
+        control: ControlThread | None,
+        on_stopped_leading: Callable[[], None],
+    ) -> LeaderElector:
+        lead: Callable[[], Coroutine[Any, Any, None]] = (
+            self.app.run_cold if self._config.delay_cache_until_active else self.app.schedule
+        )
+        first_profile = self._config.profiles[0].scheduler_name
+        record: Callable[..., object] = self._connections.legacy_recorder(first_profile).event
+        clock = self._clock
+        if control is not None:
+            scheduling_loop = asyncio.get_running_loop()
+            lead = partial(run_on, scheduling_loop, lead)
+            record = partial(scheduling_loop.call_soon_threadsafe, record)
+            clock = BootClock()
+        return make_elector(
+            election,
+            self._connections.lock_client(election.call_deadline_s),
+            lead,
+            record,
+            on_stopped_leading,
+            clock=clock,
+            random=self._random,
+            metrics=metrics,
+        )

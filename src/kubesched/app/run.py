@@ -29,6 +29,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.app import event_loop
 from kubesched.app.client_metrics import ClientMetrics
 from kubesched.app.connecting import Connections, connections_to
+from kubesched.app.control_thread import ControlThread
 from kubesched.app.diagnosis import diagnosis
 from kubesched.app.election import election_settings, new_identity
 from kubesched.app.flag_parsing import CommandLine
@@ -44,7 +45,8 @@ from kubesched.app.replica import Replica
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.serving import Exposed, Serving
 from kubesched.app.settings import RunSettings, complete, feature_gates, log_settings
-from kubesched.app.stopping import StopRequest
+from kubesched.app.stopping import ExitLimit, StopRequest
+from kubesched.app.watchdog import LoopWatchdog
 from kubesched.client.client_config import load_config
 from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.clock import Clock, SystemClock
@@ -147,6 +149,7 @@ class SchedulerProcess:
         )
         client_config = load_config(config.client_connection.kubeconfig, options.master)
         log.info("Found credentials", v=1, source=client_config.source)
+        lock_config = load_config(config.client_connection.kubeconfig, options.master)
         connections = connections_to(
             client_config.connection,
             qps=config.client_connection.qps,
@@ -155,6 +158,7 @@ class SchedulerProcess:
             random=self._random,
             metrics=ClientMetrics(self._registry, self._clock),
             content_type=config.client_connection.content_type,
+            lock_connection=lock_config.connection,
         )
         serving = self._make_serving()
         async with connections:
@@ -164,14 +168,21 @@ class SchedulerProcess:
                 return self._write_config(Path(options.write_config_to))
             self._register_metrics(connections, app)
             self._log_start()
+            watchdog = LoopWatchdog(asyncio.get_running_loop(), self._registry, self._clock)
+            exit_limit = ExitLimit(self._stop, options.drain_timeout)
             async with (
+                ControlThread() as control,
                 _beside(connections.write_events(), name="events"),
-                _served(serving),
+                _beside(control.run(watchdog.run), name="watchdog"),
+                _beside(control.run(exit_limit.enforce), name="exit limit"),
+                _served(serving, control),
                 diagnosis(app, connections.main),
                 _beside(_keep_first_lists(app), name="memory"),
             ):
                 _settle_memory()
-                return await (self._run_alone if elected is None else self._run_elected)(replica)
+                if elected is None:
+                    return await self._run_alone(replica)
+                return await self._run_elected(replica, control, exit_limit)
 
     def _make_serving(self) -> Serving | None:
         if not self._settings.options.secure_port:
@@ -248,8 +259,11 @@ class SchedulerProcess:
         # Upstream: a scheduler without leader election is not expected to finish, so a polite signal is a failure.
         return _failed("finished without leader elect")
 
-    async def _run_elected(self, replica: Replica) -> int:
-        work = replica.run(ElectionMetrics(self._registry))
+    async def _run_elected(
+        self, replica: Replica, control: ControlThread, exit_limit: ExitLimit
+    ) -> int:
+        metrics = ElectionMetrics(self._registry)
+        work = replica.run(metrics, control, exit_limit.leadership_lost)
         if await self._until_stopped(replica.app, work):
             log.info("Requested to terminate, exiting")
             return SUCCESS
@@ -293,11 +307,16 @@ async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def _served(serving: Serving | None) -> AsyncIterator[None]:
+async def _served(serving: Serving | None, control: ControlThread) -> AsyncIterator[None]:
     if serving is None:
         yield
         return
-    async with serving, _beside(serving.run(), name="serving"):
+
+    async def serve() -> None:
+        async with serving:
+            await serving.run()
+
+    async with _beside(control.run(serve), name="serving"):
         yield
 
 

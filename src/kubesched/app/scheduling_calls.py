@@ -10,16 +10,17 @@ from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta, Record
 from kubesched.client.rest import RestClient
 from kubesched.client.scheduler_client import RestSchedulerClient
+from kubesched.client.transport import NOT_LEADING
 from kubesched.clock import Clock
 from kubesched.errors import (
     Conflict,
-    ConnectFailed,
     DeadlineExceeded,
     KubeschedError,
     NotFound,
     ServerError,
     StreamEnded,
     TransportError,
+    WriteRefused,
 )
 from kubesched.framework.handle import SchedulerClient
 from kubesched.logs import get_logger
@@ -64,7 +65,7 @@ class CarefulCalls:
 
     def _require_permission(self) -> None:
         if not self._may_write():
-            raise ConnectFailed("not sent: this scheduler does not hold the leader lease any more")
+            raise WriteRefused(NOT_LEADING)
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         self._require_permission()

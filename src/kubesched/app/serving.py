@@ -69,7 +69,10 @@ class Exposed:
 
 
 class Serving:
-    """The server and what keeps it current. Enter it to load and listen, `run` it, leave it to close."""
+    """The server and what keeps it current. Enter it to load and listen, `run` it, leave it to close.
+
+    Made on the scheduling loop; entered, run and left on the control thread's.
+    """
 
     def __init__(
         self, settings: RunSettings, exposed: Exposed, *, clock: Clock, random: Random
@@ -82,6 +85,7 @@ class Serving:
         """
         options = settings.options
         self._clock, self._random = clock, random
+        self._scheduling_loop = asyncio.get_running_loop()
         self._transports: dict[str, HttpTransport] = {}
         authentication = self._client(options.authentication_kubeconfig, "authentication")
         authorization = self._client(options.authorization_kubeconfig, "authorization")
@@ -182,7 +186,7 @@ class Serving:
             pages["/statusz"] = StatusPage(started, shown, self._clock, self._random)
         prefixes: dict[str, Page] = {}
         if settings.config.enable_profiling:
-            prefixes["/debug/"] = DebugPages(self._clock)
+            prefixes["/debug/"] = DebugPages(self._clock, (self._scheduling_loop,))
         return pages, prefixes
 
     @property

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 from kubesched.app.connecting import Connections
+from kubesched.app.control_thread import ControlThread
 from kubesched.app.election import election_settings
 from kubesched.app.replica import Replica
 from kubesched.client.leader_election import LeaderMetrics
@@ -72,11 +74,16 @@ class SimulatedProcess(Replica):
     def is_scheduling(self) -> bool:
         return self.app.is_scheduling
 
-    async def run(self, metrics: LeaderMetrics | None = None) -> None:
+    async def run(
+        self,
+        metrics: LeaderMetrics | None = None,
+        control: ControlThread | None = None,
+        on_stopped_leading: Callable[[], None] = lambda: None,
+    ) -> None:
         """Until cancelled, or until the lease is lost."""
         async with asyncio.TaskGroup() as group:
             events = group.create_task(self._connections.write_events())
             try:
-                await super().run(metrics)
+                await super().run(metrics, control, on_stopped_leading)
             finally:
                 events.cancel()

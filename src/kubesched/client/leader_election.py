@@ -14,7 +14,8 @@ Why two never lead at once. Writes to the Lease carry its resourceVersion, so of
 candidate counts the lease's duration from when *it* saw the last change, on its own clock; timestamps in the Lease
 are for people, clocks of different machines are never compared. That moment lies after the holder *sent* its last
 successful renewal, so a holder that counts the same duration from that sending stops first. `is_leader` checks
-exactly this whenever it is asked, and the work is cancelled and has ended before the lease is released.
+this whenever it is asked, with half of the slack as a margin for what is on its way, and the work is cancelled and has
+ended before the lease is released.
 The proof needs clocks that run at about the same speed, and the slack between renewal deadline and lease duration
 (5 of 15 seconds by default) covers any difference that machines have.
 """
@@ -178,8 +179,12 @@ class LeaderElector:
                     await self._release()
 
     def is_leader(self) -> bool:
-        """Whether we lead right now: false from the moment another candidate could take over."""
-        return self._is_leading and self._clock.monotonic() < self._lead_until
+        """Whether we lead and may write, right now. Any thread may ask.
+
+        False half of the slack before another candidate could take over: what is sent until then has that time to
+        arrive. Leadership is given up at the same moment.
+        """
+        return self._is_leading and self._clock.monotonic() < self._lead_until - self._reserve_s
 
     def leader(self) -> str:
         """The holder as last seen; for people."""
@@ -194,6 +199,10 @@ class LeaderElector:
         if self._holds_lease() and self._clock.monotonic() - self._observed_at > limit:
             return f"failed election to renew leadership on lease {self._settings.name}"
         return None
+
+    @property
+    def _reserve_s(self) -> float:
+        return (self._settings.lease_duration_s - self._settings.renew_deadline_s) / 2
 
     # Waiting.
 
@@ -265,8 +274,7 @@ class LeaderElector:
         """Try until it works or must be given up."""
         settings, now = self._settings, self._clock.monotonic()
         # Upstream counts from here only; with slow answers that is too late. What is left is for ending the work.
-        reserve = (settings.lease_duration_s - settings.renew_deadline_s) / 2
-        give_up_at = min(now + settings.renew_deadline_s, self._lead_until - reserve)
+        give_up_at = min(now + settings.renew_deadline_s, self._lead_until - self._reserve_s)
         try:
             async with asyncio.timeout(give_up_at - now):
                 while not await self._try_acquire_or_renew():

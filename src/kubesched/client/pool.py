@@ -23,6 +23,7 @@ from kubesched.client.connection import ConnectionLimits, HttpConnection
 from kubesched.client.dialer import Dialer
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import (
+    NOT_LEADING,
     ConnectionConfig,
     HeaderBlock,
     HeaderValues,
@@ -36,6 +37,7 @@ from kubesched.errors import (
     DeadlineExceeded,
     StreamEnded,
     TransportError,
+    WriteRefused,
 )
 
 UNAUTHORIZED = 401
@@ -152,6 +154,9 @@ class HttpTransport:
                 deadline_at if request.first_byte_s is None else loop.time() + request.first_byte_s
             )
             is_reused = connection.is_used
+            if request.may_send is not None and not request.may_send():
+                self._on_idle(connection)
+                raise WriteRefused(NOT_LEADING)
             exchange = connection.send(request, data, deadline_at, head_due_at)
             try:
                 response: Response = await exchange.future

@@ -79,11 +79,13 @@ class RestClient:
         sleep: Sleep = asyncio.sleep,
         deadline_s: float = DEFAULT_DEADLINE_S,
         prefers_protobuf: bool = False,
+        may_write: Callable[[], bool] | None = None,
     ) -> None:
         """`deadline_s` bounds every call, all its attempts included; watches have deadlines of their own.
 
         With `prefers_protobuf` bindings and events, of which there is one per pod, are written in the encoding that is
-        cheapest for the server, unless it turns out not to know it.
+        cheapest for the server, unless it turns out not to know it. `may_write` is asked right before each write is
+        sent; `WriteRefused` if it says no.
         """
         self._caller = Caller(
             transport,
@@ -92,6 +94,7 @@ class RestClient:
             clock=clock or SystemClock(),
             random=random,
             sleep=sleep,
+            may_write=may_write,
         )
         self._deadline_s = deadline_s
         common = {"Accept": "application/json", "User-Agent": user_agent}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -19,7 +20,7 @@ from kubesched.api import protobuf
 from kubesched.api.status import MAX_RETRY_AFTER_S, error_from_status, error_of
 from kubesched.client.backoff import Backoff
 from kubesched.client.rate_limit import Sleep, TokenBucket
-from kubesched.client.transport import Request, Response, Transport
+from kubesched.client.transport import NOT_LEADING, Request, Response, Transport
 from kubesched.clock import Clock
 from kubesched.errors import (
     ApiError,
@@ -29,6 +30,7 @@ from kubesched.errors import (
     StreamEnded,
     TooManyRequests,
     TransportError,
+    WriteRefused,
 )
 
 MAX_RETRY_AFTER_DIGITS = 9
@@ -58,8 +60,11 @@ class Caller:
         clock: Clock,
         random: random.Random,
         sleep: Sleep = asyncio.sleep,
+        may_write: Callable[[], bool] | None = None,
     ) -> None:
+        """`may_write` is asked right before anything but a read is sent."""
         self.transport = transport
+        self._may_write = may_write
         self._limiter = limiter if limiter is not None and not limiter.is_unlimited else None
         self._policy = policy
         self._clock = clock
@@ -70,6 +75,10 @@ class Caller:
         """One attempt. Returns a successful response; raises `ApiError` or `TransportError`."""
         if self._limiter is not None and not self._limiter.take():
             request.deadline_s -= await self._limiter.acquire(request.deadline_s)
+        if self._may_write is not None and request.method != "GET":
+            if not self._may_write():
+                raise WriteRefused(NOT_LEADING)
+            request.may_send = self._may_write
         response = await self.transport.request(request)
         if response.status < 300:
             return response
@@ -131,7 +140,7 @@ def _may_repeat(request: Request, error: ApiError | TransportError, repeats_over
     if isinstance(error, TooManyRequests):
         return repeats_overload
     if isinstance(error, ConnectFailed):
-        return True
+        return not isinstance(error, WriteRefused)
     if isinstance(error, StreamEnded | DeadlineExceeded) and not error.sent:
         return True
     return request.idempotent and isinstance(error, ServerError | TransportError)

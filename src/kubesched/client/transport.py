@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,6 +29,8 @@ forever for one answer is stuck forever, and kube-apiserver itself gives up on n
 
 DEFAULT_MAX_BODY_BYTES = 512 * 1024 * 1024
 """Most bytes of one buffered answer. A list of 100,000 large pods is about 300 MB when it is not paged."""
+
+NOT_LEADING = "not sent: this scheduler does not hold the leader lease any more"
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -84,6 +86,8 @@ class Request:
     idempotent: bool = False
     """Sending it twice is the same as sending it once, so a connection lost before the first byte of the answer
     may be papered over by sending again."""
+    may_send: Callable[[], bool] | None = field(default=None, repr=False)
+    """Asked right before the first byte is written, after every wait; if it says no, `WriteRefused` is raised."""
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
     """Longest acceptable body of a buffered answer; streams are not limited in total."""
 

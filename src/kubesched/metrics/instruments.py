@@ -1,8 +1,9 @@
 """Counters, gauges and histograms: plain numbers in plain objects, cheap enough to touch in every cycle.
 
 A `Family` is one metric name; its *cells* are the time series, one per combination of label values. Cells are made on
-first use and then kept, so a caller on a hot path holds on to the cell and pays for one addition. Nothing here locks:
-all instruments belong to the event loop's thread.
+first use and then kept, so a caller on a hot path holds on to the cell and pays for one addition. Only making a cell
+takes a lock. The page is written by another thread than the one that counts, so a histogram's sum may be one
+observation ahead of its buckets.
 
 Text is produced here too, because a cell knows its own line prefixes: they are built once, on the first scrape, and a
 page is then little more than adding numbers to them. Reading and writing are two steps: `read` notes a cell's numbers,
@@ -18,9 +19,12 @@ from functools import partial
 from itertools import accumulate
 from math import inf, isfinite, isnan
 from operator import add
+from threading import Lock
 from typing import Generic, TypeVar
 
 _MAX_EXACT_INT = 2.0**53
+
+_MAKING_CELL = Lock()
 
 UNEXPECTED = "unexpected"
 """What a label says when its value is not on the list of allowed ones."""
@@ -193,8 +197,8 @@ class Family(Generic[Cell]):
         self._allowed[self.label_names.index(label)] = frozenset(values)
 
     def reset(self) -> None:
-        """Reset counters and histograms; the cells stay, since callers keep them."""
-        for cell in self._cells.values():
+        """Start counters and histograms anew; the cells stay, for others hold on to them."""
+        for cell in list(self._cells.values()):
             cell.reset()
 
     def cells(self) -> dict[tuple[str, ...], Cell]:
@@ -210,7 +214,7 @@ class Family(Generic[Cell]):
 
         The numbers are those of the moment when the first step is asked for.
         """
-        cells = [self._cells[values] for values in self._order]
+        cells = [self._cells[values] for values in self._order.copy()]
         if cells:
             readings = [cell.read() for cell in cells]
             yield self._write_header
@@ -235,6 +239,11 @@ class Family(Generic[Cell]):
         return self._make_cell(values)
 
     def _make_cell(self, values: tuple[str, ...]) -> Cell:
+        with _MAKING_CELL:
+            known = self._cells.get(values)
+            return self._new_cell(values) if known is None else known
+
+    def _new_cell(self, values: tuple[str, ...]) -> Cell:
         pairs = zip(self.label_names, values, strict=True)
         cell = self._make(
             self.name, ",".join(f'{label}="{escape_value(value)}"' for label, value in pairs)

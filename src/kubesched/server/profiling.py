@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
@@ -51,6 +51,8 @@ class DebugPages:
     """All pages below /debug."""
 
     clock: Clock
+    loops: Sequence[asyncio.AbstractEventLoop] = ()
+    """Whose tasks are listed, beside those of the loop that serves."""
     _is_profiling: bool = field(default=False, init=False)
 
     async def __call__(self, request: PageRequest) -> Response:
@@ -66,7 +68,7 @@ class DebugPages:
         if name == "cmdline":
             return text("\0".join(sys.argv))
         if name == "goroutine":
-            return text(stacks())
+            return text(stacks(self.loops))
         if name == "profile":
             return await self._profile(request)
         if name in _ABSENT:
@@ -85,7 +87,7 @@ class DebugPages:
         self._is_profiling = True
         try:
             began = self.clock.now()
-            samples = await asyncio.to_thread(_sample, threading.get_ident(), seconds)
+            samples = await asyncio.to_thread(_sample, _main_thread_id(), seconds)
             body = await asyncio.to_thread(pprof, samples, began, seconds)
         finally:
             self._is_profiling = False
@@ -118,10 +120,18 @@ def _index() -> str:
     )
 
 
-def stacks() -> str:
-    """Stacks of all tasks and threads."""
+def _main_thread_id() -> int:
+    """The thread that schedules."""
+    ident = threading.main_thread().ident
+    assert ident is not None
+    return ident
+
+
+def stacks(loops: Iterable[asyncio.AbstractEventLoop] = ()) -> str:
+    """What every task and thread is doing."""
     lines = []
-    for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
+    tasks = asyncio.all_tasks().union(*(asyncio.all_tasks(loop) for loop in loops))
+    for task in sorted(tasks, key=lambda task: task.get_name()):
         lines.append(f"task {task.get_name()}:\n")
         frames = task.get_stack()
         lines += (

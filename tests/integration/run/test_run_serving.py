@@ -9,38 +9,18 @@ import json
 import os
 import re
 import resource
-import ssl
 import time
 from pathlib import Path
 
-import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from serving_requests import context, get
 
 from kubesched.embedded.server import failure
 from kubesched.errors import ServerError
 from kubesched.server import self_signed
 
 ALONE = {"leaderElection": {"leaderElect": False}}
-
-
-def context(certificate=None):
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname = False
-    made.verify_mode = ssl.CERT_NONE
-    if certificate is not None:
-        made.load_cert_chain(*certificate)
-    return made
-
-
-async def get(scheduler, path, *, certificate=None, **request):
-    connector = aiohttp.TCPConnector(ssl=context(certificate), force_close=True)
-    url = f"https://127.0.0.1:{scheduler.port}{path}"
-    async with (
-        aiohttp.ClientSession(connector=connector) as session,
-        session.get(url, **request) as answer,
-    ):
-        return answer.status, (await answer.read()).decode()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from kubesched.app import run as run_module
+from kubesched.app import stopping
 from kubesched.app.election import election_settings, new_identity
 from kubesched.app.flags import RunOptions
 from kubesched.app.process_metrics import (
@@ -16,7 +17,7 @@ from kubesched.app.process_metrics import (
     register_common,
     register_event_losses,
 )
-from kubesched.app.stopping import StopRequest
+from kubesched.app.stopping import ExitLimit, StopRequest
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.types import LeaderElectionConfiguration
 from kubesched.errors import ConfigError, FieldProblem, without_groups
@@ -133,9 +134,37 @@ async def test_a_second_signal_ends_the_process(monkeypatch):
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
     stop = StopRequest()
-    stop.ask()
-    stop._signalled(signal.SIGINT)
+    stop.install()
+    try:
+        stop.ask()
+        os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        stop.uninstall()
     assert ended == [1]
+
+
+@pytest.mark.parametrize("reason", ["stop", "lease"])
+async def test_a_process_that_does_not_end_by_itself_is_ended(monkeypatch, reason):
+    class Ended(Exception):
+        pass
+
+    def end(code):
+        assert code == 1
+        raise Ended
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(stopping, "EXIT_S", 0.01)
+    stop = StopRequest()
+    limit = ExitLimit(stop, drain_s=0.01)
+    ending = asyncio.ensure_future(limit.enforce())
+    await asyncio.sleep(0)
+    assert not ending.done()
+    if reason == "stop":
+        stop.ask()
+    else:
+        limit.leadership_lost()
+    with pytest.raises(Ended):
+        await ending
 
 
 def test_errors_are_taken_out_of_their_groups():

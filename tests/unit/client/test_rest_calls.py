@@ -38,6 +38,7 @@ from kubesched.errors import (
     StreamEnded,
     TooManyRequests,
     TransportError,
+    WriteRefused,
 )
 
 
@@ -481,6 +482,20 @@ async def test_attempts_are_bounded(client, transport, pauses):
     with pytest.raises(ConnectFailed):
         await client.get(Pod, "p", "d")
     assert len(transport.requests) == RetryPolicy().max_attempts
+
+
+async def test_writes_without_permission_are_neither_sent_nor_repeated(transport, clock, pauses):
+    client = RestClient(
+        transport, user_agent="t", clock=clock, random=random.Random(3), may_write=lambda: False
+    )
+    with pytest.raises(WriteRefused):
+        await client.bind("d", "p", "u", "n")
+    with pytest.raises(WriteRefused):
+        await client.delete(Pod, "p", "d")
+    assert transport.requests == []
+    assert pauses == []
+    transport.will(ok(POD))
+    await client.get(Pod, "p", "d")
 
 
 async def test_binding_is_sent_once_whatever_happens(client, transport):

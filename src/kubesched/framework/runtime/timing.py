@@ -106,7 +106,9 @@ class EvaluationCounts:
         by_filter = bit in (PRE_FILTER, FILTER)
         return sum(
             count
-            for (reached, no_filter, no_score), count in self._attempts.items()
+            for (reached, no_filter, no_score), count in list(
+                self._attempts.items()
+            )  # pages are written by another thread
             if reached & bit and plugin not in (no_filter if by_filter else no_score)
         )
 

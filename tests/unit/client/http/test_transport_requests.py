@@ -12,7 +12,13 @@ import pytest
 
 from kubesched.client.pool import PoolSettings
 from kubesched.client.transport import HeaderBlock, Request
-from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded, TransportError
+from kubesched.errors import (
+    ConnectFailed,
+    DeadlineExceeded,
+    StreamEnded,
+    TransportError,
+    WriteRefused,
+)
 
 
 async def echo(peer):
@@ -406,6 +412,34 @@ async def test_cancelled_request_leaves_a_usable_pool(serve, connect):
     hang = False
     response = await transport.request(Request(method="GET", target="/"))
     assert response.status == 200
+
+
+async def test_permission_to_send_is_asked_for_after_waiting_for_a_connection(serve, connect):
+    """A lease can be lost while a binding waits for its turn: then it must not go out."""
+    seen, reached, may_answer, is_leader = [], asyncio.Event(), asyncio.Event(), True
+
+    async def script(peer):
+        while True:
+            seen.append((await peer.read_request()).target)
+            reached.set()
+            await may_answer.wait()
+            await peer.answer()
+
+    transport = connect(await serve(script), settings=PoolSettings(max_connections=1))
+    first = asyncio.create_task(transport.request(Request(method="POST", target="/first")))
+    second = asyncio.create_task(
+        transport.request(Request(method="POST", target="/second", may_send=lambda: is_leader))
+    )
+    await reached.wait()
+    is_leader = False
+    may_answer.set()
+    assert (await first).status == 200
+    with pytest.raises(WriteRefused, match="does not hold the leader lease"):
+        await second
+    transport.check_invariants()
+    third = Request(method="POST", target="/third", may_send=lambda: True)
+    assert (await transport.request(third)).status == 200
+    assert seen == ["/first", "/third"]
 
 
 async def test_nobody_listening_is_connect_failed(serve, connect):

@@ -1,0 +1,94 @@
+"""The control thread: an event loop of its own for what must go on while a scheduling attempt takes long.
+
+Leader election, the serving port and the watchdog run here, each with connections of its own; informers, scheduling and
+binding run on the main thread's loop. A slow plugin blocks that loop only. Design: docs/design/0007-control-thread.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kubesched.app import event_loop
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+JOIN_S = 5.0
+
+
+class ControlThread:
+    """A thread with an event loop, from entering the block to leaving it."""
+
+    def __init__(self) -> None:
+        self.loop = event_loop.new()
+        self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        finally:
+            self.loop.close()
+
+    async def __aenter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        await asyncio.to_thread(self._thread.join, JOIN_S)
+        if self._thread.is_alive():
+            log.warning("The control thread did not end in time", seconds=JOIN_S)
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function on this thread's loop; see `run_on`."""
+        return await run_on(self.loop, work)
+
+
+async def run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine function on another thread's loop and return its result.
+
+    Cancelling this cancels the coroutine there and waits until it has ended.
+    """
+    here = asyncio.get_running_loop()
+    ended = here.create_future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        task = loop.create_task(work())
+        tasks.append(task)
+        task.add_done_callback(lambda _task: here.call_soon_threadsafe(finish))
+
+    def finish() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    def cancel() -> None:
+        for task in tasks:
+            task.cancel()
+
+    loop.call_soon_threadsafe(start)
+    is_cancelled = False
+    while not ended.done():
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            is_cancelled = True
+            loop.call_soon_threadsafe(cancel)
+    result = tasks[0].result()  # raises what the coroutine raised
+    if is_cancelled:
+        raise asyncio.CancelledError
+    return result

@@ -1,0 +1,159 @@
+"""The watchdog of the scheduling loop: says which plugin blocks it, and ends a process whose loop never comes back.
+
+It runs on the control thread and asks the main loop to call it back. While the answer is missing, it looks at the
+main thread's stack: the innermost call of an extension point on a plugin is what holds the loop. The main loop pays one
+callback in half a second; nothing is noted on the scheduling path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+
+from kubesched.clock import Clock
+from kubesched.framework.interfaces import Plugin
+from kubesched.logs import get_logger
+from kubesched.metrics.registry import MetricsRegistry
+
+log = get_logger(__name__)
+
+PERIOD_S = 0.5
+STALL_S = 1.0
+"""A loop that does not answer for this long is stalled."""
+STUCK_S = 300.0
+"""A loop that does not answer for this long never will: the process ends, and a standby takes over."""
+EXIT_STUCK = 1
+STACK_LINES = 40
+
+EXTENSION_POINTS = {
+    "less": "QueueSort",
+    "sort_key": "QueueSort",
+    "pre_enqueue": "PreEnqueue",
+    "pre_filter": "PreFilter",
+    "add_pod": "PreFilterExtensionAddPod",
+    "remove_pod": "PreFilterExtensionRemovePod",
+    "filter": "Filter",
+    "filter_nodes": "Filter",
+    "filter_rule": "Filter",
+    "post_filter": "PostFilter",
+    "pre_score": "PreScore",
+    "score": "Score",
+    "score_nodes": "Score",
+    "score_rule": "Score",
+    "normalize_scores": "ScoreExtensionNormalize",
+    "reserve": "Reserve",
+    "unreserve": "Unreserve",
+    "permit": "Permit",
+    "pre_bind_pre_flight": "PreBindPreFlight",
+    "pre_bind": "PreBind",
+    "bind": "Bind",
+    "post_bind": "PostBind",
+    "sign_pod": "Sign",
+}
+"""Methods of plugins, by the name under which metrics know their extension point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """What holds the loop; empty texts if it is not a plugin."""
+
+    plugin: str = ""
+    extension_point: str = ""
+
+
+def find_culprit(frame: FrameType | None) -> Culprit:
+    """The innermost call on a plugin in a stack, by preference one of an extension point."""
+    on_plugin = Culprit()
+    while frame is not None:
+        names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+        owner = frame.f_locals.get(names[0]) if names else None
+        if isinstance(owner, Plugin):
+            point = EXTENSION_POINTS.get(frame.f_code.co_name, "")
+            culprit = Culprit(str(getattr(owner, "name", type(owner).__name__)), point)
+            if point:
+                return culprit
+            on_plugin = on_plugin if on_plugin.plugin else culprit
+        frame = frame.f_back
+    return on_plugin
+
+
+def _exit() -> None:
+    os._exit(EXIT_STUCK)
+
+
+class LoopWatchdog:
+    """Watches the loop of the main thread. `run` it on another one."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        registry: MetricsRegistry,
+        clock: Clock,
+        *,
+        on_stuck: Callable[[], None] = _exit,
+        stuck_s: float = STUCK_S,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._on_stuck = on_stuck
+        self._stuck_s = stuck_s
+        thread_id = threading.main_thread().ident
+        assert thread_id is not None
+        self._thread_id = thread_id
+        self._stalled = registry.counter(
+            "kubesched_scheduling_loop_stalled_seconds_total",
+            "Seconds for which the scheduling loop was blocked, in stalls of a second or more, by what blocked it.",
+            labels=("plugin", "extension_point"),
+        )
+        self._stalled.labels("", "")
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await self._wait_for_answer()
+            await asyncio.sleep(PERIOD_S)
+
+    async def _wait_for_answer(self) -> None:
+        here, answered = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.call_soon_threadsafe(lambda: here.call_soon_threadsafe(answered.set))
+        asked_at = looked_at = self._clock.monotonic()
+        report_at = 0.0
+        while True:
+            try:
+                async with asyncio.timeout(STALL_S):
+                    await answered.wait()
+                if report_at:
+                    seconds = round(looked_at - asked_at, 1)
+                    log.info("The scheduling loop goes on", seconds=seconds)
+                return
+            except TimeoutError:
+                now = self._clock.monotonic()
+                # If this thread was late as well, the whole process was: no plugin is to blame for that.
+                if now - looked_at < 2 * STALL_S:
+                    report_at = self._report(now - asked_at, now - looked_at, report_at)
+                looked_at = now
+
+    def _report(self, stalled_s: float, since_s: float, report_at: float) -> float:
+        """Count the stall, log it at growing intervals, end a process that is stuck; returns when to log again."""
+        frame = sys._current_frames().get(self._thread_id)
+        culprit = find_culprit(frame)
+        self._stalled.labels(culprit.plugin, culprit.extension_point).inc(since_s)
+        if stalled_s < report_at:
+            return report_at
+        log.warning(
+            "The scheduling loop is blocked",
+            plugin=culprit.plugin,
+            extensionPoint=culprit.extension_point,
+            seconds=round(stalled_s, 1),
+            stack="".join(traceback.format_stack(frame)[-STACK_LINES:]),
+        )
+        if stalled_s >= self._stuck_s:
+            log.error("The scheduling loop is stuck, ending the process", seconds=round(stalled_s))
+            self._on_stuck()
+        return min(2 * stalled_s, self._stuck_s)
