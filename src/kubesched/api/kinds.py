@@ -143,6 +143,7 @@ def _json(
 
 
 _APPS, _AUTHN, _AUTHZ = "apps/v1", "authentication.k8s.io/v1", "authorization.k8s.io/v1"
+_ADMISSION, _NETWORKING = "admissionregistration.k8s.io/v1", "networking.k8s.io/v1"
 _DRA, _RBAC = "resource.k8s.io/v1", "rbac.authorization.k8s.io/v1"
 _SCHEDULING, _STORAGE = "scheduling.k8s.io", "storage.k8s.io/v1"
 
@@ -164,6 +165,10 @@ KINDS: tuple[Kind[Any], ...] = (
     _json("v1", "Secret", "secrets"),
     _kind("v1", core_v1.ServiceAccount, "serviceaccounts", short="sa"),
     _kind("v1", core_v1.Service, "services", short="svc", subresources="status", categories="all"),
+    _json(_ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", cluster_scoped=True, categories="api-extensions"),
+    _json(_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", cluster_scoped=True, subresources="status", categories="api-extensions"),
+    _json(_ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", cluster_scoped=True, categories="api-extensions"),
+    _json(_ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", cluster_scoped=True, categories="api-extensions"),
     _json("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", cluster_scoped=True, short="crd crds", subresources="status", categories="api-extensions"),
     _json(_APPS, "ControllerRevision", "controllerrevisions"),
     _kind(_APPS, apps_v1.DaemonSet, "daemonsets", short="ds", subresources="status", categories="all"),
@@ -176,11 +181,16 @@ KINDS: tuple[Kind[Any], ...] = (
     _json(_AUTHZ, "SelfSubjectAccessReview", "selfsubjectaccessreviews", cluster_scoped=True, verbs=CREATE_ONLY),
     _json(_AUTHZ, "SelfSubjectRulesReview", "selfsubjectrulesreviews", cluster_scoped=True, verbs=CREATE_ONLY),
     _json(_AUTHZ, "SubjectAccessReview", "subjectaccessreviews", cluster_scoped=True, verbs=CREATE_ONLY),
+    _json("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", short="hpa", subresources="status", categories="all"),
     _json("batch/v1", "CronJob", "cronjobs", short="cj", subresources="status", categories="all"),
     _kind("batch/v1", batch_v1.Job, "jobs", subresources="status", categories="all"),
     _kind("coordination.k8s.io/v1", coordination_v1.Lease, "leases"),
     _json("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
     _kind("events.k8s.io/v1", events_v1.Event, "events", short="ev", stored_as="events"),
+    _json(_NETWORKING, "IngressClass", "ingressclasses", cluster_scoped=True),
+    _json(_NETWORKING, "Ingress", "ingresses", short="ing", subresources="status"),
+    _json(_NETWORKING, "NetworkPolicy", "networkpolicies", short="netpol"),
+    _json("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", cluster_scoped=True),
     _kind("policy/v1", policy_v1.PodDisruptionBudget, "poddisruptionbudgets", short="pdb", subresources="status"),
     _json(_RBAC, "ClusterRoleBinding", "clusterrolebindings", cluster_scoped=True),
     _json(_RBAC, "ClusterRole", "clusterroles", cluster_scoped=True),

@@ -15,7 +15,20 @@ from kubesched.api.kinds import KINDS, STANDARD_VERBS, Kind
 from kubesched.embedded.objects import JsonObject
 from kubesched.errors import NotFound
 
-STORED_ONLY = frozenset[str]()
+STORED_ONLY = frozenset(
+    {
+        "horizontalpodautoscalers.autoscaling",
+        "ingressclasses.networking.k8s.io",
+        "ingresses.networking.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "networkpolicies.networking.k8s.io",
+        "runtimeclasses.node.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "volumeattributesclasses.storage.k8s.io",
+    }
+)
 """Resources that the playground serves and nothing acts on, as `plural.group`."""
 
 

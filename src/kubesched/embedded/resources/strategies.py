@@ -174,4 +174,18 @@ STRATEGIES: dict[str, Strategy] = {
     "volumeattachments.storage.k8s.io": Strategy(
         status_keeps_metadata=WRITABLE_METADATA, allows_unconditional_update=False
     ),
+    "ingresses.networking.k8s.io": Strategy(tracks_generation=True),
+    "networkpolicies.networking.k8s.io": Strategy(tracks_generation=True),
+    "runtimeclasses.node.k8s.io": Strategy(allows_unconditional_update=False),
+    **{
+        f"{plural}.admissionregistration.k8s.io": Strategy(
+            tracks_generation=True, allows_unconditional_update=False
+        )
+        for plural in (
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "validatingwebhookconfigurations",
+        )
+    },
 }

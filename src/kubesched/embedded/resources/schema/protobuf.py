@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import struct
 from functools import cache
+from typing import TypeAlias
 
 from kubesched.embedded.objects import Json, JsonObject, decode, micro_timestamp, timestamp
 from kubesched.embedded.resources.schema.table import Field, TypeRef, type_of_kind, types
@@ -22,6 +23,9 @@ MAGIC = b"k8s\x00"
 _MAX_VARINT_BYTES = 10
 _SIGN_BIT = 1 << 63
 _MAX_DEPTH = 64
+
+
+ByNumber: TypeAlias = "dict[int, Field | ByNumber]"
 
 
 class ProtobufError(ValueError):
@@ -108,17 +112,20 @@ def _text(value: bytes | int | float) -> str:
 
 
 @cache
-def _by_number(identity: str) -> dict[int, Field | dict[int, Field]]:
+def _by_number(identity: str) -> ByNumber:
     """Fields of a type by number; a number that stands for an embedded struct leads to that struct's fields."""
-    found: dict[int, Field | dict[int, Field]] = {}
+    by_number: ByNumber = {}
     for field in types()[identity].fields.values():
-        if len(field.number) == 1:
-            found[field.number[0]] = field
-        elif len(field.number) > 1:
-            inner = found.setdefault(field.number[0], {})
-            assert isinstance(inner, dict)
-            inner[field.number[-1]] = field
-    return found
+        if not field.number:
+            continue
+        *levels, last = field.number
+        inner = by_number
+        for level in levels:
+            below = inner.setdefault(level, {})
+            assert isinstance(below, dict)
+            inner = below
+        inner[last] = field
+    return by_number
 
 
 def _message(identity: str, data: bytes, depth: int) -> JsonObject:
@@ -127,15 +134,13 @@ def _message(identity: str, data: bytes, depth: int) -> JsonObject:
     return result
 
 
-def _read_into(
-    result: JsonObject, by_number: dict[int, Field | dict[int, Field]], data: bytes, depth: int
-) -> None:
+def _read_into(result: JsonObject, by_number: ByNumber, data: bytes, depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise ProtobufError("the message is nested too deeply")
     for number, value in _fields(data):
         field = by_number.get(number)
         if isinstance(field, dict):
-            _read_into(result, dict(field), _bytes(value), depth + 1)
+            _read_into(result, field, _bytes(value), depth + 1)
         elif field is not None:
             _read_field(result, field, value, depth)
 

@@ -27,6 +27,7 @@ SCALARS = (
 # The API groups by the short names the table uses for them.
 GROUPS = {
     "core": "",
+    "admissionregistration": "admissionregistration.k8s.io",
     "apiextensions": "apiextensions.k8s.io",
     "apps": "apps",
     "authentication": "authentication.k8s.io",
@@ -36,6 +37,8 @@ GROUPS = {
     "coordination": "coordination.k8s.io",
     "discovery": "discovery.k8s.io",
     "events": "events.k8s.io",
+    "networking": "networking.k8s.io",
+    "node": "node.k8s.io",
     "policy": "policy",
     "rbac": "rbac.authorization.k8s.io",
     "resource": "resource.k8s.io",
