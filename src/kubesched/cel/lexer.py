@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kubesched.cel.errors import Issue
 from kubesched.cel.source import Source
@@ -53,19 +53,29 @@ class Token:
     offset: int
 
 
-def tokenize(source: Source) -> tuple[list[Token], list[Issue]]:
-    """Every token, an end-of-file token last, and the places where none could be read."""
+@dataclass(slots=True)
+class Tokens:
+    """Every token of a text, an end-of-file token last, and the places where none could be read."""
+
+    tokens: list[Token] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+    unreadable: list[int] = field(default_factory=list)
+    """Offsets of characters that are part of no token."""
+
+
+def tokenize(source: Source) -> Tokens:
     text = source.text
-    tokens: list[Token] = []
-    issues: list[Issue] = []
+    result = Tokens()
+    tokens = result.tokens
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             end = _unreadable_end(text, at)
-            unreadable = _shown(text[at:end])
+            unreadable = escaped(text[at:end])
             message = f"Syntax error: token recognition error at: '{unreadable}'"
-            issues.append(source.issue(at, message))
+            result.issues.append(source.issue(at, message))
+            result.unreadable.extend(range(at, end))
             at = end
             continue
         kind = match.lastgroup or ""
@@ -76,7 +86,7 @@ def tokenize(source: Source) -> tuple[list[Token], list[Issue]]:
             tokens.append(Token(kind, word, at))
         at = match.end()
     tokens.append(Token(END, END, len(text)))
-    return tokens, issues
+    return result
 
 
 def _unreadable_end(text: str, at: int) -> int:
@@ -91,5 +101,6 @@ def _unreadable_end(text: str, at: int) -> int:
     return min(end + 1, len(text))
 
 
-def _shown(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text on one line."""
     return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")

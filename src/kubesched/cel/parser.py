@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from kubesched.cel import literals
 from kubesched.cel.errors import CompileError, Issue
-from kubesched.cel.lexer import END, Token, tokenize
+from kubesched.cel.lexer import END, Token, Tokens, escaped, tokenize
 from kubesched.cel.macros import Macro, MacroError
 from kubesched.cel.source import Source, in_order
 from kubesched.cel.syntax import (
@@ -115,6 +115,9 @@ _OPERAND = frozenset(
     ]
 )
 
+_ELEMENT = _OPERAND | {"?"}
+_FIELD = frozenset(("IDENTIFIER", "ESC_IDENTIFIER"))
+
 _LITERALS: dict[str, Callable[[str], Value]] = {
     "NUM_INT": literals.int_value,
     "NUM_UINT": literals.uint_value,
@@ -138,8 +141,7 @@ def parse(source: Source, macros: Mapping[tuple[str, int, bool], Macro]) -> Node
             f"limit {MAX_CODE_POINTS}"
         )
         raise CompileError([Issue(message, -1, -1)], source.text)
-    tokens, issues = tokenize(source)
-    parser = _Parser(source, tokens, issues, macros)
+    parser = _Parser(source, tokenize(source), macros)
     node: Node | None = None
     try:
         node = parser.parse_all()
@@ -156,16 +158,17 @@ class _Parser:
     def __init__(
         self,
         source: Source,
-        tokens: list[Token],
-        issues: list[Issue],
+        read: Tokens,
         macros: Mapping[tuple[str, int, bool], Macro],
     ) -> None:
         self.source = source
-        self.tokens = tokens
-        self.issues = issues
+        self.tokens = read.tokens
+        self.issues = read.issues
+        self.unreadable = frozenset(read.unreadable)
         self.macros = macros
         self.at = 0
-        self.nesting = 0
+        self.follows: list[frozenset[str]] = []
+        """For every expression being parsed, what may come behind it."""
 
     # -- problems ----------------------------------------------------------------------------------
 
@@ -175,6 +178,13 @@ class _Parser:
     def fail(self, token: Token, message: str) -> _SyntaxError:
         self.report(token.offset, f"Syntax error: {message}")
         return _SyntaxError()
+
+    def no_alternative(self, first: Token, last: Token) -> str:
+        """That nothing in the grammar begins with the text from one token to another."""
+        between = range(first.offset, last.offset)
+        text = "".join(self.source.text[at] for at in between if at not in self.unreadable)
+        text += "" if last.kind == END else last.text
+        return f"no viable alternative at input '{escaped(text)}'"
 
     def check_nesting(self, depth: int, limit: int = MAX_NESTING) -> None:
         if depth > limit:
@@ -216,17 +226,17 @@ class _Parser:
                 following, f"extraneous input '{following.text}' expecting {_shown(_OPERAND)}"
             )
         if sign.kind == "-":
-            shown = "" if following.kind == END else following.text
-            self.report(
-                following.offset, f"Syntax error: no viable alternative at input '-{shown}'"
-            )
+            last_sign = self.tokens[self.at - 1]
+            message = self.no_alternative(last_sign, following)
+            self.report(following.offset, f"Syntax error: {message}")
         self.require(_OPERAND)
 
     def close(self, bracket: str, *, expected: frozenset[str] | None = None) -> None:
         """Consume a closing bracket; a missing one is reported as such if what follows could follow it."""
         token = self.peek()
         closed = bracket in (token.kind, self.peek(1).kind)
-        if not closed and expected is None and token.kind in _FOLLOWS:
+        follows = _CONTINUATIONS | (self.follows[-1] if self.follows else frozenset())
+        if not closed and expected is None and token.kind in follows:
             self.report(token.offset, f"Syntax error: missing '{bracket}' at '{token.text}'")
             return
         self.require(expected or frozenset((bracket,)))
@@ -238,33 +248,37 @@ class _Parser:
         if token.kind in _OPERAND and self.peek(1).kind != ":":
             self.report(token.offset, f"Syntax error: missing ':' at '{token.text}'")
             return token
-        self.require(frozenset(":"))
+        self.require(_COLON)
         return self.take()
 
     # -- the grammar -------------------------------------------------------------------------------
 
     def parse_all(self) -> Node:
-        node = self.expression()
+        node = self.expression(frozenset((END,)))
         token = self.peek()
         if token.kind != END:
             kind = "extraneous" if self.peek(1).kind == END else "mismatched"
             raise self.fail(token, f"{kind} input '{token.text}' expecting <EOF>")
         return node
 
-    def expression(self, also: frozenset[str] = frozenset()) -> Node:
-        """A whole expression; `also` names tokens that could have stood here, for the message."""
-        self.nesting += 1
-        self.check_nesting(self.nesting)
+    def expression(self, follow: frozenset[str], also: frozenset[str] = frozenset()) -> Node:
+        """A whole expression, which `follow` may come behind.
+
+        `also` names tokens that could have stood here instead, for the message.
+        """
+        self.follows.append(follow)
+        self.check_nesting(len(self.follows))
         self.require(_OPERAND | also)
         node = self.binary(1)
         if self.peek().kind == "?":
             question = self.take()
             self.require(_OPERAND)
+            self.follows[-1] = _COLON
             then = self.binary(1)
             self.colon()
-            otherwise = self.expression()
+            otherwise = self.expression(follow)
             node = self.built(Call(question.offset, "_?_:_", [node, then, otherwise]))
-        self.nesting -= 1
+        self.follows.pop()
         return node
 
     def binary(self, lowest: int) -> Node:
@@ -308,9 +322,7 @@ class _Parser:
         following = self.peek()
         signed = following.kind == "-" and self.peek(1).kind in _SIGNED
         if following.kind in ("!", "-") and not (token.kind == "!" and signed):
-            raise self.fail(
-                following, f"no viable alternative at input '{token.text}{following.text}'"
-            )
+            raise self.fail(following, self.no_alternative(self.tokens[self.at - 1], following))
         operand = self.member()
         if count % 2 == 0:
             return operand
@@ -326,7 +338,7 @@ class _Parser:
             elif token.kind == "[":
                 self.at += 1
                 optional = self.optional_mark()
-                index = self.expression(frozenset() if optional else frozenset("?"))
+                index = self.expression(_INDEX_END, frozenset() if optional else frozenset("?"))
                 self.close("]")
                 function = "_[?_]" if optional else "_[_]"
                 node = self.built(Call(token.offset, function, [node, index]))
@@ -338,19 +350,7 @@ class _Parser:
     def selection(self, operand: Node) -> Node:
         dot = self.take()
         optional = self.optional_mark()
-        name = self.peek()
-        if name.kind not in ("IDENTIFIER", "ESC_IDENTIFIER"):
-            if name.kind in _CONSTANTS and not optional:
-                raise self.fail(name, f"mismatched input '{name.text}' expecting IDENTIFIER")
-            if optional:
-                failure = self.fail(
-                    name, f"mismatched input '{name.text}' expecting {_shown(_FIELD)}"
-                )
-                self.report(name.offset, "unsupported ident kind")
-                raise failure
-            text = "" if name.kind == END else name.text
-            raise self.fail(name, f"no viable alternative at input '.{text}'")
-        self.at += 1
+        name = self.field_name(dot, optional=optional)
         field = name.text
         if name.kind == "ESC_IDENTIFIER":
             self.report(name.offset, "unsupported syntax: '`'")
@@ -363,6 +363,21 @@ class _Parser:
             return self.call_or_macro(bracket.offset, field, args, operand)
         return self.built(Select(dot.offset, operand, field))
 
+    def field_name(self, dot: Token, *, optional: bool) -> Token:
+        name = self.peek()
+        if name.kind in _FIELD:
+            return self.take()
+        if optional:
+            if self.peek(1).kind in _FIELD:
+                self.require(_FIELD)
+                return self.take()
+            failure = self.fail(name, f"mismatched input '{name.text}' expecting {_shown(_FIELD)}")
+            self.report(name.offset, "unsupported ident kind")
+            raise failure
+        if name.kind in _CONSTANTS and name.offset == dot.offset + 1:
+            raise self.fail(name, f"mismatched input '{name.text}' expecting IDENTIFIER")
+        raise self.fail(name, self.no_alternative(dot, name))
+
     def primary(self) -> Node:
         token = self.take()
         if token.kind in _CONSTANTS:
@@ -373,7 +388,7 @@ class _Parser:
         if token.kind in _LITERALS:
             return self.literal(token.offset, token.kind, token.text)
         if token.kind == "(":
-            node = self.expression()
+            node = self.expression(frozenset(")"))
             self.close(")")
             return node
         if token.kind == "[":
@@ -393,8 +408,9 @@ class _Parser:
         """An identifier, a call, or the name of a type in front of `{`."""
         prefix, start = "", token.offset
         if token.kind == ".":
+            if self.peek().kind != "IDENTIFIER":
+                raise self.fail(self.peek(), self.no_alternative(token, self.peek()))
             prefix = "."
-            self.require(frozenset(("IDENTIFIER",)))
             token = self.take()
         if self.begins_object():
             return self.object_literal(prefix + token.text)
@@ -424,10 +440,12 @@ class _Parser:
                 break
             field = self.take()
             colon = self.colon()
-            entries.append(Entry(colon.offset, field.text, self.expression(), optional=optional))
-            if not self.comma("}"):
+            entries.append(
+                Entry(colon.offset, field.text, self.expression(_MAP_END), optional=optional)
+            )
+            if not self.comma(_FIELD | {"?"}):
                 break
-        self.close("}", expected=frozenset(("}", ",")))
+        self.close("}", expected=None if self.tokens[self.at - 1].kind == "," else _MAP_END)
         return self.built(ObjectNode(bracket.offset, name, entries))
 
     def arguments(self) -> list[Node]:
@@ -437,10 +455,10 @@ class _Parser:
         if self.peek().kind == ")":
             self.at += 1
             return args
-        args.append(self.expression())
+        args.append(self.expression(_ARGUMENT_END))
         while self.peek().kind == ",":
             self.at += 1
-            args.append(self.expression())
+            args.append(self.expression(_ARGUMENT_END))
         self.close(")")
         return args
 
@@ -454,9 +472,9 @@ class _Parser:
             if self.optional_mark():
                 optional.add(len(elements))
                 also = frozenset()
-            elements.append(self.expression(also))
+            elements.append(self.expression(_LIST_END, also))
             also = frozenset("?")
-            if not self.comma("]"):
+            if not self.comma():
                 break
         self.close("]", expected=None if self.tokens[self.at - 1].kind == "," else _LIST_END)
         return self.built(ListNode(bracket.offset, elements, frozenset(optional)))
@@ -468,22 +486,22 @@ class _Parser:
             self.at += 1
         while self.peek().kind != "}":
             optional = self.optional_mark()
-            key = self.expression(frozenset() if optional else also)
+            key = self.expression(_COLON, frozenset() if optional else also)
             also = frozenset("?")
             colon = self.colon()
-            value = self.expression()
+            value = self.expression(_MAP_END)
             entries.append(Entry(colon.offset, key, value, optional=optional))
-            if not self.comma("}"):
+            if not self.comma():
                 break
         self.close("}", expected=None if self.tokens[self.at - 1].kind == "," else _MAP_END)
         return entries
 
-    def comma(self, closing: str) -> bool:
-        """Consume a comma; false if nothing follows it."""
+    def comma(self, begins: frozenset[str] = _ELEMENT) -> bool:
+        """Consume a comma; false if what follows does not begin another entry."""
         if self.peek().kind != ",":
             return False
         self.at += 1
-        return self.peek().kind not in (closing, END)
+        return self.peek().kind in begins
 
     def optional_mark(self) -> bool:
         if self.peek().kind != "?":
@@ -512,9 +530,11 @@ class _Parser:
 
 _LIST_END = frozenset(("]", ","))
 _MAP_END = frozenset(("}", ","))
-_FIELD = frozenset(("IDENTIFIER", "ESC_IDENTIFIER"))
-# What may come behind a closing bracket.
-_FOLLOWS = frozenset((*_PRECEDENCE, END, ".", "[", "]", ")", "}", ",", "?", ":"))
+_INDEX_END = frozenset("]")
+_ARGUMENT_END = frozenset((")", ","))
+_COLON = frozenset(":")
+# What may come behind any operand.
+_CONTINUATIONS = frozenset((*_PRECEDENCE, ".", "[", "?"))
 
 
 def _balanced(function: str, terms: list[Node], offsets: list[int]) -> Node:

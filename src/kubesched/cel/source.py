@@ -17,6 +17,8 @@ class Source:
         """A problem at `offset`; a negative offset means no place in particular."""
         if offset < 0:
             return Issue(message, -1, -1)
+        if not self.text:  # upstream has no column for it
+            return Issue(message, 1, -1)
         before = self.text[:offset]
         line = before.count("\n") + 1
         return Issue(message, line, offset - (before.rfind("\n") + 1))
