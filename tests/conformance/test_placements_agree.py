@@ -51,6 +51,13 @@ def test_every_recorded_placement_is_decided_as_recorded(name):
     assert report.pods == report.pods_in_agreement > 100
 
 
+@pytest.mark.parametrize("name", ["placements", "configured", "unreadable"])
+def test_every_recorded_pod_is_explained_as_recorded(name):
+    report = evaluate([DATA / f"{name}.jsonl.gz"], explained=True)
+    assert report.disagreements == []
+    assert report.pods == report.pods_in_agreement > 100
+
+
 def test_the_recordings_exercise_every_aspect():
     report = evaluate([RECORDED])
     compared = {a for a, tally in report.agreement.by_aspect.items() if tally.compared > 300}

@@ -50,6 +50,11 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         help="disagreements to show (default: 10)",
     )
+    golden.add_argument(
+        "--explain",
+        action="store_true",
+        help="compare what 'kubesched explain' says about each pod of a placement",
+    )
     add_output(golden, "table", "json")
     conformance_run.add_parser(kinds)
     conformance_extender.add_parser(kinds)
@@ -64,7 +69,7 @@ def _positive(text: str) -> int:
 
 def main(args: argparse.Namespace) -> int:
     if args.kind == "golden":
-        return _golden(args.files, args.limit, args.show, args.output)
+        return _golden(args.files, args.limit, args.show, args.output, explained=args.explain)
     if args.kind == "extender":
         return conformance_extender.main(args)
     if conformance_run.is_without_programs(args):
@@ -84,7 +89,9 @@ def _recorded(args: argparse.Namespace) -> int:
     return _golden([str(SHIPPED)], None, 10, args.output)
 
 
-def _golden(files: Sequence[str], limit: int | None, show: int, output: str) -> int:
+def _golden(
+    files: Sequence[str], limit: int | None, show: int, output: str, *, explained: bool = False
+) -> int:
     import logging
 
     from kubesched.conformance.golden import evaluate
@@ -92,7 +99,7 @@ def _golden(files: Sequence[str], limit: int | None, show: int, output: str) -> 
     # The in-memory schedulers log expected failures.
     logging.getLogger("kubesched").addHandler(logging.NullHandler())
     with _progress() as progress:
-        report = evaluate(files, limit=limit, show=show, progress=progress)
+        report = evaluate(files, limit=limit, show=show, explained=explained, progress=progress)
     if output == "json":
         print(json.dumps(_as_json(report), indent=2))
     else:

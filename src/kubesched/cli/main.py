@@ -48,6 +48,7 @@ COMMANDS = (
     Command("run", _RUN, "run the scheduler against a cluster; takes kube-scheduler's flags"),
     Command("up", _RUN, "start a playground: API server, nodes and scheduler in one process"),
     Command("config", _INSPECT, "show and check scheduler configurations"),
+    Command("explain", _INSPECT, "say why a pod is pending, or why it is where it is"),
     Command("snapshot", _INSPECT, "save what scheduling reads of a cluster, to look at elsewhere"),
     Command("conformance", _PROVE, "compare decisions with those of kube-scheduler"),
     Command("simulate", _PROVE, "run the scheduler in virtual time, with faults from a seed"),

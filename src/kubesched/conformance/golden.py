@@ -10,11 +10,13 @@ import msgspec
 
 from kubesched.conformance.comparison import (
     Agreement,
+    Aspect,
     Finding,
     compare,
     compare_decisions,
 )
 from kubesched.conformance.device_placements import DeviceCluster
+from kubesched.conformance.explained import ExplainedCluster
 from kubesched.conformance.placements import Cluster
 from kubesched.conformance.recordings import (
     Recorded,
@@ -66,9 +68,12 @@ def evaluate(
     *,
     limit: int | None = None,
     show: int = 10,
+    explained: bool = False,
     progress: Callable[[Report], None] = lambda _report: None,
 ) -> Report:
     """Evaluate up to `limit` pods and selectors and keep the first `show` disagreements.
+
+    `explained`: compare what `kubesched explain` says about the pods of placements, and pass over all else.
 
     Raises:
         RecordingError: a file cannot be read or is not a recording.
@@ -81,7 +86,9 @@ def evaluate(
                 return report
             remaining = None if limit is None else limit - done
             if isinstance(recorded, RecordedPlacement):
-                _evaluate_cluster(recorded, report, remaining, show)
+                _evaluate_cluster(recorded, report, remaining, show, explained)
+            elif explained:
+                continue
             elif isinstance(recorded, RecordedDevicePlacement):
                 _evaluate_devices(recorded, report, remaining, show)
             elif isinstance(recorded, RecordedSelector):
@@ -93,13 +100,15 @@ def evaluate(
 
 
 def _evaluate_cluster(
-    recorded: RecordedPlacement, report: Report, limit: int | None, show: int
+    recorded: RecordedPlacement, report: Report, limit: int | None, show: int, explained: bool
 ) -> None:
     try:
-        cluster = Cluster(recorded.placement)
+        cluster = (ExplainedCluster if explained else Cluster)(recorded.placement)
         report.clusters += 1
         for pending in recorded.placement.pending[:limit]:
             findings = list(compare(pending.expect, cluster.place(pending.pod)))
+            if explained:
+                findings = [each for each in findings if not _says_more(each)]
             _count(recorded, PodInfo(pending.pod).key, findings, report, show)
     except (RecordingError, ConfigError) as error:
         raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
@@ -116,6 +125,11 @@ def _evaluate_devices(
             _count(recorded, PodInfo(pending.pod).key, findings, report, show)
     except RecordingError as error:
         raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+
+
+def _says_more(finding: Finding) -> bool:
+    """An explanation names the plugin for nodes that were narrowed away, of which recordings only say that they were."""
+    return finding.aspect is Aspect.REJECTING_PLUGIN and not finding.expected
 
 
 def _evaluate_sequence(

@@ -51,11 +51,16 @@ class Executor:
         self._last_victims: dict[str, _LastVictim] = {}
         self._kept_back: dict[str, Pod] = {}
         """Preemptors, by UID, that something helped while their victims were still going."""
+        self.rehearsal: list[Candidate] | None = None
+        """If set, candidates are appended here and nothing is evicted: for callers that only want to know."""
 
     # -- in the background -----------------------------------------------------------------------------------------
 
     def start(self, candidate: Candidate, preemptor: Pod) -> None:
         """Have the victims evicted in the background. Those already going need no help; with all going, nothing is done."""
+        if self.rehearsal is not None:
+            self.rehearsal.append(candidate)
+            return
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
         if not victims:
             return
@@ -160,6 +165,9 @@ class Executor:
 
     async def carry_out(self, candidate: Candidate, preemptor: Pod) -> Status | None:
         """Evict the victims and return when it is done; an Error status when that failed."""
+        if self.rehearsal is not None:
+            self.rehearsal.append(candidate)
+            return None
         self._count_victims(candidate)
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
         error = await self._preempt_all(candidate, victims, preemptor)

@@ -83,6 +83,36 @@ class SchedulingCycle:
         outcome = self._algorithm.schedule(framework, state, info.pod_info)
         return self._continue(framework, state, info, started, outcome)
 
+    def decide(
+        self, framework: Framework, state: CycleState, pod: PodInfo
+    ) -> ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]:
+        """The decision of an attempt without its consequences: no pod is assumed, none is requeued.
+
+        PostFilter plugins do run; see `preemption.executor.Executor.rehearsal` for those that evict.
+        """
+        self._recall_nomination(pod)
+        started = framework.now()
+        if self._extended is not None:
+            return self._decide_extended(self._extended, framework, state, pod, started)
+        outcome = self._algorithm.schedule(framework, state, pod)
+        if isinstance(outcome, ScheduleResult):
+            return outcome
+        return self._try_to_make_room(framework, state, pod, outcome, started)
+
+    async def _decide_extended(
+        self,
+        extended: ExtendedAlgorithm,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        started: float,
+    ) -> ScheduleResult | Failed:
+        outcome = await extended.schedule(framework, state, pod)
+        if isinstance(outcome, ScheduleResult):
+            return outcome
+        failed = self._try_to_make_room(framework, state, pod, outcome, started)
+        return failed if isinstance(failed, Failed) else await failed
+
     def _recall_nomination(self, pod: PodInfo) -> None:
         """A nomination made here holds before the API server has told us of it.
 

@@ -1,0 +1,213 @@
+"""`kubesched explain`: why a pod is pending, or why it is where it is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.sources import add_state_source, load_state
+from kubesched.errors import KubeschedError
+
+if TYPE_CHECKING:
+    from kubesched.api.core_v1 import Pod
+    from kubesched.explain import Explainer, Explanation
+    from kubesched.state.cluster_state import ClusterState
+
+_DESCRIPTION = """\
+Say why a pod is pending, or why it is where it is, by asking every plugin about every node.
+
+The answer comes from the scheduler's own code over the objects of a cluster or a dump; nothing is
+written. It works on clusters that kube-scheduler schedules: give its configuration with --config.
+"""
+
+_POD = """\
+Explain one pod: verdict, reasons with node counts, the most telling nodes, and what it waits for.
+
+  Placed   bound: its rank among the feasible nodes, and which plugins decided
+  Fits     some node would take it now
+  NotNow   no node takes it as things stand, but room can come
+  Never    no node of the cluster could take it, even if it were empty and untainted
+  Waiting  for something that is not a node: gates, claims, another scheduler
+
+-o json prints every node and has a published schema ('kubesched explain schema').
+"""
+
+_PODS = """\
+Explain several pods. Pods with the same story are told together.
+"""
+
+SHOWN_NODES = 10
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "explain",
+        help="say why a pod is pending, or why it is where it is",
+        description=_DESCRIPTION,
+    )
+    kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    pod = kinds.add_parser("pod", help="explain one pod", description=_POD)
+    pod.add_argument("name", metavar="NAME", help="the pod; NAMESPACE/NAME works, too")
+    pod.add_argument("--node", default="", metavar="NODE", help="tell one node's whole story")
+    _add_common(pod)
+    pods = kinds.add_parser("pods", help="explain several pods", description=_PODS)
+    pods.add_argument("-l", "--selector", default="", metavar="LABELS", help="such as app=web")
+    pods.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
+    pods.add_argument(
+        "--placed", action="store_true", help="placed pods, too (default: pending ones only)"
+    )
+    _add_common(pods)
+    kinds.add_parser("schema", help="print the JSON schema of -o json")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-n", "--namespace", default="", metavar="NAMESPACE", help="its namespace")
+    parser.add_argument(
+        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
+    )
+    add_output(parser, "table", "wide", "json", "yaml")
+    add_feature_gates(parser)
+    add_state_source(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    import logging
+
+    if args.what == "schema":
+        return _print_schema()
+    # What a scheduler in memory logs about pods is what is printed here.
+    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    config, gates = _configuration(args)
+    state = load_state(args)
+    if args.what == "pod":
+        return _explain_pod(args, state, config, gates)
+    return _explain_pods(args, state, config, gates)
+
+
+def _print_schema() -> int:
+    import json
+
+    from kubesched.explain.model import schema
+
+    print(json.dumps(schema(), indent=2))
+    return 0
+
+
+def _configuration(args: argparse.Namespace) -> tuple[Any, Any]:
+    from kubesched.config import features
+    from kubesched.config.load import default_config, load_file
+
+    gates = features.parse(args.feature_gates)
+    return (load_file(args.config, gates) if args.config else default_config(gates)), gates
+
+
+def _explainer(state: ClusterState, config: Any, gates: Any) -> Explainer:  # noqa: ANN401  # imported lazily
+    from kubesched.explain.sources import explainer_of
+
+    return explainer_of(state, config, gates=gates)
+
+
+# -- one pod ---------------------------------------------------------------------------------------
+
+
+def _explain_pod(args: argparse.Namespace, state: ClusterState, config: Any, gates: Any) -> int:  # noqa: ANN401  # as above
+    from kubesched.cli import explain_tables
+    from kubesched.explain import selection
+
+    namespace, name = _key(args)
+    pod = _find_pod(state, namespace, name)
+    explainer = _explainer(state, config, gates)
+    if args.node and args.node not in explainer.assembly.table.row_of:
+        raise KubeschedError(f'node "{args.node}" not found in {state.source}')
+    if args.node:
+        select = selection.one_node(args.node)
+    elif args.output == "table":
+        select = selection.telling_nodes(SHOWN_NODES)
+    else:
+        select = selection.every_node
+    explanation = explainer.explain(pod, select)
+    if args.output in ("json", "yaml"):
+        _write(args.output, explanation)
+    elif args.node:
+        explain_tables.print_node(explanation)
+    else:
+        explain_tables.print_pod(explanation, wide=args.output == "wide")
+    return 0
+
+
+def _key(args: argparse.Namespace) -> tuple[str, str]:
+    namespace, slash, name = args.name.removeprefix("pod/").rpartition("/")
+    if slash and args.namespace and args.namespace != namespace:
+        raise KubeschedError(f"{args.name} and --namespace {args.namespace} contradict each other")
+    return namespace or args.namespace or "default", name
+
+
+def _find_pod(state: ClusterState, namespace: str, name: str) -> Pod:
+    from kubesched.api.core_v1 import Pod
+
+    pod = state.get(Pod, namespace, name)
+    if pod is not None:
+        return pod
+    elsewhere = sorted(
+        {each.metadata.namespace for each in state.of(Pod) if each.metadata.name == name}
+    )
+    hint = f"; there is one in {', '.join(elsewhere)}" if elsewhere else ""
+    raise KubeschedError(f'pod "{namespace}/{name}" not found in {state.source}{hint}')
+
+
+def _write(form: str, explanation: Explanation | list[Explanation]) -> None:
+    from kubesched.explain.model import to_json
+
+    text = to_json(explanation)
+    if form == "json":
+        sys.stdout.write(text.decode() + "\n")
+        return
+    import msgspec
+
+    from kubesched.config.output import to_yaml
+
+    sys.stdout.write(to_yaml(msgspec.json.decode(text)))
+
+
+# -- several pods ----------------------------------------------------------------------------------
+
+
+def _explain_pods(args: argparse.Namespace, state: ClusterState, config: Any, gates: Any) -> int:  # noqa: ANN401  # as above
+    from kubesched.cli import explain_tables
+    from kubesched.explain import selection
+    from kubesched.explain.groups import grouped
+
+    pods = _select_pods(args, state)
+    if not pods:
+        kind = "pods" if args.placed else "pending pods"
+        print(f"no {kind} match", file=sys.stderr)
+        return 0
+    explainer = _explainer(state, config, gates)
+    wanted = selection.every_node if args.output in ("json", "yaml") else selection.no_node
+    explanations = [explainer.explain(pod, wanted) for pod in pods]
+    if args.output in ("json", "yaml"):
+        _write(args.output, explanations)
+    else:
+        explain_tables.print_groups(grouped(explanations))
+    return 0
+
+
+def _select_pods(args: argparse.Namespace, state: ClusterState) -> Sequence[Pod]:
+    from kubesched.api import selectors
+    from kubesched.api.core_v1 import Pod
+
+    try:
+        selector = selectors.parse(args.selector)
+    except selectors.SelectorError as error:
+        raise KubeschedError(f"--selector {args.selector!r}: {error}") from None
+    namespace = "" if args.all_namespaces else args.namespace or "default"
+    return [
+        pod
+        for pod in state.of(Pod)
+        if (not namespace or pod.metadata.namespace == namespace)
+        and (args.placed or not pod.spec.node_name)
+        and selector.matches(pod.metadata.labels)
+    ]

@@ -1,0 +1,220 @@
+"""How `kubesched explain` prints an explanation for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kubesched.cli import terminal
+
+if TYPE_CHECKING:
+    from kubesched.explain import Explanation
+    from kubesched.explain.model import Fix, NodeRow, WokenBy
+
+PODS_NAMED = 5
+
+_EVENTS = {
+    "Node/Add": "a node is added",
+    "Node/UpdateNodeAllocatable": "a node's size changes",
+    "Node/UpdateNodeLabel": "a node's labels change",
+    "Node/UpdateNodeTaint": "a node's taints change",
+    "Node/UpdateNodeDeclaredFeature": "a node's features change",
+    "Pod/Add": "a pod is placed",
+    "Pod/Delete": "a pod leaves",
+    "Pod/UpdatePodLabel": "a pod's labels change",
+    "Pod/UpdatePodScaleDown": "a pod is resized down",
+    "Pod/UpdatePodToleration": "the pod gets a toleration",
+    "PersistentVolumeClaim/Add": "a claim is created",
+    "PersistentVolumeClaim/Update": "a claim changes",
+    "PersistentVolume/Add": "a volume is created",
+    "PersistentVolume/Update": "a volume changes",
+    "storage.k8s.io/StorageClass/Add": "a storage class is created",
+    "storage.k8s.io/StorageClass/Update": "a storage class changes",
+    "storage.k8s.io/CSINode/Add": "a CSINode is created",
+    "storage.k8s.io/CSINode/Update": "a CSINode changes",
+    "storage.k8s.io/CSIDriver/Update": "a CSIDriver changes",
+    "storage.k8s.io/CSIStorageCapacity/Add": "storage capacity is reported",
+    "storage.k8s.io/CSIStorageCapacity/Update": "storage capacity changes",
+    "storage.k8s.io/VolumeAttachment/Delete": "a volume is detached",
+    "resource.k8s.io/DeviceClass/Add": "a device class is created",
+    "resource.k8s.io/DeviceClass/Update": "a device class changes",
+    "*": "anything changes",
+}
+
+
+def print_pod(explanation: Explanation, *, wide: bool = False) -> None:
+    """Verdict, what it waits for, reasons, nodes, fixes, notes: in this order."""
+    terminal.heading(f"{explanation.pod}: {explanation.summary}")
+    _print_circumstances(explanation)
+    _print_reasons(explanation)
+    _print_choice(explanation)
+    if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
+        _print_nodes(explanation, wide=wide)
+    _print_fixes(explanation.fixes)
+    for note in explanation.notes:
+        print(f"\nnote: {note}")
+
+
+def _print_circumstances(explanation: Explanation) -> None:
+    if explanation.woken_by:
+        print(f"Tried again when {_events(explanation.woken_by)}, and every 5 minutes.")
+    if explanation.preemption is not None:
+        victims = explanation.preemption.victims
+        named = ", ".join(f"{victim.pod} (priority {victim.priority})" for victim in victims)
+        budgets = explanation.preemption.violated_budgets
+        print(
+            f"Would preempt on {explanation.preemption.node}: {named}; "
+            f"{budgets or 'no'} disruption budget{'s' if budgets > 1 else ''} violated."
+        )
+    if explanation.nominated_node:
+        print(f"Nominated to {explanation.nominated_node}.")
+    condition = explanation.condition
+    if condition is not None and condition.status == "False" and explanation.message:
+        if condition.message == explanation.message:
+            print("The PodScheduled condition says the same.")
+        else:
+            print(f"The PodScheduled condition is older: {condition.message}")
+    if explanation.message:
+        print(f"Message: {explanation.message}")
+
+
+def _events(woken_by: Sequence[WokenBy]) -> str:
+    names = dict.fromkeys(name for each in woken_by for name in each.events)
+    *others, last = (_EVENTS.get(name, name) for name in names)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _print_reasons(explanation: Explanation) -> None:
+    if not explanation.reasons:
+        return
+    print()
+    rows = [
+        (
+            f"{_shortened(reason.reason)}{': ' if reason.detail else ''}{reason.detail}",
+            str(reason.nodes),
+            str(reason.only_reason),
+            reason.plugin,
+            reason.remedy,
+        )
+        for reason in explanation.reasons
+    ]
+    terminal.table(("REASON", "NODES", "ONLY REASON", "PLUGIN", "WHAT WOULD CHANGE IT"), rows)
+
+
+def _shortened(reason: str) -> str:
+    return reason.removeprefix("node(s) ")
+
+
+def _print_choice(explanation: Explanation) -> None:
+    chosen = explanation.chosen
+    if chosen is None or chosen.rank is None:
+        return
+    if chosen.decisive:
+        print(f"\nWithout {' or without '.join(chosen.decisive)} another node would win.")
+    elif chosen.rank == 1 and explanation.nodes.feasible > 1:
+        print("\nIt would win without any single plugin, too.")
+
+
+def _print_nodes(explanation: Explanation, *, wide: bool) -> None:
+    matrix = explanation.matrix
+    feasible = [row for row in matrix if row.feasible]
+    others = [row for row in matrix if not row.feasible]
+    if feasible:
+        print()
+        _print_feasible(feasible, explanation, wide=wide)
+    if others:
+        print()
+        terminal.table(("CLOSEST NODE", "LACKS"), [(row.node, _lacks(row)) for row in others])
+    left_out = explanation.nodes.total - len(matrix)
+    if matrix and left_out > 0:
+        print(f"({left_out} more nodes; -o wide and -o json list all)")
+
+
+def _print_feasible(rows: Sequence[NodeRow], explanation: Explanation, *, wide: bool) -> None:
+    plugins = [
+        name
+        for name in rows[0].scores
+        if wide or len({row.scores[name].weighted for row in rows}) > 1
+    ]
+    chosen = explanation.chosen.node if explanation.chosen is not None else ""
+    listed = [
+        (
+            f"{row.node} *" if row.node == chosen else row.node,
+            "-" if row.rank is None else str(row.rank),
+            "-" if row.total is None else str(row.total),
+            *(_score(row, name, wide=wide) for name in plugins),
+        )
+        for row in rows
+    ]
+    terminal.table(("FEASIBLE NODE", "RANK", "TOTAL", *plugins), listed)
+    if not wide and len(plugins) < len(rows[0].scores):
+        print("(scores that do not differ between these nodes are left out)")
+
+
+def _score(row: NodeRow, plugin: str, *, wide: bool) -> str:
+    score = row.scores[plugin]
+    return f"{score.raw}/{score.normalized}/{score.weighted}" if wide else str(score.weighted)
+
+
+def _lacks(row: NodeRow) -> str:
+    parts = []
+    for failure in row.failures:
+        rivals = ", ".join(failure.with_nominated)
+        suffix = f" (with {rivals}, nominated there)" if rivals else ""
+        parts += [f"{text}{suffix}" for text in failure.lacks]
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _print_fixes(fixes: Sequence[Fix] | None) -> None:
+    if fixes is None:
+        return
+    print()
+    if not fixes:
+        print("Nothing that was tried would help.")
+        return
+    terminal.heading("WHAT WOULD HELP (each was tried)")
+    rows = []
+    for at, fix in enumerate(fixes, 1):
+        more = f" and {fix.other_nodes} more" if fix.other_nodes else ""
+        text = ", ".join(change.text for change in fix.changes)
+        effects = f" ({'; '.join(fix.effects)})" if fix.effects else ""
+        rows.append((str(at), f"{text}{effects}", f"fits {fix.node}{more}"))
+    terminal.table(("", "CHANGE", "RESULT"), rows)
+    for at, fix in enumerate(fixes, 1):
+        for command in fix.commands:
+            print(f"{at}  {command}")
+
+
+def print_node(explanation: Explanation) -> None:
+    """One node's story in sentences."""
+    row = explanation.matrix[0]
+    if row.feasible:
+        terminal.heading(
+            f"{explanation.pod} fits {row.node}: rank {row.rank} of {explanation.nodes.feasible}, total {row.total}."
+        )
+        print()
+        scores = [
+            (name, str(score.raw), str(score.normalized), str(score.weighted))
+            for name, score in row.scores.items()
+        ]
+        terminal.table(("PLUGIN", "RAW", "NORMALIZED", "WEIGHTED"), scores)
+        return
+    terminal.heading(f"{explanation.pod} does not fit {row.node}.")
+    for failure in row.failures:
+        print(f"{failure.plugin} rejects it: {'; '.join(failure.lacks)}.")
+        if failure.with_nominated:
+            print(f"  Only with {', '.join(failure.with_nominated)}, nominated to the node.")
+
+
+def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
+    """Several pods: each distinct story once."""
+    for at, group in enumerate(groups):
+        if at:
+            print()
+        first = group[0]
+        named = ", ".join(each.pod for each in group[:PODS_NAMED])
+        more = f" and {len(group) - PODS_NAMED} more" if len(group) > PODS_NAMED else ""
+        terminal.heading(f"{named}{more}: {first.summary}")
+        if len(group) > 1:
+            print(f"({len(group)} pods)")
+        _print_reasons(first)

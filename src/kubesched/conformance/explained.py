@@ -1,0 +1,84 @@
+"""Recorded pods as `kubesched explain` tells their story, in the form of a recorded answer.
+
+For the proof that explanations agree with kube-scheduler: the feasible nodes, the first rejection of every other node,
+every score and the message must be those of the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Namespace, Pod
+from kubesched.api.meta import ObjectMeta
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.load import load
+from kubesched.config.types import DEFAULT_SCHEDULER_NAME
+from kubesched.conformance.recordings import Placement, RecordedAnswer, RecordingError, Rejection
+from kubesched.errors import KubeschedError
+from kubesched.explain.model import Explanation, NodeRow
+from kubesched.explain.selection import in_node_order
+from kubesched.explain.sources import explainer_of
+from kubesched.framework.pod_status import REASON_SCHEDULER_ERROR
+from kubesched.state.cluster_state import ClusterState
+
+
+class ExplainedCluster:
+    """A recorded cluster whose pods are explained."""
+
+    def __init__(self, placement: Placement, gates: FeatureGates = DEFAULT_GATES) -> None:
+        state = ClusterState("recording")
+        for name, labels in placement.namespaces.items():
+            state.put(Namespace(metadata=ObjectMeta(name=name, labels=labels)))
+        for objects in (
+            placement.nodes,
+            placement.pods,
+            placement.services,
+            placement.replication_controllers,
+            placement.replica_sets,
+            placement.stateful_sets,
+        ):
+            for obj in objects:
+                state.put(obj)
+        written = bytes(placement.configuration)
+        config = load(written, "configuration", gates) if written else None
+        self._explainer = explainer_of(state, config, gates=gates)
+        for framework in self._explainer.assembly.frameworks.values():
+            framework.post_filter.clear()  # recorded messages are without its part
+
+    def place(self, pod: Pod) -> RecordedAnswer:
+        """The explanation of the pod as an answer."""
+        if not pod.spec.scheduler_name:
+            spec = structs.replace(pod.spec, scheduler_name=DEFAULT_SCHEDULER_NAME)
+            pod = structs.replace(pod, spec=spec)
+        try:
+            explanation = self._explainer.explain(pod, in_node_order)
+        except KubeschedError as error:
+            raise RecordingError(str(error)) from error
+        if explanation.condition_reason == REASON_SCHEDULER_ERROR:
+            return RecordedAnswer([], {}, {}, {}, error=explanation.message)
+        return _answer(explanation)
+
+
+def _answer(explanation: Explanation) -> RecordedAnswer:
+    feasible = [row for row in explanation.matrix if row.feasible]
+    return RecordedAnswer(
+        [row.node for row in feasible],
+        {row.node: row.total for row in feasible if row.total is not None},
+        {
+            row.node: {plugin: score.weighted for plugin, score in row.scores.items()}
+            for row in feasible
+        },
+        {row.node: _first(row) for row in explanation.matrix if not row.feasible},
+        explanation.message,
+    )
+
+
+def _first(row: NodeRow) -> Rejection:
+    """What the scheduler, which stops there, would report."""
+    plugin, failures = next(groupby(row.failures, lambda failure: failure.plugin))
+    listed = list(failures)
+    reasons: Sequence[str] = [reason for failure in listed for reason in failure.reasons]
+    return Rejection(plugin, listed[0].status, list(reasons))

@@ -1,0 +1,302 @@
+"""Explainer: one pod's story, told by the scheduler's own framework."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
+from kubesched.errors import KubeschedError
+from kubesched.explain import waiting
+from kubesched.explain.evaluation import Evaluation, evaluate
+from kubesched.explain.judging import is_hopeless, reasons_of
+from kubesched.explain.model import (
+    Condition,
+    Explanation,
+    NodeCounts,
+    Preemption,
+    Verdict,
+    Victim,
+    WaitingFor,
+    WokenBy,
+)
+from kubesched.explain.reasons import (
+    BEING_DELETED,
+    NOT_ENQUEUED,
+    PREEMPTION_UNDER_WAY,
+    SCHEDULING_GATED,
+)
+from kubesched.explain.rows import chosen_of, node_rows
+from kubesched.explain.selection import Selection, every_node
+from kubesched.explain.summaries import summary_of
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import FitError
+from kubesched.framework.pod_status import (
+    POD_SCHEDULED,
+    REASON_SCHEDULER_ERROR,
+    REASON_UNSCHEDULABLE,
+)
+from kubesched.framework.runtime import Framework
+from kubesched.preemption.candidates import Candidate
+from kubesched.preemption.executor import Executor
+from kubesched.scheduler.algorithm import ScheduleResult
+from kubesched.scheduler.factory import Assembly
+from kubesched.scheduler.scheduling_cycle import Failed
+from kubesched.snapshot.pods import PodInfo
+
+POST_FILTER_NOT_KNOWN = (
+    "a PostFilter plugin waits for something; what it would add to the message is not known"
+)
+WITHOUT_LATER_PODS = "the scores are of the cluster as it is now: pods that came or went since this one was placed count as they are now"
+
+_NOT_TRIED = frozenset(
+    each.code for each in (BEING_DELETED, NOT_ENQUEUED, PREEMPTION_UNDER_WAY, SCHEDULING_GATED)
+)
+
+
+class ExplainError(KubeschedError):
+    """The pod cannot be explained, and why."""
+
+
+class Explainer:
+    """Answers questions about pods over a scheduler in memory. Leaves that scheduler as it was."""
+
+    def __init__(self, assembly: Assembly, *, notes: Sequence[str] = ()) -> None:
+        """`notes` go into every answer: what limits it."""
+        self.assembly = assembly
+        self.notes = notes
+
+    def explain(self, pod: Pod, select: Selection = every_node) -> Explanation:
+        """The pod's story; `select` says which nodes the matrix lists.
+
+        Raises:
+            ExplainError: values of the pod make no sense.
+        """
+        framework = self.assembly.frameworks.get(pod.spec.scheduler_name)
+        if framework is None:
+            return self._of_another_scheduler(pod)
+        node_name = self._node_of(pod)
+        try:
+            with self.as_pending(pod) as info:
+                return _Story(self, framework, info, node_name).told(select)
+        except KubeschedError as error:
+            raise ExplainError(f"pod {key_of(pod.metadata)}: {error}") from error
+
+    @contextmanager
+    def as_pending(self, pod: Pod) -> Iterator[PodInfo]:
+        """The pod as if it had no node; a placed one is taken off its node meanwhile."""
+        if not self._node_of(pod):
+            yield PodInfo(pod)
+            return
+        cache = self.assembly.scheduler.cache
+        cache.remove_pod(pod)
+        try:
+            yield PodInfo(structs.replace(pod, spec=structs.replace(pod.spec, node_name="")))
+        finally:
+            cache.add_pod(pod)
+
+    def _node_of(self, pod: Pod) -> str:
+        """Where the scheduler counts the pod; empty if nowhere."""
+        known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
+        return known.pod.spec.node_name if known is not None else ""
+
+    def _of_another_scheduler(self, pod: Pod) -> Explanation:
+        waits = waiting.another_scheduler(pod, self.assembly.frameworks)
+        placed = bool(pod.spec.node_name)
+        by = f"by the scheduler {pod.spec.scheduler_name}, whose configuration is not known"
+        return Explanation(
+            pod=key_of(pod.metadata),
+            uid=pod.metadata.uid,
+            profile="",
+            verdict=Verdict.PLACED if placed else Verdict.WAITING,
+            summary=f"placed on {pod.spec.node_name} {by}" if placed else f"waiting: {waits.what}.",
+            message="",
+            condition_reason="",
+            condition=condition_of(pod),
+            nominated_node=pod.status.nominated_node_name or "",
+            waiting_for=[] if placed else [waits],
+            woken_by=[],
+            nodes=NodeCounts(total=self.assembly.table.node_count, feasible=0),
+            reasons=[],
+            matrix=[],
+            chosen=None,
+            preemption=None,
+            fixes=None,
+            notes=[*self.notes, "nodes were not looked at: the profile is missing"],
+        )
+
+    # -- the decision ----------------------------------------------------------------------------------------------
+
+    def decide(
+        self, framework: Framework, pod: PodInfo
+    ) -> tuple[ScheduleResult | Failed | None, Candidate | None]:
+        """What an attempt would come to, and whom it would evict; None if a PostFilter plugin needs time."""
+        executors = _executors(framework)
+        for executor in executors:
+            executor.rehearsal = []
+        random = framework.handle.random
+        drawn = random.getstate()
+        random.seed(0)  # the same question gets the same answer
+        try:
+            outcome = _immediately(
+                self.assembly.scheduler.cycle.decide(framework, CycleState(), pod)
+            )
+        finally:
+            evictions = [each for executor in executors for each in executor.rehearsal or ()]
+            for executor in executors:
+                executor.rehearsal = None
+            random.setstate(drawn)
+        return outcome, evictions[-1] if evictions else None
+
+
+class _Story:
+    """The parts of one answer."""
+
+    def __init__(
+        self, explainer: Explainer, framework: Framework, info: PodInfo, node_name: str
+    ) -> None:
+        """`node_name` is the node the pod is on, empty for a pending one."""
+        self.explainer = explainer
+        self.framework = framework
+        self.pod = info.pod
+        self.info = info
+        self.node_name = node_name
+        self.notes = list(explainer.notes)
+
+    def told(self, select: Selection) -> Explanation:
+        framework, pod = self.framework, self.pod
+        evaluation = evaluate(framework, self.info)
+        waits = self._waits(evaluation)
+        is_tried = not self.node_name and not any(waits_before_queue(waits))
+        decision, candidate = (
+            self.explainer.decide(framework, self.info) if is_tried else (None, None)
+        )
+        if is_tried and decision is None:
+            self.notes.append(POST_FILTER_NOT_KNOWN)
+        verdict = self._verdict(evaluation, waits, decision)
+        if verdict is Verdict.PLACED:
+            self.notes.append(WITHOUT_LATER_PODS)
+        node = self.node_name or (
+            decision.node_name if isinstance(decision, ScheduleResult) else ""
+        )
+        chosen = chosen_of(evaluation, node) if node else None
+        counts = NodeCounts(total=evaluation.table.node_count, feasible=len(evaluation.feasible))
+        preemption = _preemption(candidate)
+        reasons = reasons_of(evaluation)
+        return Explanation(
+            pod=self.info.key,
+            uid=pod.metadata.uid,
+            profile=framework.profile_name,
+            verdict=verdict,
+            summary=summary_of(verdict, counts, waits, chosen, preemption),
+            message=decision.status.message if isinstance(decision, Failed) else "",
+            condition_reason=_condition_reason(decision),
+            condition=condition_of(pod),
+            nominated_node=self.info.pod.status.nominated_node_name or "",
+            waiting_for=waits,
+            woken_by=self._woken_by(decision),
+            nodes=counts,
+            reasons=reasons,
+            matrix=node_rows(framework, evaluation, select(evaluation)),
+            chosen=chosen,
+            preemption=preemption,
+            fixes=None,
+            notes=self.notes,
+        )
+
+    def _waits(self, evaluation: Evaluation) -> list[WaitingFor]:
+        if self.node_name:
+            return []
+        if self.pod.metadata.deletion_timestamp is not None:
+            return [waiting.deletion()]
+        listers = self.framework.handle.listers
+        missing = [] if listers is None else list(waiting.objects(evaluation, listers))
+        return [*waiting.before_the_queue(self.framework, self.info.pod), *missing]
+
+    def _verdict(
+        self,
+        evaluation: Evaluation,
+        waits: Sequence[WaitingFor],
+        decision: ScheduleResult | Failed | None,
+    ) -> Verdict:
+        if self.node_name:
+            return Verdict.PLACED
+        if waits:
+            return Verdict.WAITING
+        if isinstance(decision, ScheduleResult):
+            return Verdict.FITS
+        if evaluation.table.node_count and is_hopeless(self.framework, evaluation):
+            return Verdict.NEVER
+        return Verdict.NOT_NOW
+
+    def _woken_by(self, decision: ScheduleResult | Failed | None) -> list[WokenBy]:
+        error = decision.status.as_error() if isinstance(decision, Failed) else None
+        if not isinstance(error, FitError):
+            return []
+        diagnosis = error.diagnosis
+        plugins = diagnosis.unschedulable_plugins | diagnosis.pending_plugins
+        return waiting.woken_by(self.explainer.assembly.hints, plugins)
+
+
+def waits_before_queue(waits: Sequence[WaitingFor]) -> Iterator[bool]:
+    """For each thing waited for, whether the pod is not even tried because of it."""
+    return (each.code in _NOT_TRIED for each in waits)
+
+
+def condition_of(pod: Pod) -> Condition | None:
+    for each in pod.status.conditions or ():
+        if each.type == POD_SCHEDULED:
+            return Condition(
+                status=each.status,
+                reason=each.reason or "",
+                message=each.message or "",
+                since=str(each.last_transition_time or ""),
+            )
+    return None
+
+
+def _condition_reason(decision: ScheduleResult | Failed | None) -> str:
+    if not isinstance(decision, Failed):
+        return ""
+    return REASON_UNSCHEDULABLE if decision.status.is_rejected else REASON_SCHEDULER_ERROR
+
+
+def _preemption(candidate: Candidate | None) -> Preemption | None:
+    if candidate is None:
+        return None
+    victims = candidate.victims
+    return Preemption(
+        node=candidate.node_name,
+        victims=[
+            Victim(pod=key_of(pod.metadata), priority=pod.spec.priority or 0)
+            for pod in victims.pods
+        ],
+        violated_budgets=victims.pdb_violations,
+    )
+
+
+def _executors(framework: Framework) -> list[Executor]:
+    """Of every PostFilter plugin that evicts the way DefaultPreemption does."""
+    found = (getattr(plugin, "evaluator", None) for plugin in framework.post_filter)
+    executors = (getattr(evaluator, "executor", None) for evaluator in found)
+    return [each for each in executors if isinstance(each, Executor)]
+
+
+def _immediately(
+    outcome: ScheduleResult | Failed | Awaitable[ScheduleResult | Failed],
+) -> ScheduleResult | Failed | None:
+    """The outcome; of an awaitable, what it gives without waiting for anything, or None."""
+    if isinstance(outcome, ScheduleResult | Failed):
+        return outcome
+    work = cast("Coroutine[Any, Any, ScheduleResult | Failed]", outcome)
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: ScheduleResult | Failed = done.value
+        return result
+    work.close()
+    return None

@@ -1,0 +1,208 @@
+"""What `explain` answers: plain records, whose JSON form is the published schema (`schema.json`)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+SCHEMA_ID = "urn:kubesched:explain:v1"
+
+
+class Verdict(Enum):
+    """How it stands with the pod."""
+
+    PLACED = "Placed"
+    """It is bound to a node."""
+    FITS = "Fits"
+    """Some node would take it now."""
+    NOT_NOW = "NotNow"
+    """No node takes it as things stand, but room can come."""
+    NEVER = "Never"
+    """No node of this cluster could take it even if the node were empty and untainted."""
+    WAITING = "Waiting"
+    """It waits for something that is not a node."""
+
+
+class _Record(msgspec.Struct, rename="camel"):
+    """Base of the records: camel case in JSON, every field always present."""
+
+
+class NodeCounts(_Record):
+    """How many nodes there are, and how many would take the pod."""
+
+    total: int
+    feasible: int
+
+
+class Reason(_Record):
+    """One reason, over all nodes."""
+
+    plugin: str
+    code: str
+    """Stable; see the reference."""
+    reason: str
+    """As the plugin says it."""
+    detail: str
+    """What exactly is missing or in the way, where more is known than the plugin says."""
+    nodes: int
+    """Nodes rejected for it."""
+    only_reason: int
+    """Nodes rejected for nothing else."""
+    remedy: str
+    """What would change it."""
+
+
+class Failure(_Record):
+    """One plugin's rejection of one node."""
+
+    plugin: str
+    code: str
+    status: str
+    """`Unschedulable`, `UnschedulableAndUnresolvable` (evicting pods would not help), `Pending` or `Error`."""
+    reasons: list[str]
+    lacks: list[str]
+    """The same for people, with what is missing on this node; one entry per reason."""
+    with_nominated: list[str]
+    """Pods nominated to the node that count as if they were on it: without them the plugin would not reject."""
+
+
+class Score(_Record):
+    """One plugin's score of one node."""
+
+    raw: int
+    normalized: int
+    weighted: int
+
+
+class NodeRow(_Record):
+    """One node's story."""
+
+    node: str
+    feasible: bool
+    failures: list[Failure]
+    scores: dict[str, Score]
+    """By plugin; empty for nodes that are not feasible."""
+    total: int | None
+    rank: int | None
+    """1 for the highest total; nodes with equal totals share a rank."""
+
+
+class WaitingFor(_Record):
+    """Something other than a node that the pod waits for."""
+
+    code: str
+    plugin: str
+    """Which plugin says so; empty if it is none."""
+    what: str
+    names: list[str]
+    """Objects, gates or schedulers by name."""
+
+
+class WokenBy(_Record):
+    """The events after which the pod is tried again."""
+
+    plugin: str
+    events: list[str]
+    """As metrics and logs call them; `*` stands for any event."""
+
+
+class Chosen(_Record):
+    """The node the pod is on, or would be given, and how it compares with the others."""
+
+    node: str
+    total: int | None
+    rank: int | None
+    margin: int | None
+    """Total minus the best total of any other feasible node; None without another one."""
+    tied: int
+    """Other feasible nodes with the same total."""
+    decisive: list[str]
+    """Plugins without whose score another node would have won."""
+    runners_up: list[str]
+
+
+class Victim(_Record):
+    """A pod that would be evicted."""
+
+    pod: str
+    priority: int
+
+
+class Preemption(_Record):
+    """What the scheduler would do to make room."""
+
+    node: str
+    victims: list[Victim]
+    violated_budgets: int
+
+
+class Change(_Record):
+    """One change of a fix."""
+
+    kind: str
+    text: str
+    object: str
+    """`kind/namespace/name` of what is changed."""
+
+
+class Fix(_Record):
+    """Changes that together make the pod fit; checked with the real filters."""
+
+    changes: list[Change]
+    node: str
+    other_nodes: int
+    """Further nodes that would take the pod after the same changes."""
+    commands: list[str]
+    effects: list[str]
+    """What else follows: disruption budgets, owners that create a pod again."""
+
+
+class Condition(_Record):
+    """The PodScheduled condition as it is stored now."""
+
+    status: str
+    reason: str
+    message: str
+    since: str
+
+
+class Explanation(_Record):
+    """Everything there is to say about one pod."""
+
+    pod: str
+    uid: str
+    profile: str
+    """The profile of the configuration that was asked; empty if there is none for the pod."""
+    verdict: Verdict
+    summary: str
+    """The verdict in a sentence."""
+    message: str
+    """What the scheduler writes into the PodScheduled condition, byte for byte; empty if it writes none."""
+    condition_reason: str
+    """The reason it writes beside the message: `Unschedulable` or `SchedulerError`."""
+    condition: Condition | None
+    """The one stored now, which may be older."""
+    nominated_node: str
+    waiting_for: list[WaitingFor]
+    woken_by: list[WokenBy]
+    nodes: NodeCounts
+    reasons: list[Reason]
+    matrix: list[NodeRow]
+    chosen: Chosen | None
+    preemption: Preemption | None
+    fixes: list[Fix] | None
+    """None if they were not asked for."""
+    notes: list[str]
+    """What limits the answer: what cannot be known, what was not asked."""
+
+
+def to_json(explanation: Explanation | list[Explanation], *, indent: int = 2) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(explanation), indent=indent)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of an explanation."""
+    made = msgspec.json.schema(Explanation)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **made}

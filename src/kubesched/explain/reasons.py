@@ -1,0 +1,176 @@
+"""Stable codes for the reasons that plugins give.
+
+Plugins reject with a sentence, the one kube-scheduler uses. Programs want something that does not change with the
+wording: a code. The codes below are part of the published schema; new ones may come, none changes its meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kubesched.framework.status import Status
+from kubesched.plugins import (
+    node_affinity,
+    node_declared_features,
+    node_name,
+    node_ports,
+    node_resources_fit,
+    node_unschedulable,
+    node_volume_limits,
+    taint_toleration,
+    volume_restrictions,
+    volume_zone,
+)
+from kubesched.plugins.inter_pod_affinity import filtering as inter_pod_affinity
+from kubesched.plugins.pod_topology_spread import filtering as pod_topology_spread
+from kubesched.plugins.volume_binding import plugin as volume_binding
+from kubesched.plugins.volume_binding import search as volume_search
+
+INSUFFICIENT: Final = "Insufficient "
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCode:
+    """What a kind of rejection is called, and what can undo it."""
+
+    code: str
+    remedy: str
+    """What would change it, for people."""
+    is_lasting: bool = False
+    """True if the node keeps rejecting the pod even when it is empty, untainted and not cordoned."""
+    is_waiting: bool = False
+    """True if the pod waits for an object or a component, whatever the nodes are like."""
+
+
+LEAVING: Final = "pods leaving"
+
+INSUFFICIENT_RESOURCE: Final = ReasonCode(
+    "InsufficientResource", f"{LEAVING}, a smaller request, a larger or a new node"
+)
+UNTOLERATED_TAINT: Final = ReasonCode("UntoleratedTaint", "a toleration, or the taint removed")
+NODE_UNSCHEDULABLE: Final = ReasonCode("NodeUnschedulable", "kubectl uncordon")
+NODE_AFFINITY_MISMATCH: Final = ReasonCode(
+    "NodeAffinityMismatch", "another selector, or labels on the node", is_lasting=True
+)
+NODE_NAME_MISMATCH: Final = ReasonCode(
+    "NodeNameMismatch", "nothing: the pod names its node", is_lasting=True
+)
+HOST_PORT_TAKEN: Final = ReasonCode("HostPortTaken", f"{LEAVING}, or another host port")
+POD_AFFINITY: Final = ReasonCode("PodAffinityUnsatisfied", "a matching pod in the node's domain")
+POD_ANTI_AFFINITY: Final = ReasonCode("PodAntiAffinityViolated", LEAVING)
+EXISTING_ANTI_AFFINITY: Final = ReasonCode("ExistingPodAntiAffinityViolated", LEAVING)
+SPREAD_VIOLATED: Final = ReasonCode(
+    "TopologySpreadViolated", "pods elsewhere, pods leaving, or a larger maxSkew"
+)
+SPREAD_LABEL_MISSING: Final = ReasonCode(
+    "TopologyLabelMissing", "the topology label on the node", is_lasting=True
+)
+TOO_MANY_PODS: Final = ReasonCode("TooManyPods", f"{LEAVING}, or a new node")
+OBJECT_MISSING: Final = ReasonCode("ObjectMissing", "the object being created", is_waiting=True)
+CLAIM_NOT_READY: Final = ReasonCode(
+    "ClaimNotReady", "the claim being bound or replaced", is_waiting=True
+)
+SCHEDULING_GATED: Final = ReasonCode("SchedulingGated", "the gates being removed", is_waiting=True)
+OTHER_SCHEDULER: Final = ReasonCode(
+    "OtherScheduler", "that scheduler, or another schedulerName", is_waiting=True
+)
+BEING_DELETED: Final = ReasonCode("BeingDeleted", "nothing", is_waiting=True)
+PREEMPTION_UNDER_WAY: Final = ReasonCode(
+    "PreemptionUnderWay", "the victims leaving", is_waiting=True
+)
+NOT_ENQUEUED: Final = ReasonCode("NotEnqueued", "the plugin changing its mind", is_waiting=True)
+NARROWED_AWAY: Final = ReasonCode(
+    "NotSelectedByPreFilter", "depends on the plugin", is_lasting=True
+)
+PLUGIN_ERROR: Final = ReasonCode("PluginError", "whatever broke being repaired")
+REJECTED: Final = ReasonCode("Rejected", "depends on the plugin")
+"""Of plugins that are not in this table."""
+REJECTED_FOR_GOOD: Final = ReasonCode("RejectedUnresolvably", "depends on the plugin")
+"""The same, where the plugin says that evicting pods would not help."""
+
+
+def _reason(status: Status) -> str:
+    return status.reasons[0]
+
+
+_BY_REASON: Final = {
+    node_resources_fit.TOO_MANY_PODS: TOO_MANY_PODS,
+    _reason(taint_toleration.UNTOLERATED): UNTOLERATED_TAINT,
+    _reason(node_unschedulable.UNSCHEDULABLE): NODE_UNSCHEDULABLE,
+    _reason(node_affinity.NOT_ADMITTED_BY_POD): NODE_AFFINITY_MISMATCH,
+    _reason(node_affinity.NOT_ADMITTED_BY_PROFILE): ReasonCode(
+        "AddedAffinityMismatch", "another profile, or labels on the node", is_lasting=True
+    ),
+    _reason(node_affinity.TERMS_CONFLICT): ReasonCode(
+        "NodeAffinityConflict", "other affinity terms", is_lasting=True
+    ),
+    _reason(node_name.WRONG_NODE): NODE_NAME_MISMATCH,
+    _reason(node_ports.PORTS_TAKEN): HOST_PORT_TAKEN,
+    _reason(inter_pod_affinity.AFFINITY): POD_AFFINITY,
+    _reason(inter_pod_affinity.ANTI_AFFINITY): POD_ANTI_AFFINITY,
+    _reason(inter_pod_affinity.EXISTING_ANTI_AFFINITY): EXISTING_ANTI_AFFINITY,
+    _reason(pod_topology_spread.MISMATCH): SPREAD_VIOLATED,
+    _reason(pod_topology_spread.MISSING_LABEL): SPREAD_LABEL_MISSING,
+    _reason(volume_restrictions.DISK_CONFLICT): ReasonCode("DiskConflict", LEAVING),
+    _reason(volume_restrictions.CLAIM_IN_USE): ReasonCode(
+        "ClaimInUse", "the pod that uses the claim leaving"
+    ),
+    _reason(node_volume_limits.TOO_MANY): ReasonCode("TooManyVolumes", LEAVING),
+    volume_search.NODE_CONFLICT: ReasonCode(
+        "VolumeNodeAffinityMismatch", "another volume", is_lasting=True
+    ),
+    volume_search.BIND_CONFLICT: ReasonCode("NoVolumeToBind", "a matching volume being created"),
+    volume_search.NOT_ENOUGH_SPACE: ReasonCode("NotEnoughStorage", "more free storage"),
+    volume_search.VOLUME_MISSING: ReasonCode("BoundVolumeMissing", "the volume being created"),
+    _reason(volume_binding.UNBOUND_IMMEDIATE): ReasonCode(
+        "UnboundClaims", "the claims being bound", is_waiting=True
+    ),
+    _reason(volume_zone.WRONG_ZONE): ReasonCode(
+        "VolumeZoneMismatch", "another volume", is_lasting=True
+    ),
+    _reason(node_declared_features.FEATURES_MISSING): ReasonCode(
+        "FeatureMissing", "a newer kubelet", is_lasting=True
+    ),
+}
+
+_BY_PATTERN: Final = (
+    (re.compile(r'^\S+ "[^"]*" not found$'), OBJECT_MISSING),
+    (re.compile(r"^waiting for ephemeral volume controller to create "), OBJECT_MISSING),
+    (re.compile(r"^looking up PVC .* not found$"), OBJECT_MISSING),
+    (re.compile(r'^persistentvolumeclaim "[^"]*" (bound to|is being deleted)'), CLAIM_NOT_READY),
+    (re.compile(r"^waiting for scheduling gates: "), SCHEDULING_GATED),
+    (re.compile(r"^waiting for the preemption for this pod"), PREEMPTION_UNDER_WAY),
+    (
+        re.compile(r" CSI driver is not installed on the node$"),
+        ReasonCode("CSIDriverMissing", "the driver being installed on the node"),
+    ),
+    (re.compile(r"^node\(s\) didn't satisfy plugin"), NARROWED_AWAY),
+)
+
+
+def code_of_reason(reason: str, status: Status) -> ReasonCode:
+    """The code of one reason of a rejection."""
+    known = _BY_REASON.get(reason)
+    if known is not None:
+        return known
+    if not status.is_rejected:
+        return PLUGIN_ERROR
+    if reason.startswith(INSUFFICIENT):
+        return INSUFFICIENT_RESOURCE
+    for pattern, code in _BY_PATTERN:
+        if pattern.search(reason):
+            return code
+    return (
+        REJECTED
+        if status.code.upstream_name != "UnschedulableAndUnresolvable"
+        else REJECTED_FOR_GOOD
+    )
+
+
+def all_codes() -> list[ReasonCode]:
+    """Every code there is, by name: for the documentation and the tests."""
+    named = [value for value in globals().values() if isinstance(value, ReasonCode)]
+    listed = [*named, *_BY_REASON.values(), *(code for _, code in _BY_PATTERN)]
+    return sorted({code.code: code for code in listed}.values(), key=lambda code: code.code)

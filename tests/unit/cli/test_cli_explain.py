@@ -1,0 +1,113 @@
+"""`kubesched explain` from the command line: what it prints, and one clear sentence for every wrong input."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+import yaml
+
+from kubesched.cli.main import main
+from kubesched.testing import make_node, make_pod
+
+
+@pytest.fixture
+def dump(tmp_path):
+    objects = [
+        *(make_node(f"node-{i}").capacity(cpu="4", memory="8Gi") for i in range(3)),
+        make_node("gpu-1").capacity(cpu="64").taint("gpu", "true"),
+        make_pod("web-1").cpu("2").on("node-0"),
+        make_pod("greedy").cpu("14").label("app", "greedy"),
+        make_pod("greedy-2").cpu("14").label("app", "greedy"),
+        make_pod("ok").cpu("3"),
+        make_pod("far", "elsewhere"),
+    ]
+    kinds = {"NodeBuilder": "Node", "PodBuilder": "Pod"}
+    items = [{"apiVersion": "v1", "kind": kinds[type(o).__name__], **o.json} for o in objects]
+    path = tmp_path / "dump.json"
+    path.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(path)
+
+
+def test_a_pending_pod(dump, capsys):
+    assert main(["explain", "pod", "greedy", "--from", dump]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("default/greedy: not now. No node of 4 takes it")
+    assert "Insufficient cpu: wants 14, largest free part is 4" in out
+    assert "taint gpu=true:NoSchedule" in out
+    assert "Message: 0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 Insuff" in out
+
+
+def test_one_node(dump, capsys):
+    assert main(["explain", "pod", "greedy", "--node", "node-0", "--from", dump]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "default/greedy does not fit node-0.",
+        "NodeResourcesFit rejects it: 12 cpu (2 of 4 free).",
+    ]
+
+
+def test_a_node_that_takes_it_shows_its_scores(dump, capsys):
+    assert main(["explain", "pod", "ok", "--node", "node-1", "--from", dump]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("default/ok fits node-1: rank 1 of 2, total ")
+    assert "NodeResourcesBalancedAllocation" in out
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_every_node(form, read, dump, capsys):
+    assert main(["explain", "pod", "ok", "-o", form, "--from", dump]) == 0
+    told = read(capsys.readouterr().out)
+    assert (told["pod"], told["verdict"], len(told["matrix"])) == ("default/ok", "Fits", 4)
+
+
+def test_wide_lists_every_node_with_raw_scores(dump, capsys):
+    assert main(["explain", "pod", "ok", "-o", "wide", "--from", dump]) == 0
+    assert "NodeResourcesFit" in capsys.readouterr().out
+
+
+def test_equal_stories_are_told_once(dump, capsys):
+    assert main(["explain", "pods", "-l", "app=greedy", "--from", dump]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("default/greedy, default/greedy-2: not now.")
+    assert out.count("Insufficient cpu") == 1
+
+
+def test_the_schema_is_printed(capsys):
+    assert main(["explain", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["$id"] == "urn:kubesched:explain:v1"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["pod", "nope"], 1, 'error: pod "default/nope" not found in '),
+        (["pod", "far"], 1, "; there is one in elsewhere"),
+        (["pod", "ok", "--node", "nope"], 1, 'error: node "nope" not found in '),
+        (["pod", "a/ok", "-n", "b"], 1, "error: a/ok and --namespace b contradict each other"),
+        (["pods", "-l", "a=b=c"], 1, "error: --selector 'a=b=c': "),
+        (["pod", "ok", "--config", "/nowhere.yaml"], 1, "cannot read the configuration file"),
+        (["pod", "ok", "-o", "xml"], 2, "error: argument -o/--output: invalid choice: 'xml'"),
+        (["pod"], 2, "error: the following arguments are required: NAME"),
+    ],
+)
+def test_wrong_input_gets_one_sentence(words, code, sentence, dump, capsys):
+    assert main(["explain", *words, *(["--from", dump] if len(words) > 1 else [])]) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert sentence in shown.err
+
+
+def test_a_file_that_is_not_there(capsys):
+    assert main(["explain", "pod", "a", "--from", "/nowhere.json"]) == 1
+    assert capsys.readouterr().err == "error: /nowhere.json: No such file or directory\n"
+
+
+def test_plugins_that_are_not_installed_are_named(dump, tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles:\n- plugins:\n    filter:\n      enabled:\n      - name: NotInstalled\n"
+    )
+    assert main(["explain", "pod", "ok", "--config", str(config), "--from", dump]) == 1
+    assert "NotInstalled" in capsys.readouterr().err
