@@ -35,8 +35,15 @@ class Settling(Protocol):
     @property
     def is_settled(self) -> bool: ...
 
+    is_full: bool
+    """Whether there is no room for further writes at present."""
+
     async def settled(self) -> None:
-        """Return once every write so far is durable."""
+        """Return once every write so far is durable; `ApiError` if that is not to be expected soon."""
+        ...
+
+    async def durable(self) -> None:
+        """Return once every write so far is durable, however long that takes."""
         ...
 
 
@@ -65,7 +72,7 @@ class ApiServer:
         response = self.respond(request)
         if self.is_settled or response.stream is not None:
             return response
-        return await self.settle(response)
+        return await self.settle(request, response)
 
     def respond(self, request: ApiRequest) -> ApiResponse:
         """The response to a request; unless `is_settled`, it must pass through `settle` before it is sent."""
@@ -82,14 +89,18 @@ class ApiServer:
         """Whether every write so far is durable."""
         return self._journal is None or self._journal.is_settled
 
-    async def settle(self, response: ApiResponse) -> ApiResponse:
-        """The response once every write it may reflect is durable, or an error if storage has failed."""
+    async def settle(self, request: ApiRequest, response: ApiResponse) -> ApiResponse:
+        """The response once every write it may reflect is durable, or an error if storage has failed.
+
+        While the disk is full, reads are answered from memory, which may be ahead by the writes that were under way.
+        """
         if self._journal is None:
             return response
         try:
             await self._journal.settled()
         except ApiError as error:
-            return failure(error)
+            is_read = request.method in ("GET", "HEAD") or response.status >= 400
+            return response if is_read and self._journal.is_full else failure(error)
         return response
 
     def _dispatch(self, request: ApiRequest) -> ApiResponse:
@@ -151,7 +162,7 @@ class ApiServer:
                 accepted,
                 watch_request,
                 clock=self._clock,
-                settled=self._journal.settled if self._journal is not None else None,
+                settled=self._journal.durable if self._journal is not None else None,
             )
             return ApiResponse(200, stream=stream)
         if target.name:

@@ -78,7 +78,7 @@ class ApiApplication:
             return response
         if self._server.is_settled:
             return response
-        return self._server.settle(response)
+        return self._server.settle(asked, response)
 
     def refuse(self, refusal: Refusal) -> Response:
         return failure(_api_error(refusal))

@@ -142,7 +142,9 @@ class Controller(ABC, Generic[K]):
         except ApiError as error:
             self._failure_count += 1
             rest_s = self.queue.retry(key)
-            logger.warning("%s: %s: %s; trying again in %.3gs", self.name, key, error, rest_s)
+            # The journal reports a full disk once; every controller meets it at every attempt.
+            level = logging.DEBUG if error.code == 507 else logging.WARNING
+            logger.log(level, "%s: %s: %s; trying again in %.3gs", self.name, key, error, rest_s)
         except Exception:  # the outermost edge: one key's bug must not stop the others
             self._failure_count += 1
             rest_s = self.queue.retry(key)

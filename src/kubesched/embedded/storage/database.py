@@ -8,6 +8,7 @@ write-ahead log itself and drops what comes after a damaged frame: that loses th
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
@@ -56,6 +57,8 @@ _ENVIRONMENT_ERRORS: Final = (
 
 READ_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 """What reading a damaged file raises: SQLite quotes damaged bytes in messages, which then are not UTF-8."""
+
+MIN_FREE_BYTES: Final = 1024 * 1024
 
 Key = tuple[str, str, str]
 """Resource, namespace, name."""
@@ -155,6 +158,15 @@ def connect(path: Path) -> sqlite3.Connection:
 def is_from_environment(error: Exception) -> bool:
     """Whether permissions, space or another process are the cause, and not the content of the file."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _ENVIRONMENT_ERRORS
+
+
+def is_disk_full(error: BaseException, folder: Path) -> bool:
+    """Whether a write failed for lack of space. Syncing reports that as an I/O error, so the disk is asked as well."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_IOERR:
+        disk = os.statvfs(folder)
+        return disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES
+    return code == sqlite3.SQLITE_FULL
 
 
 def create_tables(database: sqlite3.Connection, state: State) -> None:

@@ -4,7 +4,10 @@ Every change is handed over in revision order and committed by a thread of its o
 (`synchronous=FULL`, one fsync per commit). The server answers a request only when everything the answer may reflect
 has been committed (`settled`), so every acknowledged write survives `kill -9`.
 
-A disk that fails ends it: from then on nothing is acknowledged any more, because memory is ahead of the disk.
+A full disk is waited out: writes are refused with 507 until there is room, and the few that were under way stay in
+memory and are written then. Reads go on; watches show nothing that is not on disk.
+
+Any other failure of the disk is final: nothing is acknowledged any more, because memory is ahead of the disk.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.managed_fields.managers import Manager, parse_managers
@@ -30,6 +33,16 @@ logger = logging.getLogger(__name__)
 
 DATABASE = "cluster.db"
 LOCK = "lock"
+
+
+RETRY_S = 1.0
+"""Pause between attempts to write to a full disk."""
+
+
+class _Waiter(NamedTuple):
+    revision: int
+    future: asyncio.Future[None]
+    waits_for_room: bool
 
 
 class SqliteJournal:
@@ -53,9 +66,11 @@ class SqliteJournal:
         self._object_count = 0
         self._committed = 0
         self._failure: BaseException | None = None
+        self.is_full = False
+        """Whether the disk had no room when it was last written to."""
         self._is_closing = False
         self._wake_up = threading.Condition()
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiters: list[_Waiter] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(
             target=self._write_loop, name="embedded-journal", daemon=True
@@ -90,15 +105,33 @@ class SqliteJournal:
     def is_settled(self) -> bool:
         return self._committed >= self._recorded and self._failure is None
 
+    def check_writable(self) -> None:
+        """Raise `ServerError` (507) while the disk is full."""
+        if self.is_full:
+            raise self._full_error("writes are refused until there is room")
+
     async def settled(self) -> None:
-        """Return once everything recorded so far is on disk; `ServerError` if that cannot be any more."""
+        """Return once everything recorded so far is on disk; `ServerError` if it is full or has failed."""
+        if self.is_full and self._committed < self._recorded:
+            raise self._full_error("earlier writes are not on disk yet")
+        await self._wait(waits_for_room=False)
+
+    async def durable(self) -> None:
+        """Return once everything recorded so far is on disk, however long it is full; `ServerError` if it has failed."""
+        await self._wait(waits_for_room=True)
+
+    async def _wait(self, *, waits_for_room: bool) -> None:
         if self._failure is not None:
             raise ServerError(f"storage has failed: {self._failure}")
         if self._committed >= self._recorded:
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((self._recorded, waiter))
-        await waiter
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(_Waiter(self._recorded, future, waits_for_room))
+        await future
+
+    def _full_error(self, consequence: str) -> ServerError:
+        message = f"no space left in {self._folder}: {consequence}"
+        return ServerError(message, code=507, reason="InsufficientStorage")
 
     async def close(self) -> None:
         """Write what is left and let go of the directory."""
@@ -117,20 +150,31 @@ class SqliteJournal:
     # -- the writer's thread ------------------------------------------------------------------------------------------
 
     def _write_loop(self) -> None:
+        batch: list[tuple[str, Change]] = []
         while True:
             with self._wake_up:
-                while not self._pending and not self._is_closing:
+                while not batch and not self._pending and not self._is_closing:
                     self._wake_up.wait()
-                batch, self._pending = self._pending, []
+                batch += self._pending
+                self._pending = []
+                is_last = self._is_closing
             if not batch:
                 return
             try:
                 self._commit(batch)
             except BaseException as error:
-                logger.exception("cannot write to %s", self._folder / DATABASE)
+                if db.is_disk_full(error, self._folder) and not is_last:
+                    self._tell(self._note_full, None)
+                    with self._wake_up:
+                        self._wake_up.wait(RETRY_S)
+                    continue
+                logger.exception(
+                    "cannot write to %s, %d changes are lost", self._folder / DATABASE, len(batch)
+                )
                 self._tell(self._fail, error)
                 return
             self._tell(self._advance, batch[-1][1].revision)
+            batch = []
 
     def _commit(self, batch: list[tuple[str, Change]]) -> None:
         database = self._database
@@ -164,20 +208,39 @@ class SqliteJournal:
 
     def _advance(self, revision: int) -> None:
         self._committed = revision
+        if self.is_full:
+            self.is_full = False
+            logger.warning("there is room in %s again: writes are accepted", self._folder)
         waiting = []
-        for wanted, waiter in self._waiters:
-            if wanted > revision:
-                waiting.append((wanted, waiter))
-            elif not waiter.done():
-                waiter.set_result(None)
+        for waiter in self._waiters:
+            if waiter.revision > revision:
+                waiting.append(waiter)
+            elif not waiter.future.done():
+                waiter.future.set_result(None)
         self._waiters = waiting
+
+    def _note_full(self, _: None) -> None:
+        if self.is_full:
+            return
+        self.is_full = True
+        logger.error(
+            "no space left in %s: writes are refused until there is room, reads go on", self._folder
+        )
+        consequence = "the change is kept in memory and written when there is room"
+        self._dismiss(
+            [waiter for waiter in self._waiters if not waiter.waits_for_room],
+            self._full_error(consequence),
+        )
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
-        for _wanted, waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(ServerError(f"storage has failed: {error}"))
-        self._waiters = []
+        self._dismiss(self._waiters, ServerError(f"storage has failed: {error}"))
+
+    def _dismiss(self, waiters: list[_Waiter], error: ServerError) -> None:
+        for waiter in waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
+        self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]
 
 
 def _restored(

@@ -95,6 +95,10 @@ class Journal(Protocol):
         """Take note of a write; called in revision order, must not block."""
         ...
 
+    def check_writable(self) -> None:
+        """Raise `ServerError` if writes cannot be taken at present; called before each."""
+        ...
+
 
 class Collection:
     """All objects of one resource and the recent changes to them."""
@@ -262,6 +266,8 @@ class Store:
 
     def put(self, resource: str, obj: JsonObject, managers: tuple[Manager, ...] = ()) -> Entry:
         """Store a new version. The caller gives `obj` away; its `metadata` must not be shared with another version."""
+        if self._journal is not None:
+            self._journal.check_writable()
         collection = self.collection(resource)
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
@@ -282,6 +288,8 @@ class Store:
 
         `last` is the state to remember it by, if it is not the one in the store.
         """
+        if self._journal is not None:
+            self._journal.check_writable()
         collection = self.collection(resource)
         old = collection.get(namespace, name)
         assert old is not None, f"{resource} {namespace}/{name} is not in the store"
