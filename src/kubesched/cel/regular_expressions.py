@@ -163,16 +163,11 @@ class Regex:
 
     def _emit_repeat(self, tree: Repeat) -> None:
         program = self._program
+        if tree.high is None:
+            self._emit_endless(tree)
+            return
         for _ in range(tree.low):
             self._emit(tree.part)
-        if tree.high is None:
-            start = len(program)
-            split = _Split(0, 0)
-            program.append(split)
-            self._emit(tree.part)
-            program.append(_Split(start, -1))
-            self._aim(split, start + 1, len(program), tree.lazy)
-            return
         splits = []
         for _ in range(tree.high - tree.low):
             split = _Split(0, 0)
@@ -181,6 +176,27 @@ class Regex:
             self._emit(tree.part)
         for split, into in splits:
             self._aim(split, into, len(program), tree.lazy)
+
+    def _emit_endless(self, tree: Repeat) -> None:
+        program = self._program
+        for _ in range(tree.low - 1):
+            self._emit(tree.part)
+        before = len(program)
+        optional: _Split | None = None
+        if tree.low == 0:
+            optional = _Split(0, 0)
+            program.append(optional)
+        start = len(program)
+        self._emit(tree.part)
+        if optional is not None and not _is_nullable(tree.part):
+            program.append(_Split(before, -1))
+        else:
+            # A turn that consumes nothing must be able to leave the loop: `x*` becomes `(x+)?`.
+            again = _Split(0, 0)
+            program.append(again)
+            self._aim(again, start, len(program), tree.lazy)
+        if optional is not None:
+            self._aim(optional, start, len(program), tree.lazy)
 
     def _aim(self, split: _Split, into: int, past: int, lazy: bool) -> None:
         split.first, split.second = (past, into) if lazy else (into, past)
@@ -267,6 +283,20 @@ class Regex:
             elif after and step.characters.accepts(after):
                 following.append((place + 1, begin))
         return True
+
+
+def _is_nullable(tree: Tree) -> bool:
+    """Whether the tree can match without consuming."""
+    match tree:
+        case CharClass():
+            return False
+        case Concatenation():
+            return all(map(_is_nullable, tree.parts))
+        case Choice():
+            return any(map(_is_nullable, tree.options))
+        case Repeat():
+            return tree.low == 0 or _is_nullable(tree.part)
+    return True
 
 
 def _kind(character: str) -> str:

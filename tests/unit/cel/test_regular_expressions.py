@@ -70,6 +70,11 @@ def test_find_agrees_on_simple_patterns(parts, text):
         ("[]a]+", "]a", ["]a"]),
         ("(?P<name>x)(?<other>y)", "xy", ["xy"]),
         ("é+", "éé", ["éé"]),
+        # A turn of a loop that consumes nothing leaves the loop.
+        (r"(?:(^|\w))*(?:(\d|[^a]))*?", "A11", ["", "11"]),
+        ("(?:(|a))*", "aa", ["", "", ""]),
+        ("(?:(|a))+", "aa", ["", "", ""]),
+        (r"(?:(\b|.))*\w\w", "aAb", ["aA"]),
     ],
 )
 def test_find_all(pattern, text, found):
