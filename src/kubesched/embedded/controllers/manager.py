@@ -18,6 +18,7 @@ from kubesched.embedded.controllers.cronjob import CronJobController
 from kubesched.embedded.controllers.daemonset import DaemonSetController
 from kubesched.embedded.controllers.deployment import DeploymentController
 from kubesched.embedded.controllers.disruption import DisruptionController
+from kubesched.embedded.controllers.endpoints import EndpointController
 from kubesched.embedded.controllers.event_ttl import EventExpiry
 from kubesched.embedded.controllers.events import EventRecorder, EventStatistics
 from kubesched.embedded.controllers.every_resource import EveryResource
@@ -58,6 +59,7 @@ CONTROLLER_NAMES = (
     GarbageCollector.name,
     NamespaceController.name,
     ResourceQuotaController.name,
+    EndpointController.name,
     DisruptionController.name,
     PodGcController.name,
     NodeLifecycleController.name,
@@ -216,6 +218,7 @@ def start_all(
         GarbageCollector.name: lambda: GarbageCollector(context, everything),
         NamespaceController.name: lambda: NamespaceController(context, everything),
         ResourceQuotaController.name: lambda: ResourceQuotaController(context, everything),
+        EndpointController.name: lambda: EndpointController(context),
         DisruptionController.name: lambda: DisruptionController(context),
         PodGcController.name: lambda: PodGcController(
             context, finished_limit=options.finished_pod_limit
