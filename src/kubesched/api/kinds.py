@@ -158,7 +158,7 @@ KINDS: tuple[Kind[Any], ...] = (
     _kind("v1", core_v1.Node, "nodes", cluster_scoped=True, short="no", subresources="status"),
     _kind("v1", core_v1.PersistentVolumeClaim, "persistentvolumeclaims", short="pvc", subresources="status"),
     _kind("v1", core_v1.PersistentVolume, "persistentvolumes", cluster_scoped=True, short="pv", subresources="status"),
-    _kind("v1", core_v1.Pod, "pods", short="po", subresources="binding eviction log status", categories="all"),
+    _kind("v1", core_v1.Pod, "pods", short="po", subresources="attach binding ephemeralcontainers eviction exec log portforward resize status", categories="all"),
     _json("v1", "PodTemplate", "podtemplates"),
     _kind("v1", core_v1.ReplicationController, "replicationcontrollers", short="rc", subresources="scale status", categories="all"),
     _json("v1", "ResourceQuota", "resourcequotas", short="quota", subresources="status"),

@@ -34,6 +34,11 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "log": ("", "v1", "Pod", ("get",)),
+    "ephemeralcontainers": ("", "v1", "Pod", ("get", "patch", "update")),
+    "resize": ("", "v1", "Pod", ("get", "patch", "update")),
+    "attach": ("", "v1", "PodAttachOptions", ("create", "get")),
+    "exec": ("", "v1", "PodExecOptions", ("create", "get")),
+    "portforward": ("", "v1", "PodPortForwardOptions", ("create", "get")),
 }
 # Groups in the order kubectl should prefer them; others follow by name.
 _GROUP_ORDER = (

@@ -15,6 +15,7 @@ from kubesched.embedded.exchange import Accepted, ApiResponse, Query
 from kubesched.embedded.failures import invalid_options
 from kubesched.embedded.handlers.representation import encode_list, encoder_for
 from kubesched.embedded.handlers.routes import Target
+from kubesched.embedded.handlers.simulated import SIMULATED, simulated
 from kubesched.embedded.handlers.tables import table_of
 from kubesched.embedded.objects import JsonObject, decode, encode
 from kubesched.embedded.registry.registry import Registry
@@ -58,6 +59,8 @@ def get(registry: Registry, target: Target, query: Query, accepted: Accepted) ->
     entry = registry.get(target.resource, target.namespace or "", target.name)
     if target.subresource == "scale":
         return ApiResponse(200, encode(scale_of(target.resource, entry.obj)))
+    if target.subresource in SIMULATED:
+        raise simulated(entry.obj, target.subresource)
     if target.subresource == "log":
         return ApiResponse(200, _log_of(entry.obj), "text/plain")
     return entry_response(registry, target, entry, query, accepted)

@@ -6,6 +6,7 @@ from kubesched.api.field_errors import not_supported, required
 from kubesched.embedded.exchange import ApiRequest, ApiResponse, Query, decode_body
 from kubesched.embedded.failures import bad_request, invalid
 from kubesched.embedded.handlers.routes import Target
+from kubesched.embedded.handlers.simulated import SIMULATED, simulated
 from kubesched.embedded.handlers.writing import parse_delete_options, write_options
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry import binding, eviction
@@ -22,6 +23,9 @@ def post(registry: Registry, request: ApiRequest, target: Target, query: Query) 
         return _bind(registry, request, target, query)
     if target.subresource == "eviction":
         return _evict(registry, request, target, query)
+    if target.subresource in SIMULATED:
+        entry = registry.get(target.resource, target.namespace or "", target.name)
+        raise simulated(entry.obj, target.subresource)
     raise MethodNotAllowed("the server does not allow this method on the requested resource")
 
 

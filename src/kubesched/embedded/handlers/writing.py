@@ -20,6 +20,7 @@ from kubesched.embedded.handlers.bodies import decode_object, field_validation
 from kubesched.embedded.handlers.reading import Page, entry_response, list_page
 from kubesched.embedded.handlers.representation import encode_list, encoder_for
 from kubesched.embedded.handlers.routes import Target
+from kubesched.embedded.handlers.simulated import SIMULATED
 from kubesched.embedded.handlers.warnings import warnings_for
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry import scale
@@ -27,7 +28,7 @@ from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.patching import PatchKind, apply_object, patch_object
 from kubesched.embedded.registry.registry import Registry, WriteOptions
 from kubesched.embedded.registry.strategy import Propagation
-from kubesched.errors import BadRequest, Conflict, NotFound, UnsupportedMediaType
+from kubesched.errors import BadRequest, Conflict, MethodNotAllowed, NotFound, UnsupportedMediaType
 
 _PATCH_KINDS: dict[str, PatchKind] = {
     "application/json-patch+json": "json",
@@ -84,6 +85,8 @@ def create(
 def update(
     registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
+    if target.subresource in SIMULATED:
+        raise MethodNotAllowed("the server does not allow this method on the requested resource")
     resource, namespace, options = (
         target.resource,
         target.namespace or "",
@@ -104,6 +107,8 @@ def update(
 def patch(
     registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
+    if target.subresource in SIMULATED:
+        raise MethodNotAllowed("the server does not allow this method on the requested resource")
     media_type = request.media_type
     if media_type == _APPLY_TYPE:
         return _apply(registry, request, target, query, accepted)

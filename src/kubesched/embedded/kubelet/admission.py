@@ -69,6 +69,16 @@ class NodeLedger:
         if uid_of(pod) not in self._guests:
             self._enter(uid_of(pod), _guest(pod))
 
+    def resize(self, pod: JsonObject) -> Rejection | None:
+        """Count the pod at its new size, or say what the node lacks; then it stays as it was."""
+        uid = uid_of(pod)
+        before = self._guests[uid]
+        self.leave(uid)
+        guest = _guest(pod)
+        rejection = self._lacks(guest)
+        self._enter(uid, before if rejection is not None else guest)
+        return rejection
+
     def leave(self, uid: str) -> None:
         guest = self._guests.pop(uid, None)
         if guest is not None:

@@ -65,6 +65,9 @@ class _Host:
 
 _AFTER_PRE_STOP_S = 2.0
 
+RESIZE_RETRY_S = 5.0
+"""Pause before a resize that the node had no room for is tried again."""
+
 
 class PodPlayer(Controller[str]):
     """Plays the life of every pod that is bound to a played node."""
@@ -105,7 +108,12 @@ class PodPlayer(Controller[str]):
         status = transitions.refreshed(pod, self.clock.now())
         if status is not None:
             pod = write_status(self.api, "pods", pod, status)
-        return self._play(pod, node, host, plan)
+        if transitions.is_behind(pod):
+            pod = self._follow_spec(pod, host)
+        again_s = self._play(pod, node, host, plan)
+        if transitions.is_resize_pending(pod):
+            return RESIZE_RETRY_S if again_s is None else min(again_s, RESIZE_RETRY_S)
+        return again_s
 
     # -- stages ----------------------------------------------------------------------------------
 
@@ -193,6 +201,13 @@ class PodPlayer(Controller[str]):
             return True
         self._reject(pod, rejection)
         return False
+
+    def _follow_spec(self, pod: JsonObject, host: _Host) -> JsonObject:
+        """Take over what changed in a running pod: its resources, and containers for debugging."""
+        now = self.clock.now()
+        rejection = host.ledger.resize(pod)
+        status = transitions.followed(pod, now, lacks=rejection.message if rejection else "")
+        return write_status(self.api, "pods", pod, status)
 
     def _reject(self, pod: JsonObject, rejection: Rejection) -> None:
         self.events.warning(

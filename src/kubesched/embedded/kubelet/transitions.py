@@ -17,6 +17,7 @@ from kubesched.embedded.controllers.metadata import (
     status_of,
     uid_of,
     with_condition,
+    without_condition,
 )
 from kubesched.embedded.kubelet.paths import Path
 from kubesched.embedded.kubelet.stages import ContainerChange, Transition
@@ -111,6 +112,63 @@ def refreshed(pod: JsonObject, now: float) -> JsonObject | None:
     if known is not None and (known.get("status") == "True") is is_ready:
         return None
     return {**status, "conditions": _conditions(pod, status, now)}
+
+
+def is_behind(pod: JsonObject) -> bool:
+    """Whether a running pod's spec changed since the kubelet last looked."""
+    status = status_of(pod)
+    generation = pod["metadata"].get("generation", 0)
+    if status.get("phase") != "Running":
+        return False
+    return status.get("observedGeneration", 0) != generation or is_resize_pending(pod)
+
+
+def is_resize_pending(pod: JsonObject) -> bool:
+    """Whether the node had no room for the pod's new size."""
+    return find_condition(status_of(pod).get("conditions"), "PodResizePending") is not None
+
+
+def followed(pod: JsonObject, now: float, *, lacks: str = "") -> JsonObject:
+    """The status after the spec of a running pod changed; `lacks` says what the node has too little of."""
+    status = dict(status_of(pod))
+    status["observedGeneration"] = pod["metadata"].get("generation", 0)
+    conditions: list[JsonObject] = list(status.get("conditions") or ())
+    if lacks:
+        status["conditions"] = with_condition(
+            conditions, "PodResizePending", "True", now, reason="Deferred", message=lacks
+        )
+    else:
+        status["conditions"] = without_condition(conditions, "PodResizePending")
+        for field, status_field in (
+            ("containers", "containerStatuses"),
+            ("initContainers", "initContainerStatuses"),
+        ):
+            if status.get(status_field):
+                status[status_field] = _resized(pod, field, status[status_field])
+    ephemeral = spec_of(pod).get("ephemeralContainers")
+    if ephemeral:
+        known = _by_name(status.get("ephemeralContainerStatuses"))
+        running = ContainerChange(state="running", ready=False)
+        status["ephemeralContainerStatuses"] = [
+            known.get(container["name"]) or _container_status(pod, container, None, running, now)
+            for container in ephemeral
+        ]
+    return status
+
+
+def _resized(pod: JsonObject, field: str, statuses: list[JsonObject]) -> list[JsonObject]:
+    resources = {
+        container["name"]: container.get("resources") or {}
+        for container in spec_of(pod).get(field) or ()
+    }
+    result = []
+    for known in statuses:
+        own = resources.get(known.get("name", ""), {})
+        changed = {**known, "resources": own} if own else known
+        if own.get("requests"):
+            changed["allocatedResources"] = own["requests"]
+        result.append(changed)
+    return result
 
 
 # -- containers -----------------------------------------------------------------------------------

@@ -289,6 +289,14 @@ class Registry:
             obj = self._status_replacement(strategy, old.obj, obj)
             causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
             causes += validate_metadata(resource, obj, strategy.name_rule)
+        elif subresource in strategy.subresources:
+            write = strategy.subresources[subresource]
+            obj = write.merge(obj, old.obj)
+            self._default(resource, strategy.default, obj)
+            self._count_generation(strategy, old.obj, obj)
+            causes = write.validate(obj, old.obj) + validate_metadata(
+                resource, obj, strategy.name_rule
+            )
         else:
             if strategy.spec_subresource not in ("", subresource):
                 obj["spec"] = old.obj.get("spec", {})
@@ -349,14 +357,18 @@ class Registry:
         self._default(resource, strategy.default, obj)
         if strategy.prepare_update is not None:
             strategy.prepare_update(self, obj, old)
-        if strategy.tracks_generation and _desired_state(obj) != _desired_state(old):
-            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        self._count_generation(strategy, old, obj)
         causes = validate_metadata(resource, obj, strategy.name_rule)
         if strategy.validate is not None:
             causes += strategy.validate(obj)
         if strategy.validate_update is not None:
             causes += strategy.validate_update(obj, old)
         return causes
+
+    @staticmethod
+    def _count_generation(strategy: Strategy, old: JsonObject, obj: JsonObject) -> None:
+        if strategy.tracks_generation and _desired_state(obj) != _desired_state(old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def _finish(
         self,

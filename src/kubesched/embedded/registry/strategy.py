@@ -10,8 +10,8 @@ strategies; a resource without one gets `GENERIC`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kubesched.api.field_errors import FieldError
@@ -30,6 +30,15 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 
 WRITABLE_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
+@dataclass(frozen=True, slots=True)
+class SubresourceWrite:
+    """How a subresource changes its object."""
+
+    merge: Callable[[JsonObject, JsonObject], JsonObject]
+    """(what was sent, the old object) -> the new object."""
+    validate: UpdateValidator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +64,8 @@ class Strategy:
     validate_update: UpdateValidator | None = None
     validate_status: Validator | None = None
     name_rule: NameRule = subdomain_problems
+    subresources: Mapping[str, SubresourceWrite] = field(default_factory=dict)
+    """Subresources other than status through which a part of the object is written."""
 
 
 GENERIC = Strategy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubesched.embedded.registry.metadata import label_problems, path_segment_problems
-from kubesched.embedded.registry.strategy import WRITABLE_METADATA, Strategy
+from kubesched.embedded.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
 from kubesched.embedded.resources import custom_resources
 from kubesched.embedded.resources.admission import cluster as cluster_admission
 from kubesched.embedded.resources.admission import storage as storage_admission
@@ -15,7 +15,13 @@ from kubesched.embedded.resources.defaults import cluster as cluster_defaults
 from kubesched.embedded.resources.defaults import storage as storage_defaults
 from kubesched.embedded.resources.defaults import workloads as workload_defaults
 from kubesched.embedded.resources.defaults.pods import default_pod
-from kubesched.embedded.resources.validation import cluster, pods, storage, workloads
+from kubesched.embedded.resources.validation import (
+    cluster,
+    pod_subresources,
+    pods,
+    storage,
+    workloads,
+)
 
 _WORKLOAD = Strategy(
     tracks_generation=True,
@@ -118,6 +124,15 @@ STRATEGIES: dict[str, Strategy] = {
         prepare_update=admit_pod_update,
         validate=pods.validate_pod,
         validate_update=pods.validate_pod_update,
+        subresources={
+            "ephemeralcontainers": SubresourceWrite(
+                pod_subresources.with_ephemeral_containers,
+                pod_subresources.validate_ephemeral_containers,
+            ),
+            "resize": SubresourceWrite(
+                pod_subresources.with_resources, pod_subresources.validate_resize
+            ),
+        },
     ),
     "podtemplates": _RETURNED,
     "priorityclasses.scheduling.k8s.io": Strategy(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.failures import forbidden
+from kubesched.api import field_errors
+from kubesched.embedded.failures import forbidden, invalid
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry.registry import Registry
 from kubesched.embedded.resources.admission.limit_ranges import (
@@ -23,6 +24,9 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def admit_pod(registry: Registry, pod: JsonObject) -> None:
     spec = pod["spec"]
+    if spec.get("ephemeralContainers"):
+        problem = field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
+        raise invalid(registry.catalog.get("pods"), pod["metadata"].get("name", ""), [problem])
     apply_limit_range_defaults(registry, pod)
     _service_account(spec)
     _priority(registry, pod, spec)

@@ -1,0 +1,113 @@
+"""Writes to `pods/ephemeralcontainers` and `pods/resize`: what of the pod they change, and what they may not."""
+
+from __future__ import annotations
+
+from kubesched.api.field_errors import FieldError, forbidden, invalid, not_found
+from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.resources.admission.pods import qos_class
+from kubesched.embedded.resources.validation.containers import containers, volumes
+from kubesched.embedded.resources.validation.pods import pod_spec
+
+_RESIZABLE = ("cpu", "memory")
+_NOT_EPHEMERAL = (
+    "ports",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resizePolicy",
+    "restartPolicy",
+)
+"""Fields of a container that an ephemeral one cannot have; resources are refused if they say anything."""
+
+
+def with_ephemeral_containers(new: JsonObject, old: JsonObject) -> JsonObject:
+    """The old pod with the new one's ephemeral containers."""
+    ephemeral = (new.get("spec") or {}).get("ephemeralContainers")
+    spec = {key: value for key, value in old["spec"].items() if key != "ephemeralContainers"}
+    if ephemeral:
+        spec["ephemeralContainers"] = ephemeral
+    return {**old, "metadata": new["metadata"], "spec": spec}
+
+
+def validate_ephemeral_containers(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    path = "spec.ephemeralContainers"
+    spec = new["spec"]
+    _ignored, volume_names = volumes(spec.get("volumes") or (), "spec.volumes")
+    names = {
+        container["name"]
+        for field in ("containers", "initContainers")
+        for container in spec.get(field) or ()
+    }
+    ephemeral = spec.get("ephemeralContainers") or []
+    problems = containers(ephemeral, path, volume_names, set(names))
+    for index, container in enumerate(ephemeral):
+        target = container.get("targetContainerName")
+        if target and target not in names:
+            problems.append(not_found(f"{path}[{index}].targetContainerName", target))
+        problems += [
+            forbidden(f"{path}[{index}].{field}", "cannot be set for an Ephemeral Container")
+            for field in (*_NOT_EPHEMERAL, "resources")
+            if container.get(field)
+        ]
+    if problems:
+        return problems
+    known = {container["name"]: container for container in ephemeral}
+    for container in old["spec"].get("ephemeralContainers") or ():
+        name = container["name"]
+        if name not in known:
+            detail = f'existing ephemeral containers "{name}" may not be removed\n'
+            problems.append(forbidden(path, detail))
+        elif known[name] != container:
+            detail = f'existing ephemeral containers "{name}" may not be changed\n'
+            problems.append(forbidden(path, detail))
+    return problems
+
+
+def with_resources(new: JsonObject, old: JsonObject) -> JsonObject:
+    """The old pod with the new one's resources and resize policies; anything else the write says is ignored."""
+    spec = dict(old["spec"])
+    for field in ("containers", "initContainers"):
+        wanted = {container.get("name"): container for container in new["spec"].get(field) or ()}
+        if spec.get(field):
+            spec[field] = [
+                {**container, **_resizable(wanted.get(container["name"], container))}
+                for container in spec[field]
+            ]
+    if "resources" in new["spec"]:
+        spec["resources"] = new["spec"]["resources"]
+    return {**old, "metadata": new["metadata"], "spec": spec}
+
+
+def _resizable(container: JsonObject) -> JsonObject:
+    return {
+        field: container[field] for field in ("resources", "resizePolicy") if field in container
+    }
+
+
+def validate_resize(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    problems = pod_spec(new["spec"], "spec")
+    if qos_class(new["spec"]) != qos_class(old["spec"]):
+        detail = "Pod QOS Class may not change as a result of resizing"
+        problems.append(invalid("spec", qos_class(new["spec"]), detail))
+    for field in ("containers", "initContainers"):
+        pairs = zip(new["spec"].get(field) or (), old["spec"].get(field) or (), strict=True)
+        for index, (after, before) in enumerate(pairs):
+            problems += _resize_problems(
+                after.get("resources") or {},
+                before.get("resources") or {},
+                f"spec.{field}[{index}].resources",
+            )
+    return problems
+
+
+def _resize_problems(after: JsonObject, before: JsonObject, path: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    for side in ("requests", "limits"):
+        new, old = after.get(side) or {}, before.get(side) or {}
+        if set(old) - set(new):
+            problems.append(forbidden(f"{path}.{side}", f"resource {side} cannot be removed"))
+        changed = {name for name in {*new, *old} if new.get(name) != old.get(name)}
+        if changed - set(_RESIZABLE):
+            problems.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    return problems
