@@ -174,7 +174,7 @@ def test_pods_are_asked_for_one_node_by_name_at_most():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_generated_sequence_can_be_replayed_in_memory(seed):
-    # Nobody stands between a step and its target here: leave out those that a victim may be the target of.
+    # Steps apply directly here: leave out those whose target may be a victim.
     made = sequence(f"replay {seed}", 60, tuple(f for f in FEATURES if f != "changes"))
     decisions = replay(made)
     assert set(decisions) == {at for at, _ in made.decisions()}
@@ -316,7 +316,7 @@ async def test_shrinking_ends_when_too_much_was_tried():
     assert tried == 12
 
 
-async def test_shrinking_ends_when_somebody_wants_an_end():
+async def test_shrinking_ends_when_a_stop_is_requested():
     stop, tried = asyncio.Event(), []
 
     async def differs(candidate: Sequence) -> bool:

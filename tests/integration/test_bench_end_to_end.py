@@ -30,7 +30,7 @@ async def measured(workload, **options):
     found = await run_end_to_end(
         workload, EndToEndOptions(repeats=1, **options), lambda text: told.append(text)
     )
-    assert told, "somebody who waits is told what is going on"
+    assert told, "progress is reported"
     return found
 
 

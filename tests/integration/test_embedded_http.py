@@ -70,7 +70,7 @@ async def test_the_server_listens_on_loopback_only(bare_cluster):
 @pytest.mark.parametrize(
     "headers",
     [
-        pytest.param((), id="nobody"),
+        pytest.param((), id="anonymous"),
         pytest.param(("Authorization: Bearer guess",), id="a guessed token"),
         pytest.param(("Authorization: Basic YWRtaW46YWRtaW4=",), id="a password"),
     ],

@@ -297,7 +297,7 @@ async def test_an_extender_binds_in_our_place() -> None:
         world.add_pod(make_pod("p").build())
         await until(lambda: extender.asked)
         await until(lambda: world.recorder.events)
-        assert world.client.bindings == {}, "nobody but the extender bound it"
+        assert world.client.bindings == {}, "only the extender bound it"
         assert world.recorder.events[0][1] == "Scheduled"
     assert extender.asked[0][0] == "bind"
     assert set(extender.asked[0][1]) == {"PodName", "PodNamespace", "PodUID", "Node"}
@@ -473,7 +473,7 @@ NONSENSE = {
 
 @pytest.mark.parametrize("what", NONSENSE)
 @pytest.mark.parametrize("ignorable", [False, True], ids=["that counts", "that may be ignored"])
-async def test_a_nonsensical_choice_of_victims_evicts_nobody_unless_it_may_be_ignored(
+async def test_a_nonsensical_choice_of_victims_evicts_no_pod_unless_it_may_be_ignored(
     what: str, ignorable: bool
 ) -> None:
     extender = FakeExtender()

@@ -51,12 +51,12 @@ async def test_apply_creates_configures_and_leaves_alone(bare_cluster, kubectl):
 async def test_apply_is_a_three_way_merge(bare_cluster, kubectl):
     await kubectl("apply", "-f", "-", stdin=MANIFEST)
     bare_cluster.api.patch(
-        "deployments.apps", "default", "web", {"metadata": {"labels": {"owner": "somebody"}}}
+        "deployments.apps", "default", "web", {"metadata": {"labels": {"owner": "someone"}}}
     )
     without_side = MANIFEST[: MANIFEST.index("      - name: side")].replace(", tier: front", "")
     await kubectl("apply", "-f", "-", stdin=without_side)
     web = bare_cluster.api.get("deployments.apps", "default", "web")
-    assert web["metadata"]["labels"] == {"app": "web", "owner": "somebody"}, (
+    assert web["metadata"]["labels"] == {"app": "web", "owner": "someone"}, (
         "others' labels stay, dropped ones go"
     )
     assert [each["name"] for each in web["spec"]["template"]["spec"]["containers"]] == ["main"]
@@ -83,7 +83,7 @@ async def test_client_side_apply_can_be_taken_over_by_the_server_side(bare_clust
     await kubectl("apply", "--server-side", "-f", "-", stdin=without_label)
     web = bare_cluster.api.get("deployments.apps", "default", "web")
     assert web["metadata"]["labels"] == {"app": "web"}, (
-        "kubectl moved its claims over, so the label is nobody's now"
+        "kubectl moved its claims over, so the label has no manager now"
     )
 
 

@@ -70,7 +70,7 @@ def pod(name, priority="high", cpu="2", labels=None, **spec):
 
 
 def crowd(world, name, replicas, cpu="1"):
-    """A Deployment; as many pods where nobody makes them of one."""
+    """A Deployment; single pods where there is no controller for one."""
     if world.is_real:
         return [pod(f"{name}-{number}", "low", cpu, {"app": name}) for number in range(replicas)]
     template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec("low", cpu)}
@@ -210,7 +210,7 @@ async def test_pods_that_may_not_or_cannot_preempt_say_why(world) -> None:
 
 
 async def test_a_pod_whose_victims_are_still_leaving_waits_for_them(world) -> None:
-    """Somebody holds on to the victim: the place stays promised, and nobody else is evicted."""
+    """A finalizer keeps the victim: the nomination stays, and no other pod is evicted."""
     held = pod("victim", "low")
     held["metadata"]["finalizers"] = ["example.com/hold"]
     await world.apply(*CLASSES, held)

@@ -1,4 +1,4 @@
-"""The official Python client, which nobody here wrote: list, watch, create, bind, patch, delete."""
+"""The official Python client: list, watch, create, bind, patch, delete."""
 
 from __future__ import annotations
 

@@ -282,11 +282,11 @@ async def test_an_important_pod_takes_an_exclusive_claim_from_another(world) -> 
     assert NODES[await world.node_of("important")] == NODES[node]
 
 
-async def test_pods_that_wait_for_volumes_keep_nobody_else_waiting(world) -> None:
+async def test_pods_that_wait_for_volumes_keep_no_other_pod_waiting(world) -> None:
     """A provisioner that never answers holds its own pods, and only those."""
     count = 40
     await world.apply(
-        storage_class("never", "nobody.invalid"),
+        storage_class("never", "absent.invalid"),
         *(claim(f"c{number}", "never") for number in range(count)),
         *(pod(f"stuck{number}", f"c{number}", cpu="1m") for number in range(count)),
     )

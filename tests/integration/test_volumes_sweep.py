@@ -189,7 +189,7 @@ def complaints(world):
     for name, each in volumes.items():
         owner = each["spec"].get("claimRef", {}).get("name")
         if owner is None or claims[owner]["spec"].get("volumeName") != name:
-            wrong.append(f"volume {name} serves nobody")
+            wrong.append(f"volume {name} serves no claim")
             continue
         terms = each["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
         (expression,) = terms[0]["matchExpressions"]

@@ -38,7 +38,7 @@ class World:
         self.registry.store.check_invariants()
 
     def run(self, seconds: float) -> None:
-        """Let time pass, stopping wherever somebody has something to do."""
+        """Let time pass, stopping wherever a controller has work."""
         end = self.clock.monotonic() + seconds
         self.settle()
         while (wait := self.cast.next_due_s()) is not None:

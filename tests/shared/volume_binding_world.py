@@ -110,7 +110,7 @@ class World:
         self.change(found, annotations=annotations, volume_name=volume_name)
 
     def change(self, obj, annotations=None, **spec):
-        """Somebody else writes an object: its metadata's annotations and parts of its spec."""
+        """Another client writes an object: its metadata's annotations and parts of its spec."""
         self.api.revision += 1
         meta = msgspec.structs.replace(
             obj.metadata, resource_version=str(self.api.revision), annotations=annotations

@@ -184,7 +184,7 @@ class Player:
 
     async def run(self):
         while True:
-            with contextlib.suppress(ApiError):  # somebody was faster; the next look finds out
+            with contextlib.suppress(ApiError):  # another writer was faster; the next read shows it
                 await self.look()
             await asyncio.sleep(POLL_S)
 

@@ -45,7 +45,7 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "a pod whose binding was never seen leaves room behind": (23, SMALL_AND_CUT_OFF),
     "an extender that nests without end": (22, {}),
     "a nomination is withdrawn before anybody has seen it": (597, {}),
-    "a pod goes whose nomination nobody has seen": (615, {}),
+    "a pod goes whose nomination no watch has shown": (615, {}),
     "an extender binds, and its answer gets lost": (359, {}),
     "an extender that may be ignored binds, and its answer gets lost": (446, {}),
     "the victim that kept the preemptor away goes before the last one": (11086, {}),
@@ -56,9 +56,9 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "two replicas give one host port away twice, and one of the pods goes": (22785, {}),
     "an extender keeps a preemptor away from nodes with room": (23314, {}),
     "a change comes at the moment when its watch was to say that there is none": (42336, {}),
-    "preemption was in vain because a plugin broke": (41132, {}),
-    "preemption was in vain for want of a claim, which comes later": (41110, {}),
-    "preemption was in vain for want of a volume, which comes later": (1072, {}),
+    "preemption did not help because a plugin broke": (41132, {}),
+    "preemption did not help for want of a claim, which comes later": (41110, {}),
+    "preemption did not help for want of a volume, which comes later": (1072, {}),
     "a victim gives up its place before its deletion is seen": (94686, {}),
     "a claim is replaced while its pod waits for the old one's volume": (84611, {}),
     "pods that share a claim choose different volumes for it": (81389, {}),
@@ -101,7 +101,7 @@ def test_every_promise_holds_under_faults(first: int) -> None:
 
 @pytest.mark.timeout(
     900
-)  # some dozens of seeds, of which most have been run by now if nobody shares the work
+)  # some dozens of seeds, of which most have been run by now without parallel workers
 def test_nothing_that_can_go_wrong_never_does() -> None:
     missing = {(where, what) for where, kinds in FAULTS.items() for what in kinds}
     for seed in COUNTED:

@@ -1,6 +1,6 @@
 """The simulation finds what it looks for: schedulers that were broken on purpose are caught, each by its property.
 
-No promise is without somebody who breaks it, and none is missing from the reference.
+Every invariant has a broken scheduler that violates it, and none is missing from the reference.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class SleepsForEver(SimulatedProcess):
 
 
 class Careless(DefaultPreemption):
-    """Budgets are nobody's business."""
+    """Ignores disruption budgets."""
 
     def __init__(self, args: Any, handle: Any) -> None:
         super().__init__(args, handle)
@@ -210,7 +210,7 @@ class PreemptsInVain(_PreemptsWith):
 
 
 class Hasty(VolumeBinding):
-    """Nobody waits for volumes."""
+    """Does not wait for volumes."""
 
     async def pre_bind(self, *_arguments: Any) -> None:
         return None
@@ -367,7 +367,7 @@ def test_a_broken_scheduler_is_caught(
     assert outcome.violation.property in properties
 
 
-# Somebody writes to the store what no scheduler should have written.
+# Writes to the store that no scheduler should make.
 
 
 def _bind_again(cluster: SimulatedCluster) -> None:
@@ -465,7 +465,7 @@ def test_a_broken_cluster_is_caught(
     assert outcome.violation.property == broken
 
 
-# Nothing is checked that nobody can break.
+# Every check can fail.
 
 
 def _promises() -> set[str]:
@@ -485,7 +485,7 @@ def _promises() -> set[str]:
     return found
 
 
-def test_every_promise_has_somebody_who_breaks_it() -> None:
+def test_every_invariant_has_a_scheduler_that_breaks_it() -> None:
     broken = {name for _process, _pinned, names in BROKEN_SCHEDULERS for name in names}
     broken |= {name for _sabotage, name in BROKEN_CLUSTERS}
     assert _promises() == broken

@@ -196,7 +196,7 @@ def test_a_reader_that_went_away_does_not_hurt():
             raise BrokenPipeError
 
     logs.configure(LogSettings(), errors=Closed())
-    logs.get_logger("kubesched.x").info("nobody reads this")
+    logs.get_logger("kubesched.x").info("not written")
 
 
 def test_verbosity_can_be_changed_while_running():

@@ -78,7 +78,7 @@ def decode_list(
 ) -> ListOf[T]:
     """A list of objects of one kind; raises MalformedObject.
 
-    Given `on_malformed`, items that make no sense are told to it and left out: the others are not theirs to spoil.
+    With `on_malformed`, it is called for items that cannot be decoded, and the other items are returned.
     """
     try:
         return decode(data, ListOf[type_])  # type: ignore[valid-type]  # the parameter is a run-time value
@@ -178,7 +178,7 @@ def _type_name(type_: type[Any]) -> str:
 
 
 class Preserved(Generic[R]):
-    """A record together with the JSON it came from, of which nothing is lost."""
+    """A record together with the JSON it came from, unknown fields included."""
 
     __slots__ = ("raw", "record")
 

@@ -38,7 +38,7 @@ def object_key(namespace: str, name: str) -> str:
 
 def key_of(metadata: ObjectMeta) -> str:
     """`namespace/name` of an object."""
-    # Written out: the scheduling path asks for every pod several times.
+    # Inlined: called several times per pod on the scheduling path.
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 

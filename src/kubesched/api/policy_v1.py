@@ -1,4 +1,4 @@
-"""policy/v1: how many pods of a set may be gone at once, and the polite way to remove one."""
+"""policy/v1: disruption budgets and evictions."""
 
 from __future__ import annotations
 

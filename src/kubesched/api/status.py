@@ -1,4 +1,4 @@
-"""Failure as the API tells it: `Status` objects, and their relation to our exceptions.
+"""API failures: `Status` objects, and their mapping to exceptions.
 
 `error_from_status` turns a server's answer into an exception; `status_of` turns an exception into the
 answer our own server gives. The functions below them word errors exactly as the API server does.

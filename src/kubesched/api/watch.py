@@ -36,7 +36,7 @@ _envelope_decoder = msgspec.json.Decoder(_Envelope)
 
 
 class MalformedContent(MalformedObject):
-    """A well-formed event about an object that makes no sense; the events around it are not affected."""
+    """An event whose object cannot be decoded; other events are not affected."""
 
 
 class WatchDecoder(Generic[R]):
@@ -61,7 +61,7 @@ class WatchDecoder(Generic[R]):
                 raise MalformedContent(error.what, error.field, error.problem) from None
 
     def _without_content(self, raw: bytes) -> R | None:
-        """All that matters of an object that is gone: which one it was."""
+        """The identity of a deleted object."""
         try:
             value = codec.decode(raw, dict[str, Any])
             return codec.convert({"metadata": value.get("metadata")}, self._type)

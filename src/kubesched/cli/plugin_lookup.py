@@ -35,7 +35,7 @@ def implements(name: str, point: ExtensionPoint) -> bool | None:
 
 
 def args_type(name: str) -> type | None:
-    """The record into which a third-party plugin wants its arguments read, if it says so."""
+    """The type of a third-party plugin's arguments; None if it declares none."""
     if name in IN_TREE_PLUGINS or not name:
         return None
     from kubesched.framework.registry import RegistryError

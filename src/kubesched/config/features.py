@@ -32,7 +32,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What is known about one gate before anybody sets it."""
+    """A gate's definition."""
 
     stage: Stage
     default: bool

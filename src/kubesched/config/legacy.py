@@ -1,4 +1,4 @@
-"""What became of things: old API versions, Policy files, algorithm providers, plugins of the past.
+"""Replacements for removed features: old API versions, Policy files, algorithm providers, former plugins.
 
 None of it is supported. All of it still sits in repositories, so the refusal names, item by item
 and with its position, what to write today.

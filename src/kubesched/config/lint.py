@@ -1,4 +1,4 @@
-"""What a valid configuration says without effect: worth a warning, never an error."""
+"""Warnings about settings without effect; never errors."""
 
 from __future__ import annotations
 

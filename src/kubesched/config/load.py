@@ -76,7 +76,7 @@ def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfigur
 
 
 ArgsType = Callable[[str], type | None]
-"""The record into which a third-party plugin wants its arguments read, if it says so."""
+"""The type of a third-party plugin's arguments; None if it declares none."""
 
 
 def _untyped(plugin: str) -> None:
@@ -85,7 +85,7 @@ def _untyped(plugin: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A configuration that will start, what it comes to, and what in it has no effect."""
+    """A valid configuration, its expansion, and warnings about parts without effect."""
 
     config: KubeSchedulerConfiguration
     expanded: tuple[ExpandedPlugins, ...]
@@ -166,7 +166,7 @@ def _position(problem: FieldProblem) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A decoded file: what it says, what was wrong so far, and where everything stands."""
+    """A decoded file: its content, the problems so far, and the positions of its fields."""
 
     config: KubeSchedulerConfiguration
     file: v1.KubeSchedulerConfiguration
@@ -216,7 +216,7 @@ def decode(data: bytes, source: str = "", gates: FeatureGates = DEFAULT_GATES) -
 
     Raises:
         ConfigError: it is not YAML, or not a `KubeSchedulerConfiguration` of version v1; then
-            nothing sensible can be said about its fields.
+            its fields cannot be checked.
     """
     root = parse(data, source)
     _require_kind(root, data, source)

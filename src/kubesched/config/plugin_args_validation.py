@@ -1,4 +1,4 @@
-"""What may be said to the in-tree plugins, with upstream's wording.
+"""Validation of the in-tree plugins' arguments, with upstream's wording.
 
 `validate_args` serves the static check of a configuration and the plugins' factories alike.
 """

@@ -84,7 +84,7 @@ Seconds = Annotated[float, _DURATION]
 class RawArgs:
     """Arguments of a plugin this package does not know: plain data, for its author to interpret.
 
-    `node` remembers where the file says it, for later complaints.
+    `node` keeps its position in the file, for error messages.
     """
 
     value: Plain = None
@@ -158,7 +158,7 @@ def decode_file(
     record: type[R],
     check: Callable[[R], Iterable[FieldProblem]],
 ) -> R:
-    """A whole YAML or JSON file as a record, judged by `check` as far as it could be read.
+    """A whole YAML or JSON file as a record, validated by `check` as far as it could be decoded.
 
     Raises:
         ConfigError: with every problem, each with field path, line and column.

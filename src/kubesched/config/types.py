@@ -207,7 +207,7 @@ class Extender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeSchedulerConfiguration:
-    """Everything a scheduler process is told by its configuration file."""
+    """The whole configuration of a scheduler process."""
 
     parallelism: int = 16
     leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
@@ -217,7 +217,7 @@ class KubeSchedulerConfiguration:
     percentage_of_nodes_to_score: int = 100
     """0: upstream's adaptive sampling, which it also fills in when nothing is set.
 
-    This scheduler does not need to sample, so by default every node is looked at.
+    This scheduler does not need to sample, so by default every node is evaluated.
     """
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10

@@ -286,7 +286,7 @@ class _Builder:
         return bool(self._open) and isinstance(self._open[-1], Mapping) and self._keys[-1] is None
 
     def _attach(self, node: Node) -> None:
-        """Hands a finished node to whatever is open around it."""
+        """Adds a finished node to its parent."""
         if not self._open:
             self._root = node
             return

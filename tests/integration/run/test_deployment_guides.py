@@ -203,7 +203,7 @@ async def test_instead_of_kube_scheduler_and_back(cluster, host):
     await cluster.add_pod("watched", cpu="99")
     await says(log, "default/watched")
     await stopped(trial)
-    assert await holder(cluster, "kube-scheduler") == first, "a dry run leads nobody"
+    assert await holder(cluster, "kube-scheduler") == first, "a dry run takes no lease"
 
     await machine.does(keep)
     await machine.does(replace)

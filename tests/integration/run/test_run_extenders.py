@@ -164,7 +164,7 @@ async def test_a_dead_extender_is_named_in_an_event_until_it_comes_to_life(clust
 
 
 class Dead:
-    """A port on which nobody answers yet."""
+    """A port without a listener yet."""
 
     def __init__(self):
         self._socket = socket.socket()

@@ -61,10 +61,10 @@ async def test_a_leader_whose_lease_is_taken_stops_and_exits_with_1(cluster, run
     await cluster.add_node("n1")
     leader = await run(config=electing())
     await leader.says('"Successfully acquired lease"')
-    await _take_lease(cluster, "somebody-else")
+    await _take_lease(cluster, "another-scheduler")
     assert await leader.ended() == 1
     assert '"Leaderelection lost"' in leader.log
-    assert (await cluster.lease())["spec"]["holderIdentity"] == "somebody-else"
+    assert (await cluster.lease())["spec"]["holderIdentity"] == "another-scheduler"
     await cluster.add_pod("a")
     assert (await cluster.pod("a")).spec.node_name == ""
 

@@ -410,7 +410,7 @@ async def scrape(scheduler, token):
             assert answer.status == 200
             assert "scheduler_schedule_attempts_total" in await answer.text()
         async with session.get(url, ssl=context) as answer:
-            await answer.read()  # whether nobody in particular may read it is for the server to say
+            await answer.read()  # whether anonymous users may read it is for the server to decide
 
 
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)

@@ -118,7 +118,7 @@ async def test_without_nodes_the_condition_says_so(cluster, run):
 async def test_pods_of_other_schedulers_are_left_alone(cluster, run):
     await cluster.add_node("n1")
     await run(config=ALONE)
-    await cluster.add_pod("foreign", schedulerName="somebody-else")
+    await cluster.add_pod("foreign", schedulerName="another-scheduler")
     await cluster.add_pod("ours")
     await cluster.bound("ours")
     assert (await cluster.pod("foreign")).spec.node_name == ""

@@ -322,7 +322,7 @@ def test_pod_level_resize(wanted, options, expected):
         pytest.param(
             pod(app(), app("b"), resources=requirements(memory="1Gi")),
             (200, GI),
-            id="with a pod-level request only the resource nobody named is defaulted",
+            id="with a pod-level request only the resource that is not named is defaulted",
         ),
         pytest.param(
             pod(app(), resources=requirements(cpu="1"), overhead={"memory": "5Mi"}),
@@ -493,7 +493,7 @@ def test_a_malformed_allocatable_names_node_and_resource():
         node_allocatable(node)
 
 
-# -- the short way equals the long way -----------------------------------------------------------
+# -- the fast path equals the slow path ----------------------------------------------------------
 
 amounts = st.sampled_from(
     ["0", "1", "100m", "0.4m", "1.5Gi", "64Mi", "8Ei", "10E", "-1", "-1.1Ki", 3]
@@ -508,7 +508,7 @@ options = st.sampled_from([FILTERED, ACCOUNTED, SCORED])
 @given(lists, options)
 def test_a_lone_container_gets_what_the_general_sum_gives(requests, option):
     lone = pod(Container(name="a", resources=ResourceRequirements(requests=requests)))
-    # An overhead of nothing sends the same pod the long way round.
+    # An overhead of nothing sends the same pod down the slow path.
     general = pod(*lone.spec.containers, overhead={"memory": "0", "cpu": "0"})
     assert pod_requests(lone, option) == pod_requests(general, option)
 

@@ -69,7 +69,7 @@ async def test_a_clear_answer_needs_no_second_look():
 @pytest.mark.parametrize(
     "error", [DeadlineExceeded("late"), StreamEnded("cut"), ServerError("broken")]
 )
-async def test_a_binding_that_took_effect_counts_although_nobody_said_so(error):
+async def test_a_binding_that_took_effect_counts_although_its_answer_was_lost(error):
     rest = FakeRest(error=error, found=on("n1"))
     await CarefulCalls(rest).bind_pod(POD, "n1")
     assert rest.calls == ["bind", "get"]
@@ -122,7 +122,7 @@ async def test_a_former_leader_does_not_send_again():
     assert rest.calls == ["bind", "get"]
 
 
-async def test_a_pod_somebody_else_bound_is_a_conflict():
+async def test_a_pod_another_scheduler_bound_is_a_conflict():
     rest = FakeRest(error=ServerError("broken"), found=on("n2"))
     with pytest.raises(Conflict, match="already assigned to node n2"):
         await CarefulCalls(rest).bind_pod(POD, "n1")

@@ -201,12 +201,14 @@ def test_pods_that_cannot_be_scheduled_end_the_run_with_the_reason(played):
     assert "Insufficient cpu" in text
 
 
-def test_gated_pods_nobody_frees_end_the_run_too(played):
+def test_gated_pods_that_stay_gated_end_the_run_too(played):
     with pytest.raises(KubeschedError, match="1 pods of a cannot be scheduled"):
         played(pods("gated", 1, MEASURED))
 
 
-def test_a_binding_that_waits_for_a_volume_nobody_binds_ends_the_run(played, monkeypatch, tmp_path):
+def test_a_binding_that_waits_for_a_volume_that_stays_unbound_ends_the_run(
+    played, monkeypatch, tmp_path
+):
     monkeypatch.setattr("kubesched.benchmarking.core_stage.BIND_PATIENCE_S", 0.01)
     (tmp_path / "class.yaml").write_text(
         "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: later}\n"
@@ -248,13 +250,13 @@ def test_operations_that_cannot_be_played_are_refused_by_name(played):
 def test_a_configuration_file_is_used(played, tmp_path):
     (tmp_path / "config.yaml").write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        "profiles: [{schedulerName: somebody-else}]\n"
+        "profiles: [{schedulerName: another-scheduler}]\n"
     )
     with pytest.raises(KubeschedError, match="never tried"):
         played(pods("small", 1, MEASURED), config="  schedulerConfigPath: config.yaml\n")
 
 
-def test_extenders_are_refused_as_nobody_can_talk_to_them_here(played, tmp_path):
+def test_extenders_are_refused_as_there_is_no_network_here(played, tmp_path):
     (tmp_path / "config.yaml").write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "extenders: [{urlPrefix: 'http://localhost:1/', filterVerb: filter}]\n"

@@ -76,7 +76,7 @@ async def test_what_may_exist_may_exist():
     await creator.create(pods(1)[0], may_exist=True)
 
 
-async def test_a_kind_that_nobody_knows_is_refused():
+async def test_an_unknown_kind_is_refused():
     strange = {"apiVersion": "example.test/v1", "kind": "Thing", "metadata": {"name": "x"}}
     with pytest.raises(KubeschedError, match=r"Thing x: example.test/v1 is not known here"):
         await Creator(Server(), SystemClock()).create(strange)

@@ -137,7 +137,7 @@ async def test_cluster_scoped_and_grouped_kinds_have_their_own_paths(client, tra
     assert sent(transport)[1] == "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l"
 
 
-async def test_kinds_nobody_listed_can_be_brought_along(client, transport):
+async def test_kinds_outside_the_table_can_be_brought_along(client, transport):
     widgets = Kind("example.test", "v2", "widgets", ConfigMap)
     transport.will(ok({"metadata": {"name": "w"}}))
     await client.get(widgets, "w", "d")

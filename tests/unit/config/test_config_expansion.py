@@ -319,7 +319,7 @@ def test_a_binder_of_ones_own_runs_after_the_default_binder():
                 "plugins.queueSort: only one queue sort plugin required for profile with "
                 'scheduler name "p", but got 0'
             ],
-            id="nobody sorts the queue",
+            id="no queue sort plugin",
         ),
         pytest.param(
             profile("Sort Bind", queue_sort="Sort2"),
@@ -334,7 +334,7 @@ def test_a_binder_of_ones_own_runs_after_the_default_binder():
             [
                 'plugins.bind: at least one bind plugin is needed for profile with scheduler name "p"'
             ],
-            id="nobody binds",
+            id="no bind plugin",
         ),
         pytest.param(
             profile(f"{BASE} Place Place2"),

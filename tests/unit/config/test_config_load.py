@@ -92,7 +92,7 @@ def test_another_kind_of_the_group_is_refused():
     ]
 
 
-def test_a_kind_nobody_knows_is_refused():
+def test_an_unknown_kind_is_refused():
     text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: Nonsense\n"
     assert problems(text) == [
         'kind: no kind "Nonsense" is registered for version "kubescheduler.config.k8s.io/v1"; '

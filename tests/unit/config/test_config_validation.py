@@ -98,7 +98,7 @@ def scoring(*names: str) -> Plugins:
         pytest.param(extender(prioritize_verb="", weight=-5), id="an unused weight"),
         pytest.param(
             first(plugin_config=(PluginConfig("Mine", RawArgs({"a": 1})), PluginConfig("Other"))),
-            id="arguments of plugins nobody knows",
+            id="arguments of unknown plugins",
         ),
     ],
 )

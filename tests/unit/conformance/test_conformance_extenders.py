@@ -67,7 +67,7 @@ def test_one_that_does_not_rank_gives_whole_hundreds_to_some_nodes():
     assert all(each["Score"] % 100 == 0 for each in scores)
 
 
-def test_nobody_is_evicted_for_a_place_that_would_be_refused():
+def test_no_pod_is_evicted_for_a_node_that_would_be_refused():
     chooser = policy(rejects=40, chooses_victims=True)
     victims = {node: {"Pods": [{"UID": "u1"}], "NumPDBViolations": 0} for node in NODES}
     question = {"Pod": BOLD, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}

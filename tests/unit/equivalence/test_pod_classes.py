@@ -1,4 +1,4 @@
-"""Which classes are kept: those seen twice, as many as there is room for, and not in turns that help nobody."""
+"""Which classes are kept: those seen twice, as many as there is room for, and without thrashing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_pod_without_a_signature_has_no_class():
     assert [cache.get(key) for key in (None, b"", None, b"")] == [None] * 4
 
 
-def test_a_class_that_nobody_asks_for_gives_way():
+def test_a_class_that_is_not_used_gives_way():
     cache = ClassCache(limit=2)
     for key in (b"old", b"old", b"a", b"a"):
         cache.get(key)

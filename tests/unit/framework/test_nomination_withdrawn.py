@@ -1,4 +1,4 @@
-"""A nomination that is withdrawn leaves the API server even if nobody here has seen it arrive there."""
+"""A nomination that is withdrawn leaves the API server even if the watch has not shown it yet."""
 
 from __future__ import annotations
 

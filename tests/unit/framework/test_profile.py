@@ -94,8 +94,8 @@ def test_a_name_is_registered_once() -> None:
     registry = in_tree_registry()
     with pytest.raises(RegistryError, match="a plugin named DefaultBinder already exists"):
         registry.register("DefaultBinder", lambda: TypedRack)
-    with pytest.raises(RegistryError, match="no plugin named Nobody exists"):
-        registry.unregister("Nobody")
+    with pytest.raises(RegistryError, match="no plugin named Absent exists"):
+        registry.unregister("Absent")
 
 
 @pytest.mark.parametrize(

@@ -357,7 +357,7 @@ async def test_last_error_tells_why_until_things_work(collection, story):
         await task
 
 
-async def test_failing_handler_hurts_nobody_and_is_counted(collection, story, caplog):
+async def test_failing_handler_does_not_affect_others_and_is_counted(collection, story, caplog):
     def fail(*_):
         raise RuntimeError("bug in a plugin")
 

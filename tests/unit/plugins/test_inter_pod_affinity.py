@@ -167,7 +167,7 @@ def test_own_anti_affinity_is_reported_before_that_of_others_and_affinity_before
     x = apart(term(ZONE, app="web"), name="x").label("app", "db").on("a1")
     mutual = apart(term(ZONE, app="db")).label("app", "web")
     assert answers(plugin, mutual, three_nodes(x))["a1"] == ANTI
-    wanting = mutual.affinity("podAffinity", required=[term(ZONE, app="nobody")])
+    wanting = mutual.affinity("podAffinity", required=[term(ZONE, app="absent")])
     assert set(answers(plugin, wanting, three_nodes(x)).values()) == {AFFINITY}
 
 
@@ -317,7 +317,7 @@ def test_a_pod_in_thought_brings_its_own_anti_affinity(plugin) -> None:
 
 def test_nothing_relevant_is_skipped(plugin) -> None:
     assert scores(plugin, app("new", "web"), three_nodes(app("x", "db", "a1"))) is SKIP
-    wishing = make_pod("new").preferred_pod_term("podAffinity", 5, ZONE, app="nobody")
+    wishing = make_pod("new").preferred_pod_term("podAffinity", 5, ZONE, app="absent")
     assert scores(plugin, wishing, three_nodes(app("x", "db", "a1"))) is SKIP
 
 
@@ -441,7 +441,7 @@ AVOIDS_DB = apart(term(ZONE, app="db")).label("app", "web")
             id="the wanted company arrives",
         ),
         pytest.param(
-            WANTS_DB, Action.ADD, None, app("x", "web", "n"), Hint.SKIP, id="somebody else arrives"
+            WANTS_DB, Action.ADD, None, app("x", "web", "n"), Hint.SKIP, id="another pod arrives"
         ),
         pytest.param(
             WANTS_DB,

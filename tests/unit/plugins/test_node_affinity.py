@@ -364,7 +364,7 @@ def test_node_hint(was, becomes, expected):
     )
 
 
-def test_a_node_that_newly_satisfies_only_the_profile_brings_nobody_back():
+def test_a_node_that_newly_satisfies_only_the_profile_brings_no_pod_back():
     plugin = make(NodeAffinity, args=args(required=[labels(expr("team", "Exists"))]))
     event = (Resource.NODE, Action.UPDATE_NODE_LABEL, make_pod("p"))
     assert hint(plugin, *event, labelled(), labelled(team="a")) is Hint.SKIP

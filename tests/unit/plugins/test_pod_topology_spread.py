@@ -85,7 +85,7 @@ def test_soft_constraints_do_not_filter_and_hard_ones_do_not_score(plugin) -> No
     assert scores(plugin, hard, table) is SKIP, "and own constraints keep the defaults away"
 
 
-def test_no_selector_counts_nobody(plugin) -> None:
+def test_no_selector_counts_no_pod(plugin) -> None:
     pod = make_pod("new").label("foo", "").spread(1, HOSTNAME)
     assert fitting(plugin, pod, spread_over([9, 0])) == ["n0", "n1"]
     soft = make_pod("new").label("foo", "").spread(1, HOSTNAME, SOFT)
@@ -229,7 +229,7 @@ def test_taints_count_only_where_honoured_and_untolerated(plugin) -> None:
         pytest.param(FOO, {"foo": ""}, [], id="a key the pod lacks is ignored"),
         pytest.param({}, {"rev": "7"}, ["b"], id="an empty selector becomes just the key"),
         pytest.param(
-            None, {"foo": "", "rev": "7"}, ["a", "b"], id="no selector still selects nobody"
+            None, {"foo": "", "rev": "7"}, ["a", "b"], id="no selector still selects no pod"
         ),
     ],
 )
@@ -274,11 +274,11 @@ def test_an_invalid_selector_is_an_error(plugin) -> None:
     assert soft.code is Code.ERROR
 
 
-# -- pods added and removed in thought --------------------------------------------------------------------------------
+# -- pods added and removed in what-if evaluation ---------------------------------------------------------------------
 
 
 def what_if(plugin, pod, table, changes):
-    """Names of fitting nodes after (sign, pod) changes in thought, on a clone of the state."""
+    """Names of fitting nodes after hypothetical (sign, pod) changes, on a clone of the state."""
     built = pod.build()
     state = CycleState()
     assert plugin.pre_filter(state, built, NodeColumns(table)) is None
@@ -607,7 +607,11 @@ def test_node_hints(plugin, action, old, new, expected) -> None:
     [
         pytest.param(Action.ADD, None, foo("x", "n"), Hint.QUEUE, id="a matching pod arrives"),
         pytest.param(
-            Action.ADD, None, make_pod("x").on("n"), Hint.SKIP, id="a pod nobody selects arrives"
+            Action.ADD,
+            None,
+            make_pod("x").on("n"),
+            Hint.SKIP,
+            id="a pod that is not selected arrives",
         ),
         pytest.param(
             Action.ADD, None, make_pod("x").label("foo", ""), Hint.SKIP, id="a pod without a node"
@@ -625,7 +629,7 @@ def test_node_hints(plugin, action, old, new, expected) -> None:
             foo("x", "n"),
             foo("x", "n", extra="1"),
             Hint.SKIP,
-            id="a label nobody selects on",
+            id="a label that is not selected on",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def test_deletion_ends_the_assumption():
     assert cache.get("v") is None
 
 
-def test_an_object_nobody_knows_cannot_be_assumed():
+def test_an_unknown_object_cannot_be_assumed():
     _, cache, told = caches()
     with pytest.raises(AssumeError, match='persistentvolumes "v" not found'):
         cache.assume(volume("v"))
@@ -87,7 +87,7 @@ def test_a_later_assumption_replaces_an_earlier_one():
     assert cache.get("v") is second
 
 
-def test_assumptions_that_nobody_asks_for_any_more_do_not_pile_up():
+def test_stale_assumptions_do_not_pile_up():
     listers, cache, _ = caches()
     for number in range(1000):
         name = f"v{number}"

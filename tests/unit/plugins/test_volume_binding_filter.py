@@ -115,7 +115,7 @@ def test_pods_without_claims_are_skipped_and_still_have_state_for_later_points(p
             pod_with(EPHEMERAL),
             [claim("p-v0", owner="stranger")],
             "PVC default/p-v0 was not created for pod default/p (pod is not owner)",
-            id="somebody else's ephemeral claim",
+            id="another pod's ephemeral claim",
         ),
         pytest.param(
             pod_with("c", "d"),
@@ -463,7 +463,7 @@ def test_all_four_reasons_come_in_their_order():
     ("fields", "fitting"),
     [
         pytest.param({}, {"n1", "n2"}, id="anywhere"),
-        pytest.param({"provisioner": NO_PROVISIONER}, set(), id="nobody provisions"),
+        pytest.param({"provisioner": NO_PROVISIONER}, set(), id="no provisioner"),
         pytest.param({"provisioner": ""}, set(), id="no provisioner named"),
         pytest.param({"allowedTopologies": []}, {"n1", "n2"}, id="an empty list allows all"),
         pytest.param({"allowedTopologies": [topology(zone=["a"])]}, {"n1"}, id="one zone"),

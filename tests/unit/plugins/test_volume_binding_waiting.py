@@ -257,7 +257,7 @@ async def test_with_no_time_at_all_the_writes_happen_and_then_it_fails():
     assert len(world.api.written) == 1
 
 
-async def test_a_wait_that_is_called_off_leaves_nobody_listening():
+async def test_a_cancelled_wait_leaves_no_listener():
     world = static()
     task = await waiting(world)
     assert world.plugin._binder._signals._waiting

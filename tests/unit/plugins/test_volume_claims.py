@@ -87,13 +87,13 @@ def test_claims_are_listed_in_the_pods_order_with_repeats_and_generated_names():
             "other",
             "default",
             "PVC default/p-v0 was not created for pod default/p (pod is not owner)",
-            id="somebody else controls it",
+            id="another owner controls it",
         ),
         pytest.param(
             None,
             "default",
             "PVC default/p-v0 was not created for pod default/p (pod is not owner)",
-            id="nobody controls it",
+            id="no owner controls it",
         ),
         pytest.param(
             "uid-p",
@@ -160,7 +160,7 @@ def test_a_claim_is_fully_bound_when_it_names_a_volume_and_says_so(fields, expec
 @pytest.mark.parametrize(
     ("reserved", "expected"),
     [
-        pytest.param(None, False, id="nobody"),
+        pytest.param(None, False, id="no owner"),
         pytest.param(("c", "uid-default-c"), True, id="name and UID"),
         pytest.param(("c", ""), True, id="name alone, by hand"),
         pytest.param(("c", "other"), False, id="an earlier claim of that name"),

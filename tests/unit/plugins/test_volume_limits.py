@@ -285,7 +285,7 @@ def test_a_missing_ephemeral_claim_turns_the_pod_away():
             pod_with(EPHEMERAL),
             [claim("p-v0", owner="stranger")],
             "PVC default/p-v0 was not created for pod default/p (pod is not owner)",
-            id="somebody else's ephemeral claim",
+            id="another pod's ephemeral claim",
         ),
         pytest.param(
             pod_with({"azureDisk": {"diskURI": "d", "kind": "Dedicated"}}),

@@ -126,7 +126,7 @@ def test_a_missing_claim_turns_the_pod_away():
     )
 
 
-def test_an_exclusive_claim_nobody_uses_is_no_matter():
+def test_an_unused_exclusive_claim_does_not_matter():
     plugin, table = world(["other"], objects=[exclusive("c")])
     assert verdict(plugin, pod_with("c"), table).code is Code.SKIP
 
@@ -210,7 +210,7 @@ def test_disks_of_pods_removed_or_added_in_thought_count_accordingly():
     assert plugin.filter_nodes(state, built, view).codes.tolist() == [True]
 
 
-def test_state_that_nobody_stored_is_an_error():
+def test_missing_state_is_an_error():
     plugin, table = world()
     nodes = NodeColumns(table)
     answer = plugin.filter_nodes(CycleState(), pod_with(gce()).build(), nodes)

@@ -98,7 +98,7 @@ def test_nodes_that_no_eviction_can_help_are_not_tried(world) -> None:
             id="a node's own verdict counts more than the default",
         ),
         pytest.param(
-            NodeToStatus({"gone": unschedulable("x")}), "", id="a node nobody knows is dropped"
+            NodeToStatus({"gone": unschedulable("x")}), "", id="an unknown node is dropped"
         ),
     ],
 )  # fmt: skip
@@ -337,13 +337,13 @@ def test_a_kept_back_pod_is_looked_at_when_a_pod_is_deleted(world) -> None:
     assert registered.hint(pod, pod, None) is Hint.SKIP, "others know whether it helps"
 
 
-def test_without_background_work_nothing_is_registered_and_nobody_waits(make_world) -> None:
+def test_without_background_work_nothing_is_registered_and_no_pod_waits(make_world) -> None:
     world = make_world(gates=dataclasses.replace(DEFAULT_GATES, SchedulerAsyncPreemption=False))
     assert world.plugin.events_to_register() == ()
     assert world.plugin.pre_enqueue(world.pending().build()) is None
 
 
-def test_a_state_that_nobody_filled_is_an_error(world) -> None:
+def test_an_empty_state_is_an_error(world) -> None:
     """PreFilter was not run for this pod: the plugins asked in the dry run say so."""
     full_node(world)
     pod = world.pending().build()

@@ -49,7 +49,7 @@ def pods(*apps):
         pytest.param([], ["web", "web"], "", id="without budgets nothing is violated"),
         pytest.param([budget(1)], ["web", "web"], "b", id="one disruption is left: the second violates"),
         pytest.param([budget(0)], ["web", "db"], "a", id="only pods the selector means"),
-        pytest.param([budget(0)], [None], "", id="a pod without labels is meant by nobody"),
+        pytest.param([budget(0)], [None], "", id="a pod without labels is not selected"),
         pytest.param([budget(0, None)], ["web"], "", id="no selector means no pod"),
         pytest.param([budget(0, LabelSelector())], ["web"], "", id="an empty selector means no pod"),
         pytest.param([budget(0, INVALID)], ["web"], "", id="an invalid selector means no pod"),

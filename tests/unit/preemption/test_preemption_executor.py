@@ -280,7 +280,7 @@ async def test_outcomes_are_measured(scene) -> None:
     assert {labels[0]: cell.value for labels, cell in cells.items()} == {"success": 1, "error": 1}
 
 
-async def test_an_unforeseen_failure_locks_nobody_out(scene) -> None:
+async def test_an_unforeseen_failure_locks_no_pod_out(scene) -> None:
     candidate = scene.victims("a")
     scene.client.fail["patch a"] = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError):
@@ -289,7 +289,7 @@ async def test_an_unforeseen_failure_locks_nobody_out(scene) -> None:
     assert scene.world.activations.activated == ["default/p"]
 
 
-async def test_calling_the_work_off_locks_nobody_out(scene) -> None:
+async def test_cancelling_the_work_locks_no_pod_out(scene) -> None:
     scene.executor.start(scene.victims("a"), scene.preemptor)
     hanging = asyncio.Event()
 

@@ -61,7 +61,7 @@ def scene(make_world, *extenders, priorities=(1, 2, 3)):
 @pytest.mark.parametrize(
     ("extenders", "answer"),
     [
-        pytest.param([], ("n1", ""), id="nobody to ask"),
+        pytest.param([], ("n1", ""), id="no extender"),
         pytest.param([FakeExtender()], ("n1", ""), id="one that agrees"),
         pytest.param([FakeExtender(only("n2", "n3"))], ("n2", ""), id="one that rules out the best"),
         pytest.param(
@@ -123,7 +123,7 @@ async def test_a_node_that_was_no_candidate_may_be_named(make_world) -> None:
     assert await world.preempt_and_wait(world.pending()) == ("n3", "")
 
 
-async def test_nobody_is_asked_without_candidates(make_world) -> None:
+async def test_no_extender_is_asked_without_candidates(make_world) -> None:
     extender = FakeExtender()
     world = scene(make_world, extender, priorities=(500,))
     assert (await world.preempt_and_wait(world.pending()))[0] == ""
@@ -148,8 +148,8 @@ def test_uids_are_resolved_on_their_node(world) -> None:
     ("node", "uid", "message"),
     [
         pytest.param(
-            "n", "nobody",
-            "extender: http://extender claims to preempt pod (UID: &{nobody}) on node: n, "
+            "n", "absent",
+            "extender: http://extender claims to preempt pod (UID: &{absent}) on node: n, "
             "but the pod is not found on that node",
             id="an unknown pod",
         ),

@@ -1,4 +1,4 @@
-"""What holds for every preemption, on random clusters: whom it may evict, that it helps, and that nobody goes in vain."""
+"""What holds for every preemption, on random clusters: which pods it may evict, that it helps, and that no eviction is unnecessary."""
 
 from __future__ import annotations
 
@@ -207,14 +207,14 @@ def test_every_victim_is_needed(world_type, social: bool, seed: int) -> None:
     for candidate in candidates_of(done.shortlist):
         for victim in candidate.victims.pods:
             node = Without(world, preemptor, candidate.node_name, candidate.victims.pods)
-            assert not node.fits_with(victim), f"{victim.metadata.name} went in vain"
+            assert not node.fits_with(victim), f"{victim.metadata.name} was evicted unnecessarily"
 
 
 @settings(max_examples=150, deadline=None)
 @given(seed=SEEDS)
-@example(seed=939).via("a nominated pod's terms that nobody heeds once no other pod has any")
+@example(seed=939).via("a nominated pod's terms that are ignored once no other pod has any")
 def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int) -> None:
-    """Pods are taken away for real and everything is judged anew: no plugin has to hear of removals in thought."""
+    """Pods are taken away for real and everything is judged anew: no plugin needs `remove_pod` callbacks."""
     rng = Random(seed)
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
@@ -297,7 +297,7 @@ def test_candidates_are_kept_in_the_order_of_the_visit(world_type) -> None:
     """Whether a node was tried together with others or alone plays no part in which candidates are enough."""
     world = world_type()
     for name, app, priority in (
-        ("n0", "web", 50),  # the pod's anti-affinity, and nobody to evict for it
+        ("n0", "web", 50),  # the pod's anti-affinity, and no pod to evict for it
         ("n1", "db", 0),
         ("n2", "web", 0),  # tried alone: the pod cares about whom it may evict there
         ("n3", "db", 0),

@@ -376,7 +376,7 @@ def test_a_node_on_which_a_plugin_breaks_does_not_matter_if_another_one_helps(wa
 
 
 def test_a_node_that_has_room_after_all_is_an_error_not_a_candidate(world) -> None:
-    """An extender may have ruled it out, or somebody freed it between the filters and the dry run."""
+    """An extender may have ruled it out, or it became free between the filters and the dry run."""
     world.node("n", "2")
     world.on("n", "v")
     pod = world.pending(cpu="500m").build()

@@ -180,7 +180,7 @@ NODE_ALL = Action.ALL
 @pytest.mark.parametrize(
     ("hints", "rejected_by", "pending", "expected"),
     [
-        pytest.param({"A": QUEUE}, [], [], Strategy.AFTER_BACKOFF, id="nobody rejected it: an error, retried after backoff"),
+        pytest.param({"A": QUEUE}, [], [], Strategy.AFTER_BACKOFF, id="no plugin rejected it: an error, retried after backoff"),
         pytest.param({"A": QUEUE}, ["A"], [], Strategy.AFTER_BACKOFF, id="its rejector says Queue"),
         pytest.param({"A": SKIP}, ["A"], [], Strategy.SKIP, id="its rejector says Skip"),
         pytest.param({"A": QUEUE}, ["B"], [], Strategy.SKIP, id="plugins that did not reject it are not asked"),

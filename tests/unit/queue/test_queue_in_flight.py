@@ -1,4 +1,4 @@
-"""Proves that in-flight pods see exactly the events since they were popped, and that no event is kept for nobody."""
+"""Proves that in-flight pods see exactly the events since they were popped, and that no event is kept without need."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_gauge_moves_once_a_second_and_when_the_last_pod_finishes():
     }
 
 
-def test_events_nobody_registered_are_not_recorded(make_world):
+def test_unregistered_events_are_not_recorded(make_world):
     world = make_world(registered=LISTENS)
     world.add("a")
     world.pop("a")

@@ -39,7 +39,7 @@ def expiry_changed_in_place(queue):
     queue.get_pod("shop", "broken").backoff_expiration += 1
 
 
-def events_for_nobody(queue):
+def events_without_pods_in_flight(queue):
     queue._in_flight._positions.clear()
 
 
@@ -64,7 +64,7 @@ def nomination_in_one_index_only(queue):
         class_changed_unnoticed,
         rank_changed_in_place,
         expiry_changed_in_place,
-        events_for_nobody,
+        events_without_pods_in_flight,
         pod_points_beyond_the_events,
         gauge_reads_something_else,
         nomination_in_one_index_only,

@@ -1,4 +1,4 @@
-"""Proves where PreEnqueue plugins are asked, in which order, and what becomes of gated pods."""
+"""Proves where PreEnqueue plugins are asked, in which order, and what happens to gated pods."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_where_the_plugins_are_asked(gated_world, pop_from_backoff_q):
     assert asked(lambda: world.queue.activate({"a": pod})), "on the way from the pool to activeQ"
 
 
-def test_popping_from_backoff_asks_nobody(gated_world):
+def test_popping_from_backoff_asks_no_plugin(gated_world):
     world = gated_world()
     pod = world.add("a")
     info = world.pop("a")

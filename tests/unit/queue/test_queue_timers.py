@@ -39,7 +39,7 @@ def since_start_of(world):
     return world.clock.monotonic() - world.queue._started
 
 
-def test_nothing_depends_on_time_while_nobody_waits(world):
+def test_nothing_depends_on_time_while_no_pod_waits(world):
     assert world.queue.next_deadline() is None
     world.add("a")
     assert world.queue.next_deadline() is None
@@ -168,7 +168,7 @@ def test_a_gated_pod_is_rechecked_once_per_five_minutes(world):
     assert world.incoming()["unschedulable/UnschedulableTimeout"] == 2
 
 
-def test_a_flush_is_remembered_for_pods_in_flight_only_if_somebody_was_overdue(world):
+def test_a_flush_is_remembered_for_pods_in_flight_only_if_a_pod_was_overdue(world):
     world.add("flying")
     info = world.pop("flying")
     world.queue.flush_unschedulable_leftovers()

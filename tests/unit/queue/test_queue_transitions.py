@@ -272,7 +272,7 @@ def test_moves_can_be_restricted(world):
     assert world.where("high") == "unschedulable"
 
 
-def test_the_restriction_is_not_evaluated_for_an_event_nobody_registered(world):
+def test_the_restriction_is_not_evaluated_for_an_unregistered_event(world):
     world.reject("a", "Fit")
     world.move(ClusterEvent(Resource.CSI_NODE, Action.ADD), pre_check=pytest.fail)
 
@@ -309,7 +309,7 @@ def test_an_important_pod_at_rest_does_not_block_the_others(world):
 # The pod itself changes.
 
 
-def test_an_update_of_an_active_pod_re_ranks_it_and_asks_nobody(world):
+def test_an_update_of_an_active_pod_re_ranks_it_and_asks_no_plugin(world):
     low = world.add("low", priority=1)
     world.add("middle", priority=5)
     world.gate_calls.clear()
@@ -336,7 +336,7 @@ def test_an_update_that_changes_no_rank_keeps_the_turn(world):
         pytest.param(["Own"], [LABEL_UPDATE], 5, "active", "active/UnschedulablePodUpdatePodLabel",
                      id="unless it has rested"),
         pytest.param(["Never"], [LABEL_UPDATE], 5, "unschedulable", None, id="its hint says Skip: it stays"),
-        pytest.param(["Fit"], [LABEL_UPDATE], 5, "unschedulable", None, id="nobody it was rejected by cares: it stays"),
+        pytest.param(["Fit"], [LABEL_UPDATE], 5, "unschedulable", None, id="no rejecting plugin is interested: it stays"),
         pytest.param(["Own"], [GATES_ELIMINATED, LABEL_UPDATE], 5, "active",
                      "active/UnschedulablePodUpdatePodSchedulingGatesEliminated", id="the first event that frees it counts"),
     ],
@@ -377,7 +377,7 @@ def test_an_update_with_several_events_never_leaves_a_pod_in_two_places(make_wor
     wakes = world.wakes
     world.update(pod, LABEL_UPDATE, TOLERATION_UPDATE)
     assert world.where("a") == "backoff"
-    assert world.wakes == wakes, "nobody may pop it yet"
+    assert world.wakes == wakes, "it may not be popped yet"
 
 
 def test_an_update_in_flight_is_remembered_and_honoured_when_the_attempt_fails(world):
@@ -390,7 +390,7 @@ def test_an_update_in_flight_is_remembered_and_honoured_when_the_attempt_fails(w
     assert world.where("a") == "backoff"
 
 
-def test_an_update_in_flight_is_recorded_even_if_nobody_registered_it(make_world):
+def test_an_update_in_flight_is_recorded_even_if_it_is_unregistered(make_world):
     world = make_world(registered={"P": []})
     pod = world.add("a")
     world.pop("a")

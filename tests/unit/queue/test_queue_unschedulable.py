@@ -120,7 +120,7 @@ def test_the_one_call_is_about_a_pod_that_passes_the_restriction(make_world, hin
     [
         pytest.param(False, b"web", id="the hint did not declare that it looks at the class alone"),
         pytest.param(True, None, id="the pod's class is not known"),
-        pytest.param(True, b"", id="the pod shares its class with nobody"),
+        pytest.param(True, b"", id="the pod is alone in its class"),
     ],
 )
 def test_otherwise_every_pod_is_asked_about(make_world, hint, calls, per_class, class_key):

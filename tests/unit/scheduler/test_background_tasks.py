@@ -57,7 +57,7 @@ async def test_a_few_at_a_time_in_order() -> None:
         assert len(tasks) == 0
 
 
-async def test_a_failure_is_logged_with_its_purpose_and_stops_nobody(caplog) -> None:
+async def test_a_failure_is_logged_with_its_purpose_and_stops_no_other(caplog) -> None:
     tasks, done = BackgroundTasks(at_once=1), []
 
     async def fail() -> None:

@@ -356,14 +356,14 @@ async def test_losing_the_race_to_another_scheduler_is_not_retried() -> None:
         world.add_node(make_node("n0").build())
         pod = make_pod("p").build()
 
-        def somebody_else(_pod, _node):
+        def another_scheduler(_pod, _node):
             current = world.pod("p")
             world.update_pod(
                 structs.replace(current, spec=structs.replace(current.spec, node_name="n0"))
             )
             raise Conflict("pod default/p is already assigned to node n0")
 
-        world.client.before_bind = somebody_else
+        world.client.before_bind = another_scheduler
         world.add_pod(pod)
         await world.settle()
         assert world.place_in_queue("p") is None

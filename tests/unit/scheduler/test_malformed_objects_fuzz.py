@@ -1,4 +1,4 @@
-"""Pods, nodes and claims that make no sense, but can be decoded, hurt nobody: the scheduler lives, others are placed.
+"""Invalid pods, nodes and claims that can be decoded do no harm: the scheduler lives, other pods are placed.
 
 An API server would have refused most of them; a scheduler must not depend on that.
 `KUBESCHED_FUZZ_EXAMPLES` sets how many examples each test draws.
@@ -198,7 +198,7 @@ async def place_others(world: SchedulerHarness) -> None:
 
 @FUZZ
 @given(changes_of(POD))
-async def test_an_odd_pending_pod_hurts_nobody(
+async def test_an_odd_pending_pod_does_no_harm(
     changes: list[tuple[tuple[Any, ...], object]],
 ) -> None:
     pod = decoded(spoilt(POD, changes), Pod)
@@ -215,7 +215,7 @@ async def test_an_odd_pending_pod_hurts_nobody(
 
 @FUZZ
 @given(changes_of(POD))
-async def test_an_odd_pod_on_a_node_hurts_nobody(
+async def test_an_odd_pod_on_a_node_does_no_harm(
     changes: list[tuple[tuple[Any, ...], object]],
 ) -> None:
     tree = spoilt(POD, changes)
@@ -236,7 +236,7 @@ async def test_an_odd_pod_on_a_node_hurts_nobody(
 
 @FUZZ
 @given(changes_of(NODE))
-async def test_an_odd_node_hurts_nobody(changes: list[tuple[tuple[Any, ...], object]]) -> None:
+async def test_an_odd_node_does_no_harm(changes: list[tuple[tuple[Any, ...], object]]) -> None:
     node = decoded(spoilt(NODE, changes), Node)
     if node is None:
         return
@@ -252,7 +252,7 @@ async def test_an_odd_node_hurts_nobody(changes: list[tuple[tuple[Any, ...], obj
 
 @FUZZ
 @given(changes_of(CLAIM), changes_of(VOLUME))
-async def test_odd_claims_and_volumes_hurt_nobody(
+async def test_odd_claims_and_volumes_do_no_harm(
     claims: list[tuple[tuple[Any, ...], object]], volumes: list[tuple[tuple[Any, ...], object]]
 ) -> None:
     claim = decoded(spoilt(CLAIM, claims), PersistentVolumeClaim)

@@ -1,4 +1,4 @@
-"""A pod that went while nobody watched, and a place given up that nobody knew of: the room is announced all the same."""
+"""A pod deleted while the watch was down, and a withdrawn nomination the watch never showed: the room is announced."""
 
 from __future__ import annotations
 

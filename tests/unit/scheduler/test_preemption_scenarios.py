@@ -32,7 +32,7 @@ NO_CLAIMS = "no new claims to deallocate, preemption: "
 
 @pytest.fixture(autouse=True)
 def no_pause_between_retries(monkeypatch) -> None:
-    """Time stands still here, so nobody should wait for it to pass."""
+    """Time stands still here, so no test should wait for it to pass."""
     monkeypatch.setattr("kubesched.framework.pod_status.FIRST_RETRY_S", 0.0)
 
 
@@ -119,7 +119,7 @@ async def test_the_preemptor_waits_for_victims_that_take_their_time() -> None:
         world.add_pod(pod("filler", 50).on("other").build())
         await world.advance(30)
         await world.advance(300)
-        assert world.client.deleted == [deleted], "nobody else has to go meanwhile"
+        assert world.client.deleted == [deleted], "no other pod is evicted meanwhile"
         assert world.condition("high")[1].endswith(
             f"{NO_CLAIMS}not eligible due to a terminating pod on the nominated node."
         )
@@ -128,7 +128,7 @@ async def test_the_preemptor_waits_for_victims_that_take_their_time() -> None:
         assert world.client.bindings["default/high"] == f"n{victim[1:]}"
 
 
-async def test_nobody_less_important_steals_the_freed_place() -> None:
+async def test_no_pod_of_lower_priority_takes_the_freed_node() -> None:
     async with SchedulerHarness() as world:
         await full_cluster(world)
         graceful = Graceful(world)
@@ -142,7 +142,7 @@ async def test_nobody_less_important_steals_the_freed_place() -> None:
         assert world.client.deleted == ["default/v0"]
 
 
-async def test_somebody_more_important_may_take_the_place() -> None:
+async def test_a_pod_of_higher_priority_may_take_the_node() -> None:
     async with SchedulerHarness() as world:
         await full_cluster(world)
         graceful = Graceful(world)
@@ -150,7 +150,7 @@ async def test_somebody_more_important_may_take_the_place() -> None:
         await world.settle()
         world.add_pod(pod("higher", 20).build())
         await world.settle()
-        # The victim is going already, so nobody is deleted twice, and the lower nomination is left to the next move.
+        # The victim is going already, so no pod is deleted twice, and the lower nomination is left to the next move.
         assert world.client.deleted == ["default/v0"]
         graceful.let_go("v0")
         await world.advance(20)
@@ -221,11 +221,11 @@ async def test_the_preemptor_is_kept_back_while_victims_are_being_deleted() -> N
         await world.settle()
         await world.advance(20)
         assert world.client.bindings["default/high"] == "n0"
-        assert attempts == 1, "it was not tried in vain"
+        assert attempts == 1, "it was not tried too early"
 
 
 async def test_a_preemptor_kept_back_is_rescued_after_five_minutes() -> None:
-    """The end of the work wakes nobody; should the deletion event be missed, time does."""
+    """The end of the work wakes no pod; if the deletion event is missed, the timer does."""
     async with SchedulerHarness() as world:
         await full_cluster(world)
         answer = asyncio.Event()

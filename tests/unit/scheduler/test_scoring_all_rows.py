@@ -1,4 +1,4 @@
-"""Scoring every row where most nodes are feasible gives what scoring the feasible nodes one and all gives."""
+"""Scoring every row where most nodes are feasible equals scoring only the feasible nodes."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ async def test_a_waiting_pod_is_told(client, pods):
     assert patch["status"]["conditions"][0]["reason"] == "Unschedulable"
 
 
-async def test_a_pod_that_somebody_bound_is_not_called_unschedulable(client, pods):
+async def test_a_pod_that_another_scheduler_bound_is_not_called_unschedulable(client, pods):
     bound = structs.replace(POD, spec=structs.replace(POD.spec, node_name="n1"))
     assert await written(client, pods, lambda: pods.put(bound)) == []
 

@@ -1,4 +1,4 @@
-"""Pods whose volumes are long in coming hold up nobody: neither bindings nor the loop that takes pods."""
+"""Pods that wait for volumes block neither other bindings nor the scheduling loop."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who sends a request: certificates, proxies, tokens, nobody; and that a bad proof is never nobody."""
+"""Who sends a request: certificates, proxies, tokens, anonymous; a bad proof is never anonymous."""
 
 import ssl
 import time
@@ -136,7 +136,7 @@ async def test_a_bad_token_is_refused_and_remembered(reviews):
     assert len(reviews.asked) == 1
 
 
-async def test_a_token_nobody_can_judge_is_refused_but_asked_about_again(reviews):
+async def test_a_token_without_a_verdict_is_refused_but_reviewed_again(reviews):
     reviews.broken = ServerError("down")
     who = authenticator(reviews)
     with pytest.raises(Unauthorized):

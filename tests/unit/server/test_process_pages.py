@@ -46,7 +46,7 @@ def test_flagz_is_text_for_people(accept):
     assert lines[4].startswith("v")
 
 
-def test_the_delimiter_varies_so_that_nobody_parses_it():
+def test_the_delimiter_varies_so_that_it_is_not_parsed():
     def delimiter(seed):
         page = FlagsPage({"v": "2"}, random.Random(seed))
         body = asyncio.run(page(PageRequest(path="/flagz"))).body.decode()

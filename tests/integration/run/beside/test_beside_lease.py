@@ -97,7 +97,7 @@ class Record:
         )
 
     def turns(self):
-        """Who held the Lease, one entry for each time it passed to somebody; `at` is when."""
+        """Who held the Lease, one entry for each change of holder; `at` is when."""
         turns = []
         for hold in self.holds():
             if hold.holder and (not turns or turns[-1].holder != hold.holder):
@@ -113,7 +113,7 @@ class Record:
 
 
 def strangers(record):
-    """Bindings by somebody who was not the holder when the request came in."""
+    """Bindings by a scheduler that was not the holder when the request came in."""
     holds = record.holds()
     found = []
     for received, user, pod in record.bindings():

@@ -179,7 +179,7 @@ async def test_every_page_answers_as_kube_schedulers(cluster, contestant, admin_
 
 
 @REAL
-async def test_somebody_without_permission_is_told_so_in_the_same_words(cluster, contestant):
+async def test_a_user_without_permission_is_refused_in_the_same_words(cluster, contestant):
     """A user with a token that the cluster knows, and no rights to any page."""
     made = await cluster.create(
         "/api/v1/namespaces/default/serviceaccounts",

@@ -330,7 +330,7 @@ def test_proxy_and_server_name_reach_the_connection(write_config, nowhere):
             {},
             {"as-groups": ["g"]},
             'user "a": as-uid, as-groups and as-user-extra need as',
-            id="groups of nobody",
+            id="groups without a user",
         ),
         pytest.param(
             {},
@@ -378,7 +378,7 @@ def test_proxy_and_server_name_reach_the_connection(write_config, nowhere):
                 }
             },
             'user "a": exec plugin: interactiveMode Always needs a terminal',
-            id="a plugin that must ask somebody",
+            id="a plugin that must prompt",
         ),
         pytest.param(
             {},
@@ -459,7 +459,7 @@ def test_encrypted_keys_are_refused_instead_of_asked_about(write_config, nowhere
         load_config(path, **nowhere)
 
 
-def test_key_of_somebody_else_is_refused(write_config, nowhere, authority):
+def test_key_of_another_certificate_is_refused(write_config, nowhere, authority):
     user = {
         "client-certificate-data": base64.b64encode(authority.issue("me").certificate).decode(),
         "client-key-data": base64.b64encode(authority.issue("you").key).decode(),
@@ -498,7 +498,7 @@ async def test_token_comes_before_a_plugin(write_config, nowhere):
     assert await authorization(load_config(path, **nowhere)) == "Bearer inline"
 
 
-async def test_nobody_is_told_who_we_are_over_plain_http(write_config, nowhere, told):
+async def test_credentials_are_not_sent_over_plain_http(write_config, nowhere, told):
     path = write_config("a", cluster={"server": "http://a.test"}, user={"token": SECRET, "as": "x"})
     config = load_config(path, **nowhere)
     assert await config.connection.credentials.headers() == {"Impersonate-User": "x"}

@@ -159,7 +159,7 @@ async def test_the_plugin_learns_about_the_cluster_only_if_it_asks(
         "proxy-url": "http://proxy.test:1",
         "disable-compression": True,
         "extensions": [
-            {"name": "somebody.else", "extension": {"a": 1}},
+            {"name": "another.vendor", "extension": {"a": 1}},
             {
                 "name": "client.authentication.k8s.io/exec",
                 "extension": {"audience": "x", "n": None},

@@ -157,7 +157,7 @@ class Server:
         self.clients: list[str] = []
 
     async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("peercert") or {"subject": ((("commonName", "nobody"),),)}
+        peer = writer.get_extra_info("peercert") or {"subject": ((("commonName", "anonymous"),),)}
         self.clients.append(dict(part[0] for part in peer["subject"])["commonName"])
         writer.write(b"hello")
         await writer.drain()
@@ -332,18 +332,19 @@ async def test_a_name_the_certificate_does_not_carry_is_refused(server, authorit
 async def test_an_authority_bundle_may_carry_comments(server, authority, other_authority):
     bundle = "# Größe, 認証局\n".encode() + other_authority.certificate + authority.certificate
     settings = TlsSettings(ca=Pem("ca", data=bundle))
-    assert await server.shake_hands(build_context(settings)) == "nobody"
+    assert await server.shake_hands(build_context(settings)) == "anonymous"
 
 
 async def test_a_server_certificate_can_be_its_own_authority(server, server_context, tmp_path):
     """Go trusts whatever stands in the bundle, self-signed or not."""
     settings = TlsSettings(ca=Pem("ca", file=str(tmp_path / "server.pem")))
-    assert await server.shake_hands(build_context(settings)) == "nobody"
+    assert await server.shake_hands(build_context(settings)) == "anonymous"
 
 
 async def test_verification_is_off_only_when_asked_for(server):
     assert (
-        await server.shake_hands(build_context(TlsSettings(insecure=True)), "any.test") == "nobody"
+        await server.shake_hands(build_context(TlsSettings(insecure=True)), "any.test")
+        == "anonymous"
     )
 
 
@@ -352,7 +353,9 @@ def test_an_authority_with_verification_off_is_refused(authority):
         build_context(TlsSettings(ca=Pem("ca", data=authority.certificate), insecure=True))
 
 
-def test_inline_keys_are_written_only_where_nobody_else_can_read(authority, tmp_path, monkeypatch):
+def test_inline_keys_are_written_only_where_no_other_user_can_read(
+    authority, tmp_path, monkeypatch
+):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []
     original = ssl.SSLContext.load_cert_chain

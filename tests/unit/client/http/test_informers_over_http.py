@@ -246,7 +246,7 @@ def test_informers_are_shared_and_their_selection_is_fixed():
         factory.informer(Pod, selection=Selection(namespace="other"))
 
 
-def test_lister_of_a_kind_nobody_watches_is_empty():
+def test_lister_of_a_kind_that_is_not_watched_is_empty():
     lister = Setup(None).factory.of(Namespace)
     assert lister.list() == []
     assert lister.get("", "default") is None

@@ -89,7 +89,7 @@ async def test_connection_closed_too_early_is_stream_ended(serve, connect, answe
         ),
         pytest.param(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
-            id="an upgrade nobody asked for",
+            id="an unsolicited upgrade",
         ),
         pytest.param(b"HTTP/1.1 200 OK\nContent-Length: 0\n\n", id="bare line feeds"),
         pytest.param(b"HTTP/1.1 200 OK\r\nBad Header\r\n\r\n", id="a header without colon"),
@@ -126,7 +126,7 @@ async def test_bytes_after_an_answer_do_not_spoil_it_but_end_the_connection(serv
     assert server.connections == 2
 
 
-async def test_answer_nobody_asked_for_ends_an_idle_connection(serve, connect):
+async def test_unsolicited_answer_ends_an_idle_connection(serve, connect):
     closed = asyncio.Event()
 
     async def script(peer):
@@ -256,7 +256,7 @@ async def test_handshake_that_never_ends_runs_into_the_connect_deadline(serve, c
     async def script(peer):
         await peer.until_closed()
 
-    server = await serve(script)  # plain TCP: nobody answers the TLS hello
+    server = await serve(script)  # plain TCP: the TLS hello is not answered
     transport = connect(
         server, context=tls.client(), scheme="https", settings=PoolSettings(connect_s=0.1)
     )

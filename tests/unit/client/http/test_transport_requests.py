@@ -442,7 +442,7 @@ async def test_permission_to_send_is_asked_for_after_waiting_for_a_connection(se
     assert seen == ["/first", "/third"]
 
 
-async def test_nobody_listening_is_connect_failed(serve, connect):
+async def test_a_port_without_a_listener_is_connect_failed(serve, connect):
     server = await serve(echo)
     await server.stop()
     transport = connect(server)

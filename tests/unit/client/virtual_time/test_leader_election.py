@@ -172,7 +172,9 @@ async def test_candidates_look_at_a_living_leaders_lease_once_or_twice_in_a_retr
         assert max(pauses) - min(pauses) > RETRY_S / 3, "they are spread out"
 
 
-def test_nobody_leads_for_no_longer_than_the_lease_and_a_retry_period(in_virtual_time, make_clock):
+def test_a_gap_in_leadership_lasts_no_longer_than_the_lease_and_a_retry_period(
+    in_virtual_time, make_clock
+):
     """Whenever the leader falls silent, and however the looks of the other happen to fall."""
 
     async def main(silent_after_s):

@@ -34,7 +34,7 @@ from kubesched.clock import ManualClock
 
 
 @virtual
-async def test_somebody_else_in_the_lease_ends_leadership_at_once(make_clock):
+async def test_another_holder_of_the_lease_ends_leadership_at_once(make_clock):
     server = LeaseServer()
     candidate = Candidate("a", Connection(server), make_clock())
     async with leading(candidate):
@@ -52,7 +52,7 @@ async def test_somebody_else_in_the_lease_ends_leadership_at_once(make_clock):
 
 @virtual
 async def test_a_conflicting_touch_of_the_lease_is_survived(make_clock):
-    """Somebody labels the lease between two renewals."""
+    """A user labels the lease between two renewals."""
 
     server = LeaseServer()
     candidate = Candidate("a", Connection(server), make_clock())
@@ -211,7 +211,7 @@ weathers = st.builds(
     lost=st.sampled_from(["out", "", "back", "refused"]),
 )
 tenths = st.integers(0, 200).map(lambda number: number / 10)
-# Trouble comes in spells, after somebody had time to become leader.
+# Faults come in spells, after a candidate had time to become leader.
 spells = st.tuples(
     tenths.map(lambda start_s: start_s * 4 + 5),
     st.sampled_from([14.0, 11.0, 8.0, 2.0, 40.0]),
@@ -236,7 +236,7 @@ candidates_drawn = st.tuples(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @virtual
-async def test_never_two_lead_at_once_and_somebody_leads_in_the_end(make_clock, drawn, end_at):
+async def test_never_two_lead_at_once_and_one_leads_in_the_end(make_clock, drawn, end_at):
     server = LeaseServer()
     candidates = [
         Candidate(
