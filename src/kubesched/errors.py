@@ -199,3 +199,11 @@ def without_groups(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+def describe(error: BaseException) -> str:
+    """The text of an error, with its type unless it is one of ours, whose texts stand alone."""
+    kind, text = type(error).__name__, str(error)
+    if isinstance(error, KubeschedError):
+        return text or kind
+    return f"{kind}: {text}" if text else kind

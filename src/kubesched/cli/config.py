@@ -34,8 +34,8 @@ Check configuration files and report every problem with its field, line and colu
 
 Besides the syntax and the values this covers what would only fail when a scheduler starts: plugins
 that do not exist, that do not fit their extension point, or that are there twice or not at all.
-Third-party plugins are imported to see what they implement: this runs their code, so check only
-files whose plugins you would run. With --no-import plugins are not looked at, and nothing of what
+Third-party plugins are imported and constructed over an empty cluster: this runs their code, so
+check only files whose plugins you would run. With --no-import plugins are not looked at, and nothing of what
 the file names is executed.
 The exit code is 0 if all files are fine and 1 otherwise.
 """
@@ -104,11 +104,18 @@ class _Result:
 
 
 def _check(path: str, gates: FeatureGates) -> _Result:
-    from kubesched.cli.plugin_lookup import args_type, implements
+    from kubesched.cli.plugin_lookup import args_type, construct, implements
     from kubesched.config.load import check
 
     try:
-        checked = check(_read(path), path, gates, implements=implements, args_type=args_type)
+        checked = check(
+            _read(path),
+            path,
+            gates,
+            implements=implements,
+            args_type=args_type,
+            construct=construct,
+        )
     except ConfigError as error:
         return _Result(path, problems=error.problems)
     return _Result(path, warnings=checked.warnings)

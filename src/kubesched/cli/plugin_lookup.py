@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.types import ExtensionPoint
+from kubesched.errors import FieldProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kubesched.config.features import FeatureGates
+    from kubesched.config.types import KubeSchedulerConfiguration
+    from kubesched.framework.interfaces import Plugin
     from kubesched.framework.registry import Registry
 
 
@@ -47,10 +53,55 @@ def args_type(name: str) -> type | None:
     return None if plugin is None else plugin.args_type
 
 
+def construct(config: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldProblem]:
+    """What is wrong with third-party plugins that only shows when they are constructed, over an empty cluster."""
+    problems: list[FieldProblem] = []
+    for index, profile in enumerate(config.profiles):
+        named = {entry.name: entry.args for entry in profile.plugin_config}
+        names = profile.plugins.enabled_names() if profile.plugins is not None else ()
+        third_party = [name for name in dict.fromkeys(names) if name not in IN_TREE_PLUGINS]
+        texts = _construct(profile.scheduler_name, third_party, named, gates)
+        problems += [FieldProblem(f"profiles[{index}].plugins", text) for text in texts]
+    return problems
+
+
+def _construct(
+    profile: str, names: list[str], args: Mapping[str, object], gates: FeatureGates
+) -> list[str]:
+    if not names:
+        return []
+    from kubesched.framework.handle import Handle
+    from kubesched.framework.profile import ConstructionError, construct, name_clashes
+    from kubesched.metrics.registry import MetricsRegistry
+    from kubesched.metrics.scheduler import SchedulerMetrics
+    from kubesched.snapshot.node_table import NodeTable
+    from kubesched.testing.harness import DictListers, RecordingRecorder
+
+    handle = Handle(
+        table=NodeTable(),
+        profile_name=profile,
+        listers=DictListers(),
+        recorder=RecordingRecorder(),
+        metrics=SchedulerMetrics(MetricsRegistry()),
+        feature_gates=gates,
+    )
+    texts: list[str] = []
+    classes: dict[str, type[Plugin]] = {}
+    for name in names:
+        found = _third_party().get(name)
+        assert found is not None, f"expansion accepted the unknown plugin {name}"
+        classes[name] = found
+        try:
+            construct(found, name, args.get(name), handle, gates).close()
+        except ConstructionError as error:
+            texts.append(str(error))
+    return [*texts, *name_clashes(classes)]
+
+
 @cache
 def _third_party() -> Registry:
-    from kubesched.framework.registry import Registry
+    from kubesched.plugins.registry import in_tree_registry
 
-    registry = Registry()
+    registry = in_tree_registry()
     registry.add_installed()
     return registry

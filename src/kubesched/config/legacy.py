@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 
+from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN
 from kubesched.config.v1 import API_VERSION, GROUP, KIND
 from kubesched.config.yaml_nodes import Mapping, Node, Scalar, Sequence
@@ -117,9 +119,12 @@ _PROVIDERS = {
 
 
 def plugin_hint(name: str) -> str:
-    """What to use instead of a plugin that once existed; empty for other names."""
-    if name not in _RENAMED_PLUGINS:
+    """What to use instead of a plugin that once existed, or the name that may be meant; empty if there is none."""
+    if name in IN_TREE_PLUGINS:
         return ""
+    if name not in _RENAMED_PLUGINS:
+        close = get_close_matches(name, IN_TREE_PLUGINS, n=1)
+        return f'did you mean "{close[0]}"?' if close else ""
     removed_in, instead = _RENAMED_PLUGINS[name]
     return f"it was removed in Kubernetes {removed_in}; use {instead}"
 

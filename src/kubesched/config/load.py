@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,6 +78,9 @@ def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfigur
 ArgsType = Callable[[str], type | None]
 """The type of a third-party plugin's arguments; None if it declares none."""
 
+Construct = Callable[[KubeSchedulerConfiguration, FeatureGates], Iterable[FieldProblem]]
+"""What goes wrong when the plugins of a configuration are constructed."""
+
 
 def _untyped(plugin: str) -> None:
     return None
@@ -111,12 +114,14 @@ def check(
     *,
     implements: Implements,
     args_type: ArgsType = _untyped,
+    construct: Construct = lambda _config, _gates: (),
 ) -> Checked:
     """Like `load`, and finds what would only fail when the scheduler is built.
 
     That is: plugins that do not exist or do not fit their point, points with too many or too few
     plugins, the arguments of NodeResourcesFit and of third-party plugins, timings no leader
-    elector accepts.
+    elector accepts. `construct` tries constructors once everything else is fine, and returns what
+    is wrong with them.
 
     Raises:
         ConfigError: with every problem.
@@ -131,6 +136,7 @@ def check(
         document.as_written(problem) for problem in problems if problem.path not in reported
     ]
     document.raise_for(document.problems_with(invalid))
+    document.raise_for(document.problems_with(list(construct(config, gates))))
     noted = [
         document.decoder.located(warning)
         for index, profile in enumerate(config.profiles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
@@ -10,7 +10,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
 from kubesched.config.schema import RawArgs, decode_args
 from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile
-from kubesched.errors import ConfigError, FieldProblem
+from kubesched.errors import ConfigError, FieldProblem, KubeschedError, describe
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import EXTENSION_POINTS, Plugin
 from kubesched.framework.registry import Registry, RegistryError, as_config_error
@@ -18,6 +18,10 @@ from kubesched.framework.runtime import Framework
 
 MakeHandle = Callable[[str], Handle]
 """Scheduler name -> the handle its plugins share."""
+
+
+class ConstructionError(KubeschedError):
+    """A plugin's constructor raised; the message names the plugin."""
 
 
 def build_frameworks(
@@ -70,12 +74,10 @@ def _build(
         found = registry.get(name)
         assert found is not None, f"expansion accepted the unknown plugin {name}"
         try:
-            instances[name] = found(_typed_args(found, name, args.get(name), gates), handle)
-        except Exception as error:
-            # A constructor may raise anything; the error at startup names the plugin.
-            problems.append(
-                FieldProblem(f"profiles[{index}]", f'initializing plugin "{name}": {error}')
-            )
+            instances[name] = construct(found, name, args.get(name), handle, gates)
+        except ConstructionError as error:
+            problems.append(FieldProblem(f"profiles[{index}]", str(error)))
+    problems += [FieldProblem(f"profiles[{index}]", text) for text in name_clashes(instances)]
     if problems:
         raise ConfigError(problems)
     points: Mapping[str, list[Plugin]] = {
@@ -89,6 +91,33 @@ def _build(
         expanded.score_weights,
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
     )
+
+
+def construct(
+    plugin: type[Plugin],
+    name: str,
+    args: Any,  # noqa: ANN401  # each plugin has its own type
+    handle: Handle,
+    gates: FeatureGates,
+) -> Plugin:
+    """An instance for one profile.
+
+    Raises:
+        ConstructionError: its constructor raised, whatever that was.
+    """
+    try:
+        return plugin(_typed_args(plugin, name, args, gates), handle)
+    except Exception as error:  # third-party code
+        raise ConstructionError(f'initializing plugin "{name}": {describe(error)}') from error
+
+
+def name_clashes(plugins: Mapping[str, Plugin | type[Plugin]]) -> Iterator[str]:
+    """Plugins, by the name in the configuration, whose own names are the same."""
+    by_own_name: dict[str, str] = {}
+    for configured, plugin in plugins.items():
+        other = by_own_name.setdefault(plugin.name, configured)
+        if other != configured:
+            yield f'plugins "{other}" and "{configured}" have the same name, {plugin.name}'
 
 
 def _typed_args(plugin: type[Plugin], name: str, given: Any, gates: FeatureGates) -> Any:  # noqa: ANN401  # each plugin has its own type

@@ -11,10 +11,23 @@ import inspect
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 
+from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.errors import ConfigError, FieldProblem, KubeschedError
-from kubesched.framework.interfaces import EXTENSION_POINTS, Plugin
+from kubesched.framework.interfaces import (
+    EXTENSION_POINTS,
+    FilterPlugin,
+    Plugin,
+    ScorePlugin,
+)
 
 ENTRY_POINT_GROUP = "kubesched.plugins"
+
+_IN_TREE = "kubesched.plugins."
+_ONE_OF: dict[type[Plugin], tuple[str, ...]] = {
+    FilterPlugin: ("filter", "filter_nodes"),
+    ScorePlugin: ("score", "score_nodes"),
+}
+"""Interfaces of which a plugin implements at least one of these methods."""
 
 PluginLoader = Callable[[], type[Plugin]]
 
@@ -100,7 +113,19 @@ def _checked(name: str, loaded: object) -> type[Plugin]:
     if inspect.isabstract(loaded):
         missing = ", ".join(sorted(loaded.__abstractmethods__))
         raise RegistryError(f'plugin "{name}" does not implement {missing}')
+    for kind, methods in _ONE_OF.items():
+        if issubclass(loaded, kind) and not any(_overrides(loaded, kind, m) for m in methods):
+            raise RegistryError(f'plugin "{name}" implements neither {" nor ".join(methods)}')
+    own = getattr(loaded, "name", None)
+    if not isinstance(own, str) or not own:
+        raise RegistryError(f'plugin "{name}" has no name: set the class attribute `name`')
+    if own in IN_TREE_PLUGINS and own != name and not loaded.__module__.startswith(_IN_TREE):
+        raise RegistryError(f'plugin "{name}" has the name of a default plugin, {own}')
     return loaded
+
+
+def _overrides(plugin: type[Plugin], base: type[Plugin], method: str) -> bool:
+    return getattr(plugin, method) is not getattr(base, method)
 
 
 def as_config_error(error: RegistryError) -> ConfigError:

@@ -212,7 +212,30 @@ class Picky(FilterPlugin):
     name = "Picky"
     args_type = PickyArgs
 
+    def filter(self, state, pod, node_info):
+        return None
+
 class Unrelated:
+    pass
+
+class Nameless(FilterPlugin):
+    def filter(self, state, pod, node_info):
+        return None
+
+class Idle(FilterPlugin):
+    name = "Idle"
+
+class Raising(Picky):
+    name = "Raising"
+    args_type = None
+
+    def __init__(self, args, handle):
+        raise KeyError("size")
+
+class Impostor(Picky):
+    name = "NodeResourcesFit"
+
+class Double(Picky):
     pass
 """
 
@@ -258,6 +281,24 @@ def test_arguments_of_a_third_party_plugin_are_checked_against_its_record(config
         pytest.param("no_such_module:X", "cannot be imported", id="a module that is missing"),
         pytest.param("house_rules:Unrelated", "is not a class derived", id="no plugin class"),
         pytest.param("house_rules:Nothing", "has no Nothing", id="a class that is missing"),
+        pytest.param(
+            "house_rules:Nameless", "has no name: set the class", id="a class without a name"
+        ),
+        pytest.param(
+            "house_rules:Idle",
+            "implements neither filter nor filter_nodes",
+            id="nothing implemented",
+        ),
+        pytest.param(
+            "house_rules:Impostor",
+            "has the name of a default plugin, NodeResourcesFit",
+            id="a default plugin's name",
+        ),
+        pytest.param(
+            "NodeResourceFit",
+            'does not exist; did you mean "NodeResourcesFit"?',
+            id="a typing error",
+        ),
     ],
 )
 def test_a_third_party_plugin_that_cannot_be_used_is_a_problem(name, message, config_file, capsys):
@@ -266,6 +307,30 @@ def test_a_third_party_plugin_that_cannot_be_used_is_a_problem(name, message, co
     out = capsys.readouterr().out
     assert f"{path}:3:42: profiles[0].plugins.filter.enabled[0]: " in out
     assert message in out
+
+
+@pytest.mark.usefixtures("third_party")
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        pytest.param(
+            ("Raising",),
+            "initializing plugin \"house_rules:Raising\": KeyError: 'size'",
+            id="a constructor that raises",
+        ),
+        pytest.param(
+            ("Picky", "Double"),
+            'plugins "house_rules:Picky" and "house_rules:Double" have the same name, Picky',
+            id="two plugins of one name",
+        ),
+    ],
+)
+def test_third_party_plugins_are_constructed(names, message, config_file, capsys):
+    enabled = ", ".join(f"{{name: 'house_rules:{name}'}}" for name in names)
+    path = config_file(f"profiles: [{{plugins: {{filter: {{enabled: [{enabled}]}}}}}}]\n")
+    assert main(["config", "validate", path]) == 1
+    assert f"{path}:3:13: profiles[0].plugins: {message}\n" in capsys.readouterr().out
+    assert main(["config", "validate", "--no-import", path]) == 0
 
 
 # -- on a terminal --------------------------------------------------------------------------------

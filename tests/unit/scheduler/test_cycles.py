@@ -242,7 +242,7 @@ BROKEN = error_status("out of order")
             RuntimeError("boom"),
             "backoff",
             "SchedulerError",
-            'running "Trouble" filter plugin: boom',
+            'running "Trouble" filter plugin: RuntimeError: boom',
             id="Filter raises",
         ),
         pytest.param(

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import numpy as np
 
+from kubesched.errors import KubeschedError, describe
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.status import Status, error_status
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
+from kubesched.logs import get_logger
 from kubesched.snapshot.columns import Mask
+
+log = get_logger(__name__)
+
+MAX_LOGGED = 1000
+_logged: set[tuple[str, int, type[Exception]]] = set()
+"""File, line and type of exceptions whose traceback was logged."""
+
+
+class WrongAnswer(KubeschedError, TypeError):
+    """A plugin returned something that its interface does not allow."""
 
 
 class WrappedError(Exception):
@@ -31,18 +44,36 @@ def failure(prefix: str, status: Status, *, plugin: str = "") -> Status:
 
 
 def raised(prefix: str, error: Exception, *, plugin: str = "") -> Status:
-    """An Error status for a plugin that raised."""
-    text = str(error) or type(error).__name__
-    wrapped = WrappedError(prefix, text)
+    """An Error status for a plugin that raised. The traceback is logged once for each place that raises."""
+    _log_once(prefix, error)
+    wrapped = WrappedError(prefix, describe(error))
     wrapped.__cause__ = error
     return error_status(wrapped, plugin=plugin)
+
+
+def _log_once(prefix: str, error: Exception) -> None:
+    """A plugin that raises usually does so for every pod: one traceback is enough, more are logged at -v=4."""
+    if isinstance(error, KubeschedError):
+        return  # raised on purpose; its text says everything
+    frames = traceback.extract_tb(error.__traceback__)
+    place = (frames[-1].filename, frames[-1].lineno or 0, type(error)) if frames else None
+    is_new = place is not None and place not in _logged and len(_logged) < MAX_LOGGED
+    if place is not None and is_new:
+        _logged.add(place)
+    log.info(
+        "Plugin raised an exception",
+        v=0 if is_new else 4,
+        what=prefix.rstrip(": "),
+        err=describe(error),
+        stack="".join(traceback.format_exception(error)),
+    )
 
 
 def as_status(plugin: Plugin, answer: object) -> Status | None:
     """A status or None; anything else is a broken plugin."""
     if answer is None or isinstance(answer, Status):
         return answer
-    raise TypeError(
+    raise WrongAnswer(
         f"{plugin.name} returned {type(answer).__name__} where a Status or None was expected"
     )
 
@@ -58,7 +89,7 @@ def checked_rejections(plugin: Plugin, verdicts: Verdicts, length: int) -> Mask:
         or codes.shape != (length,)
         or codes.dtype.kind not in "biu"
     ):
-        raise TypeError(
+        raise WrongAnswer(
             f"{plugin.name} must return one integer or boolean verdict for each of {length} nodes"
         )
     return verdicts.rejected
@@ -68,7 +99,7 @@ def checked_scores(
     plugin: Plugin, scores: object, length: int
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     if not isinstance(scores, np.ndarray) or scores.shape != (length,):
-        raise TypeError(f"{plugin.name} must return one score for each of {length} nodes")
+        raise WrongAnswer(f"{plugin.name} must return one score for each of {length} nodes")
     if scores.dtype.kind not in "iu":
-        raise TypeError(f"{plugin.name} must return integer scores, not {scores.dtype}")
+        raise WrongAnswer(f"{plugin.name} must return integer scores, not {scores.dtype}")
     return scores.astype(np.int64, copy=False)

@@ -15,7 +15,13 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
 )
 from kubesched.framework.runtime.framework import Framework
-from kubesched.framework.runtime.guard import as_status, checked_scores, failure, raised
+from kubesched.framework.runtime.guard import (
+    WrongAnswer,
+    as_status,
+    checked_scores,
+    failure,
+    raised,
+)
 from kubesched.framework.runtime.timing import PRE_SCORE, SCORE, timed
 from kubesched.framework.status import SKIP, Code, Status, error_status
 from kubesched.snapshot.columns import Indices, Ints
@@ -226,7 +232,7 @@ def _one_by_one(
         if isinstance(answer, Status):
             return answer
         if isinstance(answer, bool) or not isinstance(answer, int | np.integer):
-            raise TypeError(
+            raise WrongAnswer(
                 f"{plugin.name} returned {type(answer).__name__} where an integer score was expected"
             )
         scores[index] = answer
