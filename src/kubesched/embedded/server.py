@@ -154,6 +154,7 @@ class ApiServer:
         accepted = negotiate(request.headers.get("accept", ""))
         is_watch = target.is_watch_path or query.flag("watch")
         if is_watch and not target.subresource:
+            self._require(target, "watch")
             watch_request = parse_watch_request(self.registry, query, self._rng)
             stream = WatchStream(
                 self.registry,
@@ -172,6 +173,7 @@ class ApiServer:
     def _post(self, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
         resource = target.resource
         if not resource.is_stored and resource.plural != "bindings":
+            self._require(target, "create")
             return review(request, resource, token=self._token)
         if target.subresource or resource.plural == "bindings":
             return subresources.post(self.registry, request, target, query)

@@ -13,6 +13,7 @@ from kubesched.api import field_errors
 from kubesched.api.field_errors import forbidden, not_supported
 from kubesched.embedded.exchange import Accepted, ApiResponse, Query
 from kubesched.embedded.failures import invalid_options
+from kubesched.embedded.handlers import metrics_api
 from kubesched.embedded.handlers.representation import encode_list, encoder_for
 from kubesched.embedded.handlers.routes import Target
 from kubesched.embedded.handlers.simulated import SIMULATED, simulated
@@ -56,6 +57,8 @@ class Page:
 
 def get(registry: Registry, target: Target, query: Query, accepted: Accepted) -> ApiResponse:
     """One object, or its scale."""
+    if target.resource.group == metrics_api.GROUP:
+        return metrics_api.read_metrics(registry, target, query)
     entry = registry.get(target.resource, target.namespace or "", target.name)
     if target.subresource == "scale":
         return ApiResponse(200, encode(scale_of(target.resource, entry.obj)))
@@ -87,6 +90,8 @@ def entry_response(
 
 def list_(registry: Registry, target: Target, query: Query, accepted: Accepted) -> ApiResponse:
     """A page of a collection."""
+    if target.resource.group == metrics_api.GROUP:
+        return metrics_api.read_metrics(registry, target, query)
     page = list_page(registry, target, query)
     resource = target.resource
     if accepted.view == "Table":

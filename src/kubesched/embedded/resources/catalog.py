@@ -74,7 +74,8 @@ class ResourceInfo:
 
     @property
     def is_stored(self) -> bool:
-        return "get" in self.verbs
+        """Whether objects of the resource are kept; answers of others are made up on request."""
+        return "watch" in self.verbs
 
 
 def built_in(kind: Kind[Any]) -> ResourceInfo:

@@ -37,6 +37,7 @@ GROUPS = {
     "coordination": "coordination.k8s.io",
     "discovery": "discovery.k8s.io",
     "events": "events.k8s.io",
+    "metrics": "metrics.k8s.io",
     "networking": "networking.k8s.io",
     "node": "node.k8s.io",
     "policy": "policy",
