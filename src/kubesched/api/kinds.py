@@ -84,8 +84,9 @@ class Kind(Generic[R]):
 
     @property
     def is_preview(self) -> bool:
-        """Alpha or beta: API servers serve the kind only when told to."""
-        return "alpha" in self.version or "beta" in self.version
+        """Alpha or beta: API servers serve the kind only when told to; metrics come from a server of their own."""
+        is_unstable = "alpha" in self.version or "beta" in self.version
+        return is_unstable and self.group != "metrics.k8s.io"
 
     def collection_path(self, namespace: str = "") -> str:
         """The path of all objects, or of those in one namespace."""

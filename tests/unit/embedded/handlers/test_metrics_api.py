@@ -10,14 +10,14 @@ ROOT = "/apis/metrics.k8s.io/v1beta1"
 @pytest.fixture
 def used(api, make_pod):
     api.create("nodes", {"metadata": {"name": "n"}})
-    for name, annotations, cpu in (
+    for name, declared, cpu in (
         ("plain", {}, "250m"),
         ("busy", {"kubelet.kubesched.io/cpu-usage": "2", "kubelet.kubesched.io/memory-usage": "1Gi"}, "1"),
         ("odd", {"kubelet.kubesched.io/cpu-usage": "much"}, "100m"),
     ):  # fmt: skip
         containers = [{"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
         pod = make_pod(name, nodeName="n", containers=containers)
-        pod["metadata"] |= {"annotations": annotations, "labels": {"name": name}}
+        pod["metadata"] |= {"annotations": declared, "labels": {"name": name}}
         api.create("pods", pod)
         api.patch("pods", "default", name, {"status": {"phase": "Running"}}, subresource="status")
     api.create("pods", make_pod("pending"))
