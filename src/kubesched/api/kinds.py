@@ -9,6 +9,7 @@ A kind without a record of its own is known to the embedded server only, as plai
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -26,7 +27,7 @@ from kubesched.api import (
     scheduling_v1alpha2,
     storage_v1,
 )
-from kubesched.api.meta import PartialObjectMetadata, Record
+from kubesched.api.meta import CustomObject, PartialObjectMetadata, Record
 
 R = TypeVar("R", bound=Record)
 
@@ -237,9 +238,21 @@ def find_kind(api_version: str, kind: str) -> Kind[Any] | None:
     return _by_name.get((api_version, kind))
 
 
+_CUSTOM_RESOURCE = re.compile(r"([a-z0-9-]+)\.(v[0-9]+(?:(?:alpha|beta)[0-9]+)?)\.([a-z0-9.-]+)")
+
+
+@functools.lru_cache(maxsize=256)
 def find_event_resource(name: str) -> Kind[Any] | None:
-    """The kind that a cluster event's resource names, if it has a record."""
-    return _by_event_resource.get(name)
+    """The kind that a cluster event's resource names, such as `storage.k8s.io/CSINode`.
+
+    Custom resources go by `plural.version.group`, such as `queues.v1beta1.example.com`. They are listed and watched in all
+    namespaces, so it does not matter whether the resource is namespaced. None for any other text.
+    """
+    match = _CUSTOM_RESOURCE.fullmatch(name)
+    if match is None:
+        return _by_event_resource.get(name)
+    plural, version, group = match.groups()
+    return Kind(group, version, plural, CustomObject, name=plural)
 
 
 PODS = kind_of(core_v1.Pod)

@@ -12,7 +12,7 @@ next field at its first guess.
 
 from __future__ import annotations
 
-from typing import dataclass_transform
+from typing import Any, dataclass_transform
 
 import msgspec
 from msgspec import field
@@ -105,6 +105,16 @@ class PartialObjectMetadata(Record):
     kind: str = ""
     api_version: str = ""
     metadata: ObjectMeta = ObjectMeta()
+
+
+class CustomObject(Record):
+    """An object of a custom resource: metadata as a record, spec and status as plain JSON values."""
+
+    kind: str = ""
+    api_version: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Any = None
+    status: Any = None
 
 
 class ListMeta(Record):

@@ -16,6 +16,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import DeadlineExceeded
 from kubesched.framework.handle import EventRecorder, SchedulerClient
+from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
 from kubesched.logs import get_logger
@@ -59,13 +60,7 @@ class SchedulerApp:
         if registry is None:
             registry = in_tree_registry()
             registry.add_installed()
-        enabled = {
-            name
-            for p in config.profiles
-            if p.plugins is not None
-            for name in p.plugins.enabled_names()
-        }
-        ask_for_informers(self.informers, enabled, gates)
+        ask_for_informers(self.informers, enabled_plugins(config, registry), gates)
         calls = calls or CarefulCalls(client)
         if gates.SchedulerAsyncAPICalls:
             calls = MeasuredCalls(calls, self.metrics, clock)

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
-from kubesched.api.core_v1 import (
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    ReplicationController,
-    Service,
-)
+from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.api.kinds import find_event_resource
-from kubesched.api.policy_v1 import PodDisruptionBudget
-from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from kubesched.api.resource_v1beta2 import DeviceTaintRule
-from kubesched.api.storage_v1 import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    StorageClass,
-    VolumeAttachment,
-)
 from kubesched.config.features import FeatureGates
+from kubesched.framework import Plugin
 from kubesched.framework.events import Action, Resource
 from kubesched.informers.collection import Selection
 from kubesched.informers.factory import InformerFactory
 from kubesched.informers.informer import DeletedFinalStateUnknown, EventHandler
+from kubesched.logs import get_logger
 from kubesched.scheduler.factory import Assembly
+
+log = get_logger(__name__)
 
 NOT_FINISHED = Selection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 """A pod that finishes arrives as deleted: it takes no more resources."""
@@ -39,44 +24,17 @@ NOT_FINISHED = Selection(field_selector="status.phase!=Succeeded,status.phase!=F
 _HANDLED_ABOVE = (Resource.POD, Resource.NODE)
 """Resources whose changes reach the scheduler through handlers of their own."""
 
-LISTED_BY_PLUGIN: dict[str, tuple[type[Any], ...]] = {
-    "PodTopologySpread": (Service, ReplicationController, ReplicaSet, StatefulSet),
-    "DefaultPreemption": (PodDisruptionBudget,),
-    "DynamicResources": (ResourceClaim, ResourceSlice, DeviceClass),
-    "NodeResourcesFit": (DeviceClass,),
-    "VolumeRestrictions": (PersistentVolumeClaim,),
-    "NodeVolumeLimits": (
-        PersistentVolumeClaim,
-        PersistentVolume,
-        StorageClass,
-        CSINode,
-        CSIDriver,
-        VolumeAttachment,
-    ),
-    "VolumeBinding": (
-        PersistentVolumeClaim,
-        PersistentVolume,
-        StorageClass,
-        CSINode,
-        CSIDriver,
-        CSIStorageCapacity,
-    ),
-    "VolumeZone": (PersistentVolumeClaim, PersistentVolume, StorageClass),
-}
-"""Kinds that plugins look things up in without registering for their events."""
 
-
-def ask_for_informers(factory: InformerFactory, plugins: set[str], gates: FeatureGates) -> None:
+def ask_for_informers(
+    factory: InformerFactory, plugins: Iterable[type[Plugin]], gates: FeatureGates
+) -> None:
     """Have the listers exist before the plugins are built; handlers follow in `connect`."""
     factory.informer(Pod, selection=NOT_FINISHED)
     factory.informer(Node)
     factory.informer(Namespace)
-    for plugin, kinds in LISTED_BY_PLUGIN.items():
-        if plugin in plugins:
-            for kind in kinds:
-                factory.informer(kind)
-    if "DynamicResources" in plugins and gates.DRADeviceTaintRules:
-        factory.informer(DeviceTaintRule)
+    for plugin in plugins:
+        for kind in plugin.kinds_to_list(gates):
+            factory.informer(kind)
 
 
 def connect(factory: InformerFactory, assembly: Assembly) -> None:
@@ -107,9 +65,13 @@ def connect(factory: InformerFactory, assembly: Assembly) -> None:
         )
     )
     for resource, actions in assembly.hints.actions_by_resource().items():
+        if resource in _HANDLED_ABOVE:
+            continue
         kind = find_event_resource(resource)
-        if kind is not None and resource not in _HANDLED_ABOVE:
-            factory.informer(kind).add_event_handler(_generic(assembly, resource, actions))
+        if kind is None:
+            log.error("Incorrect event registration", gvk=resource)
+            continue
+        factory.informer(kind).add_event_handler(_generic(assembly, resource, actions))
 
 
 def _generic(assembly: Assembly, resource: str, actions: Action) -> EventHandler[Any]:

@@ -50,10 +50,10 @@ class Lister(Protocol[T_co]):
 
 
 class Listers(Protocol):
-    """Listers by kind, e.g. `listers.of(Service)`."""
+    """Listers by kind, e.g. `listers.of(Service)` or `listers.of("queues.v1.example.com")`."""
 
-    def of(self, kind: type[Any]) -> Lister[Any]:
-        """The lister of a record type. Plugins declare the kinds they look up (`Plugin.lists`)."""
+    def of(self, kind: type[Any] | str) -> Lister[Any]:
+        """The lister of a record type or custom resource. Plugins declare the kinds they look up (`Plugin.lists`)."""
         ...
 
 

@@ -24,6 +24,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.meta import Record
+from kubesched.config.features import FeatureGates
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.handle import Handle
@@ -84,6 +86,18 @@ class Plugin(ABC):
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # each plugin declares its own args_type
         self.args = args
         self.handle = handle
+
+    lists: ClassVar[Sequence[type[Record] | str]] = ()
+    """The kinds this plugin looks up in `handle.listers`, besides pods, nodes and namespaces: they are then watched.
+
+    Record types such as `PodDisruptionBudget`, or custom resources by their `plural.version.group`.
+    """
+
+    @classmethod
+    def kinds_to_list(cls, gates: FeatureGates) -> Sequence[type[Record] | str]:
+        """`lists`, for plugins that need further kinds with some feature gates."""
+        del gates
+        return cls.lists
 
     has_class_fields: ClassVar[bool] = False
     """Derived: True for plugins that implement `class_fields`."""

@@ -9,7 +9,11 @@ from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profi
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
 from kubesched.config.schema import RawArgs, decode_args
-from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile
+from kubesched.config.types import (
+    ExtensionPoint,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+)
 from kubesched.errors import ConfigError, FieldProblem, KubeschedError, describe
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import EXTENSION_POINTS, Plugin
@@ -46,6 +50,21 @@ def build_frameworks(
         )
         for index, (profile, plugins) in enumerate(zip(profiles, expanded, strict=True))
     }
+
+
+def enabled_plugins(config: KubeSchedulerConfiguration, registry: Registry) -> list[type[Plugin]]:
+    """The classes of all plugins that any profile enables. Unknown names are left to `build_frameworks`."""
+    names = {
+        name: None
+        for profile in config.profiles
+        if profile.plugins is not None
+        for name in profile.plugins.enabled_names()
+    }
+    try:
+        classes = [registry.get(name) for name in names]
+    except RegistryError as error:
+        raise as_config_error(error) from error
+    return [cls for cls in classes if cls is not None]
 
 
 def _implements(registry: Registry) -> Implements:

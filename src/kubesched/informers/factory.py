@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from kubesched.api.kinds import Kind, kind_of
+from kubesched.api.kinds import Kind, find_event_resource, kind_of
 from kubesched.client.rest import RestClient
 from kubesched.clock import Clock
-from kubesched.errors import DeadlineExceeded
+from kubesched.errors import DeadlineExceeded, KubeschedError
 from kubesched.informers.collection import Collection, Selection
 from kubesched.informers.informer import Informer, Transform
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import ReflectorSettings
 from kubesched.informers.restore import Restore
-from kubesched.informers.store import ApiObject, Store
+from kubesched.informers.store import ApiObject
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -38,6 +38,15 @@ class _Entry:
     informer: AnyInformer
     selection: Selection
     task: asyncio.Task[None] | None = None
+
+
+class UndeclaredKind(KubeschedError):
+    """Objects of a kind were looked up that is not watched. Fix: name the kind in the plugin's `lists`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"{kind} objects are not watched: a plugin that looks them up must name {kind} in `lists`"
+        )
 
 
 class InformerFactory:
@@ -59,7 +68,6 @@ class InformerFactory:
         self._settings = settings
         self._entries: dict[Kind[Any], _Entry] = {}
         self._restore = Restore(lambda: [informer.reflector for informer in self.started()])
-        self._empty: Lister[Any] = Lister(Store())
 
     @overload
     def informer(
@@ -73,7 +81,7 @@ class InformerFactory:
     @overload
     def informer(
         self,
-        kind: Kind[Any],
+        kind: Kind[Any] | type[Any] | str,
         *,
         selection: Selection | None = None,
         transform: Transform[Any] | None = None,
@@ -81,7 +89,7 @@ class InformerFactory:
 
     def informer(
         self,
-        kind: type[Any] | Kind[Any],
+        kind: type[Any] | Kind[Any] | str,
         *,
         selection: Selection | None = None,
         transform: Transform[Any] | None = None,
@@ -111,12 +119,19 @@ class InformerFactory:
     def of(self, kind: type[T]) -> Lister[T]: ...
 
     @overload
-    def of(self, kind: Kind[Any]) -> Lister[Any]: ...
+    def of(self, kind: Kind[Any] | type[Any] | str) -> Lister[Any]: ...
 
-    def of(self, kind: type[Any] | Kind[Any]) -> Lister[Any]:
-        """The lister of a kind; empty if its informer was never requested."""
-        entry = self._entries.get(_kind(kind))
-        return self._empty if entry is None else entry.informer.lister
+    def of(self, kind: type[Any] | Kind[Any] | str) -> Lister[Any]:
+        """The lister of a kind.
+
+        Raises:
+            UndeclaredKind: its informer was never requested.
+        """
+        kind = _kind(kind)
+        entry = self._entries.get(kind)
+        if entry is None:
+            raise UndeclaredKind(kind.kind)
+        return entry.informer.lister
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Run every informer that is not running yet."""
@@ -168,5 +183,14 @@ class InformerFactory:
             await asyncio.wait(tasks)
 
 
-def _kind(kind: type[Any] | Kind[Any]) -> Kind[Any]:
-    return kind if isinstance(kind, Kind) else kind_of(kind)
+def _kind(kind: type[Any] | Kind[Any] | str) -> Kind[Any]:
+    if isinstance(kind, Kind):
+        return kind
+    if not isinstance(kind, str):
+        return kind_of(kind)
+    named = find_event_resource(kind)
+    if named is None:
+        raise LookupError(
+            f'"{kind}" names no API kind; custom resources go by plural.version.group'
+        )
+    return named

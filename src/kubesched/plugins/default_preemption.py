@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.scheduling_v1alpha2 import PodGroup
 from kubesched.config.plugin_args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
@@ -45,6 +46,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
     """
 
     name = "DefaultPreemption"
+    lists = (PodDisruptionBudget,)
     args_type = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:

@@ -10,17 +10,17 @@ from kubesched.api.core_v1 import Pod, ReplicationController, Service
 from kubesched.api.selectors import Selector, SelectorError, from_label_selector, from_map
 from kubesched.framework.handle import Lister, Listers
 
-_KINDS = (Service, ReplicationController, ReplicaSet, StatefulSet)
+SOURCE_KINDS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 
 def sources_version(listers: Listers | None) -> Hashable:
     """Changes when any object changes that `default_selector` reads."""
-    return None if listers is None else tuple([listers.of(kind).version for kind in _KINDS])
+    return None if listers is None else tuple([listers.of(kind).version for kind in SOURCE_KINDS])
 
 
 def sources_of(listers: Listers | None) -> list[Lister[Any]]:
     """Where the objects come from that `default_selector` reads."""
-    return [] if listers is None else [listers.of(kind) for kind in _KINDS]
+    return [] if listers is None else [listers.of(kind) for kind in SOURCE_KINDS]
 
 
 def workload_key(pod: Pod) -> tuple[Hashable, ...]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.resource_v1 import DeviceClass
 from kubesched.api.resources import RequestOptions, filter_requests, pod_requests
 from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
@@ -44,6 +45,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
     """Scores how the pod changes a node's balance: 75 for not at all, 100 for the best, 50 for the worst."""
 
     name = "NodeResourcesBalancedAllocation"
+    lists = (DeviceClass,)
     args_type = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:

@@ -79,6 +79,7 @@ class NodeResourcesFit(
     """
 
     name = "NodeResourcesFit"
+    lists = (DeviceClass,)
     args_type = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import MIGRATABLE, volume_uses
-from kubesched.api.storage_v1 import CSIDriver, CSINode, VolumeAttachment
+from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from kubesched.framework.handle import Handle
@@ -58,6 +58,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     """
 
     name = "NodeVolumeLimits"
+    lists = (
+        PersistentVolumeClaim,
+        PersistentVolume,
+        StorageClass,
+        CSINode,
+        CSIDriver,
+        VolumeAttachment,
+    )
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

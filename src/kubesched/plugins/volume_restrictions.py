@@ -58,6 +58,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
     """Rejects nodes on which a disk is taken, and all nodes while a claim is."""
 
     name = "VolumeRestrictions"
+    lists = (PersistentVolumeClaim,)
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

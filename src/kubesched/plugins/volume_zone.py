@@ -64,6 +64,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     """
 
     name = "VolumeZone"
+    lists = (PersistentVolumeClaim, PersistentVolume, StorageClass)
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

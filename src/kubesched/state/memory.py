@@ -37,16 +37,16 @@ class MemoryListers:
     """Listers of every kind over stores that the owner fills."""
 
     def __init__(self) -> None:
-        self._stores: dict[type[Any], Store[Any]] = {}
-        self._listers: dict[type[Any], Lister[Any]] = {}
+        self._stores: dict[type[Any] | str, Store[Any]] = {}
+        self._listers: dict[type[Any] | str, Lister[Any]] = {}
 
-    def store(self, kind: type[Any]) -> Store[Any]:
+    def store(self, kind: type[Any] | str) -> Store[Any]:
         found = self._stores.get(kind)
         if found is None:
             found = self._stores[kind] = Store()
         return found
 
-    def of(self, kind: type[Any]) -> Lister[Any]:
+    def of(self, kind: type[Any] | str) -> Lister[Any]:
         found = self._listers.get(kind)
         if found is None:
             found = self._listers[kind] = Lister(self.store(kind))

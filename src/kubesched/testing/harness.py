@@ -81,9 +81,9 @@ class DictListers:
     """Listers of every kind, made on demand."""
 
     def __init__(self) -> None:
-        self._by_kind: dict[type[Any], DictLister] = {}
+        self._by_kind: dict[type[Any] | str, DictLister] = {}
 
-    def of(self, kind: type[Any]) -> DictLister:
+    def of(self, kind: type[Any] | str) -> DictLister:
         return self._by_kind.setdefault(kind, DictLister())
 
 

@@ -14,14 +14,19 @@ from typing import Any, Final
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.meta import Record
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import (
     MAX_FIRST_AVAILABLE,
     AllocationResult,
+    DeviceClass,
     DeviceRequest,
     ResourceClaim,
+    ResourceSlice,
 )
+from kubesched.api.resource_v1beta2 import DeviceTaintRule
 from kubesched.api.resources import RequestOptions, pod_requests
+from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import DynamicResourcesArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
@@ -110,7 +115,12 @@ class DynamicResources(
     """Every rejection is unresolvable: evicting pods frees no devices."""
 
     name = "DynamicResources"
+    lists = (ResourceClaim, ResourceSlice, DeviceClass)
     args_type = DynamicResourcesArgs
+
+    @classmethod
+    def kinds_to_list(cls, gates: FeatureGates) -> Sequence[type[Record]]:
+        return (*cls.lists, DeviceTaintRule) if gates.DRADeviceTaintRules else cls.lists
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
         args = checked_args(args, DynamicResourcesArgs, handle)

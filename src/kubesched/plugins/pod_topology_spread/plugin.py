@@ -23,7 +23,12 @@ from kubesched.framework.rules import Premise, Rule, unconditional
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.args import checked_args
-from kubesched.plugins.default_selector import sources_of, sources_version, workload_key
+from kubesched.plugins.default_selector import (
+    SOURCE_KINDS,
+    sources_of,
+    sources_version,
+    workload_key,
+)
 from kubesched.plugins.pod_topology_spread import hints
 from kubesched.plugins.pod_topology_spread.constraints import (
     HARD,
@@ -67,6 +72,7 @@ class PodTopologySpread(
     """
 
     name = "PodTopologySpread"
+    lists = SOURCE_KINDS
     args_type = PodTopologySpreadArgs
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import CLAIM, EPHEMERAL
+from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.config.plugin_args import VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
@@ -100,6 +101,14 @@ class VolumeBinding(
     """
 
     name = "VolumeBinding"
+    lists = (
+        PersistentVolumeClaim,
+        PersistentVolume,
+        StorageClass,
+        CSINode,
+        CSIDriver,
+        CSIStorageCapacity,
+    )
     args_type = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
