@@ -38,6 +38,7 @@ from kubesched.plugins.registry import in_tree_registry
 from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.factory import Surroundings, assemble
+from kubesched.scheduler.scheduler import FINISHED, QUEUE_EMPTY
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod
@@ -193,8 +194,8 @@ class World:
     def run(self) -> None:
         """Try pods until there is none to try."""
         scheduler, handlers = self.assembly.scheduler, self.assembly.handlers
-        while (outcome := scheduler.attempt()) is not False:
-            if outcome is True:
+        while (outcome := scheduler.attempt()) is not QUEUE_EMPTY:
+            if outcome is FINISHED:
                 continue
             bound = outcome.pod.pod
             scheduler.queue.done(bound.metadata.uid)

@@ -16,6 +16,7 @@ from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.progress import Progress
 from kubesched.errors import KubeschedError
+from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
 
 PATIENCE_S = 600.0
@@ -236,10 +237,10 @@ class CoreStage:
         self.clock.enter()
         started, cpu_started = perf_counter(), thread_time()
         outcome = scheduler.attempt()
-        if outcome is False:
+        if isinstance(outcome, QueueEmpty):
             self.clock.leave()
             return False
-        concluded = outcome if isinstance(outcome, Assumed | bool) else await outcome
+        concluded = await outcome.outcome if isinstance(outcome, Suspended) else outcome
         cpu_s, decided = thread_time() - cpu_started, perf_counter()
         if isinstance(concluded, Assumed):
             self._is_binding = True

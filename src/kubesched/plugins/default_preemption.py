@@ -19,6 +19,7 @@ from kubesched.framework.interfaces import (
     PostFilterPlugin,
     PreEnqueuePlugin,
 )
+from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
 from kubesched.plugins.args import checked_args
 from kubesched.preemption.candidates import CandidateCount, ScoreFunction
@@ -128,8 +129,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
             refused = self._refuse_group(pod)
             if refused is not None:
                 return None, refused
-        answer = self.evaluator.preempt(state, pod, statuses)
-        return _introduced(answer) if isinstance(answer, tuple) else _introduced_later(answer)
+        return then(self.evaluator.preempt(state, pod, statuses), _with_prefix)
 
     def _refuse_group(self, pod: Pod) -> Status | None:
         """Why a member of a pod group may not preempt on its own; None when it may."""
@@ -151,13 +151,9 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         return found
 
 
-def _introduced(answer: PostFilterAnswer) -> PostFilterAnswer:
-    """The answer with this plugin's prefix in front of whatever it says."""
+def _with_prefix(answer: PostFilterAnswer) -> PostFilterAnswer:
+    """The answer with this plugin's prefix in front of its message."""
     result, status = answer
     if status is None or not status.message:
         return answer
     return result, Status(status.code, (PREFIX + status.message,))
-
-
-async def _introduced_later(answer: Awaitable[PostFilterAnswer]) -> PostFilterAnswer:
-    return _introduced(await answer)

@@ -117,7 +117,7 @@ class Evaluator:
             return found
         extenders = interested_in(self._handle.extenders, current)
         if extenders or not self._in_background:
-            return self._conclude_later(found, extenders, current)
+            return self._choose_and_wait(found, extenders, current)
         candidate = self._best(found)
         _log_target(current, candidate)
         self.executor.start(candidate, current)
@@ -219,10 +219,10 @@ class Evaluator:
 
     # -- choosing and carrying out ---------------------------------------------------------------------------------
 
-    async def _conclude_later(
+    async def _choose_and_wait(
         self, shortlist: Shortlist, extenders: Sequence[Extender], pod: Pod
     ) -> PostFilterAnswer:
-        """The rest, with the extenders asked and, if so configured, the victims evicted before it ends."""
+        """Choose with the extenders' help and, if so configured, evict the victims before returning."""
         if extenders:
             victims = victims_by_node(candidates_of(shortlist))
             left = await ask_extenders(extenders, pod, victims)

@@ -6,7 +6,7 @@ While an extender is waited for, nothing may change under the attempt: the calle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import numpy as np
 
@@ -41,13 +41,22 @@ class ExtendedAlgorithm:
         self._table = algorithm.table
         algorithm.extenders_decide = any(e.is_filter or e.is_prioritizer for e in extenders)
 
-    async def schedule(
+    def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
-    ) -> ScheduleResult | Status:
-        """A node, or the status to fail the attempt with."""
+    ) -> ScheduleResult | Status | Awaitable[ScheduleResult | Status]:
+        """A node, or the status to fail the attempt with; to be awaited if extenders care about the pod."""
         interested = [e for e in self._extenders if e.is_interested(pod.pod)]
         if not interested:
             return self._algorithm.schedule(framework, state, pod)
+        return self._schedule(framework, state, pod, interested)
+
+    async def _schedule(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        interested: Sequence[Extender],
+    ) -> ScheduleResult | Status:
         self._table.refresh()
         if not self._table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())

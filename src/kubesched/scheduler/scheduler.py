@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.cache.cache import Cache
@@ -12,6 +14,7 @@ from kubesched.clock import Clock
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.maybe_async import then
 from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
@@ -33,6 +36,29 @@ BURST_S = 0.002
 MAX_BINDINGS = 256
 """Bindings under way before the loop stops taking pods: the API server is the bottleneck then, and what we assume
 further ahead we may have to take back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """An attempt that waits for I/O. No other attempt may start before its outcome is there."""
+
+    outcome: Awaitable[Assumed | Finished]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An attempt that is over and left nothing to bind."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEmpty:
+    """There was no pod to try."""
+
+
+FINISHED: Final = Finished()
+QUEUE_EMPTY: Final = QueueEmpty()
+
+AttemptOutcome = Assumed | Finished | Suspended | QueueEmpty
 
 
 class Scheduler:
@@ -74,16 +100,11 @@ class Scheduler:
 
     # -- one pod ---------------------------------------------------------------------------------------------------
 
-    def attempt(self) -> Assumed | Awaitable[Assumed | None] | bool:
-        """Try the next pod.
-
-        Returns:
-            An assumed pod to be bound; something to wait for before the next attempt; True when the attempt is over;
-            False when there is no pod.
-        """
+    def attempt(self) -> AttemptOutcome:
+        """Try the next pod."""
         info = self.queue.pop()
         if info is None:
-            return False
+            return QUEUE_EMPTY
         pod = info.pod_info.pod
         if log.enabled(4):
             log.info("About to try and schedule pod", v=4, pod=pod)
@@ -95,15 +116,13 @@ class Scheduler:
                 schedulerName=pod.spec.scheduler_name,
             )
             self.queue.done(pod.metadata.uid)
-            return True
+            return FINISHED
         if self._is_to_be_skipped(framework, pod):
             self.queue.done(pod.metadata.uid)
-            return True
+            return FINISHED
         return self._attempt(framework, info)
 
-    def _attempt(
-        self, framework: Framework, info: QueuedPodInfo
-    ) -> Assumed | Awaitable[Assumed | None] | bool:
+    def _attempt(self, framework: Framework, info: QueuedPodInfo) -> Assumed | Finished | Suspended:
         started = framework.now()
         if log.enabled(3):
             log.info("Attempting to schedule pod", v=3, pod=info.pod_info.pod)
@@ -112,29 +131,29 @@ class Scheduler:
         state.cycle, state.signature = self.queue.scheduling_cycle, info.signature
         if self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT:
             state.timer = framework.timer
-        outcome = self.cycle.run(framework, state, info, started)
-        if not isinstance(outcome, Assumed | Failed):
-            return self._conclude_later(framework, state, info, outcome, started)
-        self._note_attempt(framework, state, info, started)
-        if isinstance(outcome, Assumed):
-            return outcome
-        self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
-        return True
+        outcome: Assumed | Finished | Awaitable[Assumed | Finished] = then(
+            self.cycle.run(framework, state, info, started),
+            self._conclude,
+            framework,
+            state,
+            info,
+            started,
+        )
+        return outcome if isinstance(outcome, Assumed | Finished) else Suspended(outcome)
 
-    async def _conclude_later(
+    def _conclude(
         self,
         framework: Framework,
         state: CycleState,
         info: QueuedPodInfo,
-        outcome: Awaitable[Assumed | Failed],
         started: float,
-    ) -> Assumed | None:
-        concluded = await outcome
+        outcome: Assumed | Failed,
+    ) -> Assumed | Finished:
         self._note_attempt(framework, state, info, started)
-        if isinstance(concluded, Assumed):
-            return concluded
-        self.failures.handle(framework, info, concluded.status, concluded.nomination, started)
-        return None
+        if isinstance(outcome, Assumed):
+            return outcome
+        self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
+        return FINISHED
 
     @staticmethod
     def _note_attempt(
@@ -176,11 +195,11 @@ class Scheduler:
                 while True:
                     self._wake.clear()
                     worked = self._burst(group)
-                    if not isinstance(worked, bool):
+                    if isinstance(worked, Suspended):
                         with self.event_gate.hold():
-                            assumed = await worked
-                        if assumed is not None:
-                            self._start_binding(group, assumed)
+                            outcome = await worked.outcome
+                        if isinstance(outcome, Assumed):
+                            self._start_binding(group, outcome)
                     elif worked and not self._is_saturated():
                         await asyncio.sleep(0)
                     else:
@@ -188,20 +207,20 @@ class Scheduler:
             finally:
                 self.queue.close()
 
-    def _burst(self, group: asyncio.TaskGroup) -> Awaitable[Assumed | None] | bool:
-        """Attempts until the budget is used up or nothing is left; says whether any was made, or what to wait for."""
+    def _burst(self, group: asyncio.TaskGroup) -> Suspended | bool:
+        """Attempts until the budget is used up or nothing is left; whether any was made, or the one to be awaited."""
         deadline = self._clock.monotonic() + BURST_S
         worked = False
         for _ in range(BURST_PODS):
             if self._is_draining or self._is_saturated():
                 break
             outcome = self.attempt()
-            if outcome is False:
+            if isinstance(outcome, QueueEmpty):
                 break
             worked = True
             if isinstance(outcome, Assumed):
                 self._start_binding(group, outcome)
-            elif outcome is not True:
+            elif isinstance(outcome, Suspended):
                 return outcome
             if self._clock.monotonic() >= deadline:
                 break

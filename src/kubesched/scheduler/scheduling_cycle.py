@@ -1,12 +1,12 @@
 """The scheduling cycle: from a popped pod to a pod assumed on a node, or to a failure.
 
-Synchronous from beginning to end: nothing else happens meanwhile, so the live tables are the snapshot. Only a PostFilter
-plugin may need time; the attempt has failed by then, and the caller waits before it handles the failure.
+Synchronous unless I/O is needed: no other code runs meanwhile, so the live tables double as the snapshot. Extenders, and
+PostFilter plugins that evict pods themselves, need I/O: the attempt then comes back as an awaitable, and while it is
+awaited the event gate holds back what the watches bring.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION, NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.runtime.permit import run_permit
 from kubesched.framework.runtime.post_filter import run_post_filter
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
@@ -78,10 +79,9 @@ class SchedulingCycle:
         self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
     ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
         self._recall_nomination(info.pod_info)
-        if self._extended is not None:
-            return self._run_extended(self._extended, framework, state, info, started)
-        outcome = self._algorithm.schedule(framework, state, info.pod_info)
-        return self._continue(framework, state, info, started, outcome)
+        algorithm = self._extended or self._algorithm
+        outcome = algorithm.schedule(framework, state, info.pod_info)
+        return then(outcome, self._conclude, framework, state, info, started)
 
     def decide(
         self, framework: Framework, state: CycleState, pod: PodInfo
@@ -127,19 +127,7 @@ class SchedulingCycle:
             status = structs.replace(status, nominated_node_name=node_name)
             pod.pod = structs.replace(pod.pod, status=status)
 
-    async def _run_extended(
-        self,
-        extended: ExtendedAlgorithm,
-        framework: Framework,
-        state: CycleState,
-        info: QueuedPodInfo,
-        started: float,
-    ) -> Assumed | Failed:
-        outcome = await extended.schedule(framework, state, info.pod_info)
-        result = self._continue(framework, state, info, started, outcome)
-        return await result if inspect.isawaitable(result) else result
-
-    def _continue(
+    def _conclude(
         self,
         framework: Framework,
         state: CycleState,
@@ -189,11 +177,9 @@ class SchedulingCycle:
             info = result.nominating_info if result is not None else None
             return Failed(failure, info or KEEP_NOMINATION)
 
-        async def conclude_later(answer: Awaitable[PostFilterAnswer]) -> Failed:
-            return conclude(await answer)
-
-        answer = run_post_filter(framework, state, pod.pod, fit_error.diagnosis.node_to_status)
-        return conclude(answer) if isinstance(answer, tuple) else conclude_later(answer)
+        return then(
+            run_post_filter(framework, state, pod.pod, fit_error.diagnosis.node_to_status), conclude
+        )
 
     def _assume(self, assumed: Assumed) -> Assumed | Failed:
         framework, state, pod = assumed.framework, assumed.state, assumed.pod
@@ -221,7 +207,7 @@ class SchedulingCycle:
         if permit.timeouts_s:
             waiting_pods = framework.handle.waiting_pods
             assert waiting_pods is not None, (
-                "a Permit plugin asked to wait, but nobody keeps waiting pods"
+                "a Permit plugin asked to wait, but waiting pods are not wired"
             )
             waiting_pods.add(pod.pod, permit.timeouts_s)
         self.activate_asked_for(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubesched.api.core_v1 import Pod
+from kubesched.scheduler.scheduler import QUEUE_EMPTY
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.memory import in_memory_scheduler
@@ -27,7 +28,7 @@ def test_placed_pods_count_and_pending_ones_are_in_the_queue() -> None:
     outcome = scheduler.attempt()
     assert isinstance(outcome, Assumed)
     assert outcome.node_name == "free"
-    assert scheduler.attempt() is False
+    assert scheduler.attempt() is QUEUE_EMPTY
 
 
 def test_listers_hold_every_object() -> None:

@@ -19,6 +19,7 @@ from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.cli.main import main
+from kubesched.scheduler.scheduler import QUEUE_EMPTY
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.state.cluster_state import KINDS, ClusterState
 from kubesched.state.dumps import load_dumps
@@ -197,7 +198,7 @@ def decisions(state: ClusterState) -> list[tuple[str, str]]:
     """What the scheduler decides about every pending pod, one after the other."""
     scheduler = in_memory_scheduler(state, random=Random(7)).assembly.scheduler
     decided: list[tuple[str, str]] = []
-    while (outcome := scheduler.attempt()) is not False:
+    while (outcome := scheduler.attempt()) is not QUEUE_EMPTY:
         if isinstance(outcome, Assumed):
             decided.append((outcome.pod.pod.metadata.name, outcome.node_name))
     return decided

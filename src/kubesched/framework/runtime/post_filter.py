@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import PostFilterAnswer, PostFilterPlugin, PostFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Code, NodeToStatus, Status, unschedulable
 
@@ -27,39 +28,19 @@ def run_post_filter(
     if state.skip_all_post_filter_plugins:
         return None, unschedulable(ALL_SKIPPED)
     rejections = _Rejections()
-    for at, plugin in enumerate(framework.post_filter):
-        answer = _ask(plugin, state, pod, statuses)
-        if not isinstance(answer, tuple) and inspect.isawaitable(answer):
-            rest = framework.post_filter[at + 1 :]
-            return _go_on(plugin, answer, rest, rejections, state, pod, statuses)
-        final = rejections.take(plugin, answer)
-        if final is not None:
-            return final
-    return rejections.summary()
+    plugins = iter(framework.post_filter)
 
+    def ask_next() -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        plugin = next(plugins, None)
+        if plugin is None:
+            return rejections.summary()
 
-async def _go_on(
-    plugin: PostFilterPlugin,
-    answer: PostFilterAnswer | Awaitable[PostFilterAnswer],
-    rest: Sequence[PostFilterPlugin],
-    rejections: _Rejections,
-    state: CycleState,
-    pod: Pod,
-    statuses: NodeToStatus,
-) -> PostFilterAnswer:
-    """The same from the plugin on that needs time."""
-    waiting = iter(rest)
-    while True:
-        try:
-            settled = await answer if inspect.isawaitable(answer) else answer
-        except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
-            settled = None, raised("", error, plugin=plugin.name)
-        final = rejections.take(plugin, settled)
-        following = next(waiting, None)
-        if final is not None or following is None:
-            return final or rejections.summary()
-        plugin = following
-        answer = _ask(plugin, state, pod, statuses)
+        def take(answer: PostFilterAnswer) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+            return rejections.take(plugin, answer) or ask_next()
+
+        return then(_ask(plugin, state, pod, statuses), take)
+
+    return ask_next()
 
 
 def _ask(
@@ -68,7 +49,16 @@ def _ask(
     try:
         ask = timed(state.timer, plugin, "PostFilter", plugin.post_filter)
         answer: PostFilterAnswer | Awaitable[PostFilterAnswer] = ask(state, pod, statuses)
-        return answer
+    except Exception as error:  # a plugin may raise anything; it fails this attempt only
+        return None, raised("", error, plugin=plugin.name)
+    return _guarded(plugin, answer) if inspect.isawaitable(answer) else answer
+
+
+async def _guarded(
+    plugin: PostFilterPlugin, answer: Awaitable[PostFilterAnswer]
+) -> PostFilterAnswer:
+    try:
+        return await answer
     except Exception as error:  # as above
         return None, raised("", error, plugin=plugin.name)
 

@@ -1,0 +1,33 @@
+"""Going on with an answer that may have to be awaited first.
+
+Decisions are synchronous unless a plugin or an extender needs I/O. `then` lets one function serve both cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+U = TypeVar("U")
+
+
+def then(
+    value: Any,  # noqa: ANN401  # T | Awaitable[T], from which type checkers infer `object`
+    use: Callable[..., U | Awaitable[U]],
+    *arguments: object,
+) -> U | Awaitable[U]:
+    """`use(*arguments, value)`: at once, or once the value is there.
+
+    Arguments are passed on, so that the common synchronous case needs no closure.
+    """
+    if hasattr(value, "__await__"):
+        return _await_then(value, use, arguments)
+    return use(*arguments, value)
+
+
+async def _await_then(
+    value: Awaitable[Any], use: Callable[..., U | Awaitable[U]], arguments: tuple[object, ...]
+) -> U:
+    result: Any = use(*arguments, await value)
+    final: U = await result if hasattr(result, "__await__") else result
+    return final
