@@ -120,7 +120,9 @@ class SchedulingAlgorithm:
         started = framework.now()
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
         framework.point_done("PreFilter", started, outcome.status)
-        hint = self._hint(framework, state, pod) if outcome.status is None else ""
+        hint = ""
+        if self.batching and outcome.status is None:
+            hint = self._hint(framework, state, pod)
         feasible = self.find_nodes_that_fit(framework, state, pod, outcome, hint)
         if feasible.error is not None:
             return feasible.error

@@ -247,10 +247,13 @@ def final_scores(
     if plugin.normalizes:
         prefix = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: '
         try:
-            normalize = timed(
-                state.timer, plugin, "ScoreExtensionNormalize", plugin.normalize_scores
-            )
-            answer = normalize(state, pod, raw, feasible)
+            if state.timer is None:
+                answer = plugin.normalize_scores(state, pod, raw, feasible)
+            else:
+                normalize = timed(
+                    state.timer, plugin, "ScoreExtensionNormalize", plugin.normalize_scores
+                )
+                answer = normalize(state, pod, raw, feasible)
             if isinstance(answer, Status):
                 return failure(prefix, answer)
             scores = checked_scores(plugin, answer, len(raw))
