@@ -91,27 +91,21 @@ class SchedulingCycle:
         PostFilter plugins do run; see `preemption.executor.Executor.rehearsal` for those that evict.
         """
         self._recall_nomination(pod)
-        started = framework.now()
-        if self._extended is not None:
-            return self._decide_extended(self._extended, framework, state, pod, started)
-        outcome = self._algorithm.schedule(framework, state, pod)
-        if isinstance(outcome, ScheduleResult):
-            return outcome
-        return self._try_to_make_room(framework, state, pod, outcome, started)
+        algorithm = self._extended or self._algorithm
+        outcome = algorithm.schedule(framework, state, pod)
+        return then(outcome, self._decision, framework, state, pod, framework.now())
 
-    async def _decide_extended(
+    def _decision(
         self,
-        extended: ExtendedAlgorithm,
         framework: Framework,
         state: CycleState,
         pod: PodInfo,
         started: float,
-    ) -> ScheduleResult | Failed:
-        outcome = await extended.schedule(framework, state, pod)
+        outcome: ScheduleResult | Status,
+    ) -> ScheduleResult | Failed | Awaitable[Failed]:
         if isinstance(outcome, ScheduleResult):
             return outcome
-        failed = self._try_to_make_room(framework, state, pod, outcome, started)
-        return failed if isinstance(failed, Failed) else await failed
+        return self._try_to_make_room(framework, state, pod, outcome, started)
 
     def _recall_nomination(self, pod: PodInfo) -> None:
         """A nomination made here holds before the API server has told us of it.

@@ -8,6 +8,7 @@ from explaining import explain, explainer, state_of
 from kubesched.api.core_v1 import Pod
 from kubesched.explain.model import Verdict
 from kubesched.explain.sources import explainer_of
+from kubesched.scheduler.scheduler import FINISHED
 from kubesched.state.memory import in_memory_scheduler
 from kubesched.testing import make_node, make_pod
 
@@ -236,7 +237,7 @@ def test_the_message_is_the_one_an_attempt_writes():
     scheduler = in_memory_scheduler(state).assembly.scheduler
     written = []
     scheduler.failures._put_status = lambda _pod, condition, _nomination: written.append(condition)
-    assert scheduler.attempt() is True
+    assert scheduler.attempt() is FINISHED
     found = explainer_of(state).explain(state.get(Pod, "default", "a"))
     assert found.message == written[0].message
     assert found.condition_reason == written[0].reason

@@ -259,7 +259,8 @@ def final_scores(
             scores = checked_scores(plugin, answer, len(raw))
         except Exception as error:  # as above
             return raised(prefix, error)
-    if _is_out_of_range(scores):
+    is_single = len(scores) == 1  # a score for all nodes: a plain comparison is cheaper
+    if not MIN_NODE_SCORE <= scores[0] <= MAX_NODE_SCORE if is_single else _is_out_of_range(scores):
         bad = int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0])
         return error_status(
             f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {bad}, '
