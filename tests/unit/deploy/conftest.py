@@ -94,6 +94,8 @@ class _Renderer:
             return lambda: value
         if token.startswith('"'):
             return lambda: token[1:-1]
+        if token == ".Files.Get":
+            return "files_get"
         if token.startswith((".", "$.")):
             return lambda: self._field(token.removeprefix("$"))
         return (lambda: int(token)) if token.isdigit() else token
@@ -131,6 +133,10 @@ class _Renderer:
     @staticmethod
     def _print(*values):
         return "".join(map(str, values))
+
+    @staticmethod
+    def _files_get(name):
+        return (CHART / name).read_text()
 
     def _include(self, name, scope):
         assert scope is self._values

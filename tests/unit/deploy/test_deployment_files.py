@@ -179,7 +179,9 @@ def test_replicas_keep_apart_and_selectors_fit(manifests):
 
 
 def test_the_chart_renders_the_plain_manifests_by_default(manifests, chart):
-    rendered = chart(serviceMonitor={"enabled": True})
+    on = {"enabled": True}
+    rendered = chart(serviceMonitor=on, prometheusRule=on, networkPolicy=on)
+    assert rendered.pop("dashboard.yaml") == []
     (deployment,) = rendered["deployment.yaml"]
     del deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
     del deployment["spec"]["template"]["metadata"]["annotations"]

@@ -18,13 +18,19 @@ from kubesched.embedded.resources.schema.decoding import ShapeError, check_shape
 from kubesched.embedded.resources.schema.table import TypeRef, type_of_kind, types
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"
-FOREIGN = {("monitoring.coreos.com/v1", "ServiceMonitor")}
+FOREIGN = {
+    ("monitoring.coreos.com/v1", "ServiceMonitor"),
+    ("monitoring.coreos.com/v1", "PrometheusRule"),
+}
 """The Prometheus operator's: its shape is not Kubernetes'."""
 
 CHART_VALUES = {
     "as it comes": {},
     "with everything on": {
         "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "dashboard": {"enabled": True},
+        "networkPolicy": {"enabled": True, "extraEgress": [{"ports": [{"port": 8888}]}]},
         "imagePullSecrets": [{"name": "pull"}],
         "nodeSelector": {"role": "control"},
         "extraArgs": ["--dry-run"],
@@ -120,7 +126,12 @@ def test_everything_but_the_foreign_kind_is_in_the_kustomization(manifests):
         "kustomize.config.k8s.io/v1beta1",
         "Kustomization",
     )
-    assert set(listed["resources"]) == set(manifests) - {"servicemonitor.yaml", "static-pod.yaml"}
+    assert set(listed["resources"]) == set(manifests) - {
+        "servicemonitor.yaml",
+        "prometheusrule.yaml",
+        "networkpolicy.yaml",
+        "static-pod.yaml",
+    }
 
 
 def changed(document, path, value):
