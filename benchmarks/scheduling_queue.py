@@ -28,7 +28,7 @@ from kubesched.framework.events import (
     Resource,
 )
 from kubesched.metrics import MetricsRegistry, SchedulerMetrics
-from kubesched.plugins.priority_sort import PrioritySort
+from kubesched.plugins.queue_sort import PrioritySort
 from kubesched.plugins.scheduling_gates import SchedulingGates
 from kubesched.queue import (
     PluginEvents,

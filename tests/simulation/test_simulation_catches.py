@@ -25,7 +25,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import Code
 from kubesched.plugins.default_preemption import DefaultPreemption
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import candidates_of

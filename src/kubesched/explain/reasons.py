@@ -16,7 +16,6 @@ from kubesched.plugins import (
     node_declared_features,
     node_name,
     node_ports,
-    node_resources_fit,
     node_unschedulable,
     node_volume_limits,
     taint_toleration,
@@ -24,6 +23,7 @@ from kubesched.plugins import (
     volume_zone,
 )
 from kubesched.plugins.inter_pod_affinity import filtering as inter_pod_affinity
+from kubesched.plugins.node_resources import fit as node_resources_fit
 from kubesched.plugins.pod_topology_spread import filtering as pod_topology_spread
 from kubesched.plugins.volume_binding import plugin as volume_binding
 from kubesched.plugins.volume_binding import search as volume_search

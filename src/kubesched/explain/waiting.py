@@ -19,7 +19,7 @@ from kubesched.explain.reasons import (
 from kubesched.framework.events import Action, ClusterEvent
 from kubesched.framework.handle import Listers
 from kubesched.framework.runtime import Framework
-from kubesched.plugins.volumes.claims import claim_uses, is_fully_bound
+from kubesched.plugins.helper.volumes.claims import claim_uses, is_fully_bound
 from kubesched.queue.hints import HintMap
 
 _QUOTED: Final = re.compile(r'"([^"]+)"')

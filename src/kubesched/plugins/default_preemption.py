@@ -21,7 +21,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
-from kubesched.plugins.args import checked_args
+from kubesched.plugins.helper.args import checked_args
 from kubesched.preemption.candidates import CandidateCount, ScoreFunction
 from kubesched.preemption.evaluator import Evaluator, OrderedScores
 from kubesched.preemption.importance import is_more_important

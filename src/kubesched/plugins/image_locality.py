@@ -13,7 +13,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, ScorePlugin, SignPlugin
 from kubesched.framework.rules import Rule, Scope
-from kubesched.plugins.row_mirror import RowMirror
+from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns

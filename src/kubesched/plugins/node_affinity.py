@@ -42,8 +42,8 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.args import checked_args
-from kubesched.plugins.node_selector_columns import (
+from kubesched.plugins.helper.args import checked_args
+from kubesched.plugins.helper.node_selector_columns import (
     admitted_by_affinity,
     admitted_by_terms,
     matched,

@@ -18,7 +18,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.value_tables import ValueTable
+from kubesched.plugins.helper.value_tables import ValueTable
 from kubesched.snapshot.columns import InternedColumn
 from kubesched.snapshot.views import NodeColumns
 

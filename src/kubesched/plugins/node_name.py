@@ -12,7 +12,7 @@ from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Sign
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.node_selector_columns import named
+from kubesched.plugins.helper.node_selector_columns import named
 from kubesched.snapshot.views import NodeColumns
 
 WRONG_NODE = unresolvable("node(s) didn't match the requested node name")

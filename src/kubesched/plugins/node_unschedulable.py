@@ -14,7 +14,7 @@ from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Sign
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.signing import tolerations_fragment
+from kubesched.plugins.helper.signing import tolerations_fragment
 from kubesched.snapshot.columns import ABSENT
 from kubesched.snapshot.views import NodeColumns
 

@@ -23,25 +23,25 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.volumes.attached_volumes import ATTACHABLE, AttachedVolumes
-from kubesched.plugins.volumes.claims import (
+from kubesched.plugins.helper.volumes.attached_volumes import ATTACHABLE, AttachedVolumes
+from kubesched.plugins.helper.volumes.claims import (
     claim_use,
     not_found,
     ownership_problem,
     uses_of,
     volumes_fragment,
 )
-from kubesched.plugins.volumes.csi_migration import inline_handle, plugin_of
-from kubesched.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodeColumns
-from kubesched.plugins.volumes.hints import uses_claim
-from kubesched.plugins.volumes.volume_names import (
+from kubesched.plugins.helper.volumes.csi_migration import inline_handle, plugin_of
+from kubesched.plugins.helper.volumes.csi_nodes import NO_LIMIT, CsiNodeColumns
+from kubesched.plugins.helper.volumes.hints import uses_claim
+from kubesched.plugins.helper.volumes.volume_names import (
     NO_NAME,
     CannotTell,
     CsiVolume,
     VolumeNames,
     of_inline,
 )
-from kubesched.plugins.volumes.wiring import listers_of
+from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 

@@ -17,13 +17,13 @@ IN_TREE: dict[str, str] = {
     "NodeName": "kubesched.plugins.node_name:NodeName",
     "NodePorts": "kubesched.plugins.node_ports:NodePorts",
     "NodeResourcesBalancedAllocation": (
-        "kubesched.plugins.node_resources_balanced_allocation:NodeResourcesBalancedAllocation"
+        "kubesched.plugins.node_resources.balanced_allocation:NodeResourcesBalancedAllocation"
     ),
-    "NodeResourcesFit": "kubesched.plugins.node_resources_fit:NodeResourcesFit",
+    "NodeResourcesFit": "kubesched.plugins.node_resources.fit:NodeResourcesFit",
     "NodeVolumeLimits": "kubesched.plugins.node_volume_limits:NodeVolumeLimits",
     "NodeUnschedulable": "kubesched.plugins.node_unschedulable:NodeUnschedulable",
     "PodTopologySpread": "kubesched.plugins.pod_topology_spread:PodTopologySpread",
-    "PrioritySort": "kubesched.plugins.priority_sort:PrioritySort",
+    "PrioritySort": "kubesched.plugins.queue_sort:PrioritySort",
     "SchedulingGates": "kubesched.plugins.scheduling_gates:SchedulingGates",
     "TaintToleration": "kubesched.plugins.taint_toleration:TaintToleration",
     "VolumeBinding": "kubesched.plugins.volume_binding:VolumeBinding",

@@ -27,8 +27,8 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.signing import tolerations_fragment
-from kubesched.plugins.value_tables import ValueTable
+from kubesched.plugins.helper.signing import tolerations_fragment
+from kubesched.plugins.helper.value_tables import ValueTable
 from kubesched.snapshot.columns import InternedColumn, Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns

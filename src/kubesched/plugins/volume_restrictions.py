@@ -25,10 +25,15 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.volumes.claims import direct_claims, not_found, uses_of, volumes_fragment
-from kubesched.plugins.volumes.hints import uses_claim_directly
-from kubesched.plugins.volumes.shared_disks import SharedDisks, conflict, disks_of
-from kubesched.plugins.volumes.wiring import listers_of
+from kubesched.plugins.helper.volumes.claims import (
+    direct_claims,
+    not_found,
+    uses_of,
+    volumes_fragment,
+)
+from kubesched.plugins.helper.volumes.hints import uses_claim_directly
+from kubesched.plugins.helper.volumes.shared_disks import SharedDisks, conflict, disks_of
+from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.snapshot.columns import Mask
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns

@@ -22,7 +22,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.volumes.claims import (
+from kubesched.plugins.helper.volumes.claims import (
     WAIT_FOR_FIRST_CONSUMER,
     class_of_claim,
     direct_claims,
@@ -30,16 +30,16 @@ from kubesched.plugins.volumes.claims import (
     uses_of,
     volumes_fragment,
 )
-from kubesched.plugins.volumes.csi_migration import (
+from kubesched.plugins.helper.volumes.csi_migration import (
     BETA_REGION,
     BETA_ZONE,
     REGION,
     ZONE,
     ZONE_SEPARATOR,
 )
-from kubesched.plugins.volumes.hints import uses_claim_directly
-from kubesched.plugins.volumes.node_masks import NodeMasks
-from kubesched.plugins.volumes.wiring import listers_of
+from kubesched.plugins.helper.volumes.hints import uses_claim_directly
+from kubesched.plugins.helper.volumes.node_masks import NodeMasks
+from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.snapshot.columns import ABSENT, Mask
 from kubesched.snapshot.views import NodeColumns
 

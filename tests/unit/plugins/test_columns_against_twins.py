@@ -38,8 +38,8 @@ from kubesched.plugins.node_affinity import NodeAffinity
 from kubesched.plugins.node_declared_features import NodeDeclaredFeatures
 from kubesched.plugins.node_name import NodeName
 from kubesched.plugins.node_ports import NodePorts
-from kubesched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.plugins.taint_toleration import TaintToleration
 

@@ -8,7 +8,7 @@ from kubesched.errors import ConfigError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.status import Code
 from kubesched.plugins.node_resources.balance import balance
-from kubesched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from kubesched.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod

@@ -20,9 +20,9 @@ from kubesched.errors import ConfigError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.status import Code
+from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.node_resources.scored_resources import ScoredResources
 from kubesched.plugins.node_resources.strategies import broken_linear
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.harness import DictListers

@@ -11,7 +11,7 @@ from kubesched.framework.status import Code
 from kubesched.plugins.default_binder import DefaultBinder
 from kubesched.plugins.node_name import NodeName
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
-from kubesched.plugins.priority_sort import PrioritySort
+from kubesched.plugins.queue_sort import PrioritySort
 from kubesched.plugins.scheduling_gates import SchedulingGates
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod

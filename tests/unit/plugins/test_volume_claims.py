@@ -14,7 +14,7 @@ from kubesched.api.pod_volumes import (
 )
 from kubesched.api.pod_volumes import EPHEMERAL as EPHEMERAL_FLAG
 from kubesched.framework.cycle_state import CycleState
-from kubesched.plugins.volumes import claims
+from kubesched.plugins.helper.volumes import claims
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_pod
 

@@ -14,7 +14,7 @@ from storage_objects import (
     volume,
 )
 
-from kubesched.plugins.volumes.csi_migration import (
+from kubesched.plugins.helper.volumes.csi_migration import (
     TranslationError,
     hands_over,
     inline_handle,

@@ -12,10 +12,10 @@ from judging import cluster
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.framework.handle import Handle
+from kubesched.plugins.helper.volumes.first_match import NONE
 from kubesched.plugins.volume_binding.free_volumes import shape_of
 from kubesched.plugins.volume_binding.search import candidates
 from kubesched.plugins.volume_binding.storage import Storage, facts_of_volume
-from kubesched.plugins.volumes.first_match import NONE
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node
 from kubesched.testing.harness import DictListers

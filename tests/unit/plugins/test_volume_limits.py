@@ -21,8 +21,8 @@ from kubesched.config.features import FeatureGates
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.status import Code
+from kubesched.plugins.helper.volumes.csi_migration import TranslationError
 from kubesched.plugins.node_volume_limits import NodeVolumeLimits
-from kubesched.plugins.volumes.csi_migration import TranslationError
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod

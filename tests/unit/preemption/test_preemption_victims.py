@@ -9,7 +9,7 @@ from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status, unschedulable
 from kubesched.plugins.default_preemption import DefaultPreemption
-from kubesched.plugins.priority_sort import PrioritySort
+from kubesched.plugins.queue_sort import PrioritySort
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.row_pods import RowPodsCache

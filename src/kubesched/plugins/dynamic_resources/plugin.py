@@ -54,7 +54,6 @@ from kubesched.framework.status import (
     unresolvable,
     unschedulable,
 )
-from kubesched.plugins.args import checked_args
 from kubesched.plugins.dynamic_resources import extended_resources, hints
 from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
 from kubesched.plugins.dynamic_resources.binding_conditions import (
@@ -78,6 +77,7 @@ from kubesched.plugins.dynamic_resources.structured.failures import (
     InvalidPools,
 )
 from kubesched.plugins.dynamic_resources.structured.requests import key_of
+from kubesched.plugins.helper.args import checked_args
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_info import NodeInfo
 from kubesched.snapshot.views import NodeColumns

@@ -24,7 +24,7 @@ from kubesched.framework.rules import Premise, Rule
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.traits import domain_trait
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.args import checked_args
+from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.inter_pod_affinity import hints
 from kubesched.plugins.inter_pod_affinity.filtering import CountedTerm, FilterState
 from kubesched.plugins.inter_pod_affinity.scoring import (

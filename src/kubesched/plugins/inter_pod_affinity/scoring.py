@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.plugins.by_value import by_value, extremes
+from kubesched.plugins.helper.by_value import by_value, extremes
 from kubesched.snapshot.columns import InternedColumn, Ints
 from kubesched.snapshot.pod_index import Counter, DomainCounter
 from kubesched.snapshot.views import NodeColumns

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.plugins.node_resources import int64
-from kubesched.plugins.row_mirror import RowMirror
 from kubesched.snapshot.columns import IntColumn, Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns

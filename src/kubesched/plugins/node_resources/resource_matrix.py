@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.plugins.node_resources.scored_resources import (
     EXACT_BELOW,
     nonzero_use,
     nonzero_use_at,
 )
-from kubesched.plugins.row_mirror import RowMirror
 from kubesched.snapshot.columns import Ints, Mask, Rows
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns

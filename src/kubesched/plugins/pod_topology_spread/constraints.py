@@ -13,8 +13,8 @@ from kubesched.api.node_selectors import RequiredNodeAffinity, required_node_aff
 from kubesched.api.selectors import Operator, Requirement, Selector, from_label_selector
 from kubesched.api.tolerations import first_untolerated_taint
 from kubesched.framework.handle import Listers
-from kubesched.plugins.default_selector import default_selector
-from kubesched.plugins.node_selector_columns import admitted_by_affinity
+from kubesched.plugins.helper.default_selector import default_selector
+from kubesched.plugins.helper.node_selector_columns import admitted_by_affinity
 from kubesched.plugins.taint_toleration import taint_column
 from kubesched.snapshot.columns import ABSENT, Mask, Rows
 from kubesched.snapshot.node_table import NodeTable

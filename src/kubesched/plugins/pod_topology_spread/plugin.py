@@ -22,8 +22,8 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Premise, Rule, unconditional
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.args import checked_args
-from kubesched.plugins.default_selector import (
+from kubesched.plugins.helper.args import checked_args
+from kubesched.plugins.helper.default_selector import (
     SOURCE_KINDS,
     sources_of,
     sources_version,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.framework.traits import OwnPods, Trait, domain_trait
-from kubesched.plugins.by_value import by_value, extremes
+from kubesched.plugins.helper.by_value import by_value, extremes
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
 from kubesched.snapshot.columns import ABSENT, Ints, Mask
 from kubesched.snapshot.views import NodeColumns

@@ -13,7 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.names import key_of, split_key
 from kubesched.framework.handle import Lister
-from kubesched.plugins.volumes.claims import not_found
+from kubesched.plugins.helper.volumes.claims import not_found
 
 _SWEEP_FROM: Final = 64
 """Assumptions that nobody asks for any more are cleared out when there are this many, and then at every doubling."""

@@ -30,11 +30,7 @@ from kubesched.api.core_v1 import (
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.clock import Clock
 from kubesched.framework.handle import Listers, SchedulerClient
-from kubesched.plugins.volume_binding.assume_cache import AssumeError
-from kubesched.plugins.volume_binding.search import Search
-from kubesched.plugins.volume_binding.signals import ChangeSignals, Subject
-from kubesched.plugins.volume_binding.storage import Storage
-from kubesched.plugins.volumes.claims import (
+from kubesched.plugins.helper.volumes.claims import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
     is_bound_to,
@@ -42,13 +38,17 @@ from kubesched.plugins.volumes.claims import (
     key_of,
     not_found,
 )
-from kubesched.plugins.volumes.csi_migration import (
+from kubesched.plugins.helper.volumes.csi_migration import (
     TranslationError,
     hands_over,
     plugin_of,
     translated_affinity,
 )
-from kubesched.plugins.volumes.first_match import NONE
+from kubesched.plugins.helper.volumes.first_match import NONE
+from kubesched.plugins.volume_binding.assume_cache import AssumeError
+from kubesched.plugins.volume_binding.search import Search
+from kubesched.plugins.volume_binding.signals import ChangeSignals, Subject
+from kubesched.plugins.volume_binding.storage import Storage
 
 LOOK_AGAIN_S: Final = 1.0
 """Upstream's polling interval. Here changes wake the wait at once; this is for anything that is no change."""

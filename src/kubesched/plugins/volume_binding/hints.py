@@ -5,8 +5,8 @@ from __future__ import annotations
 from kubesched.api.core_v1 import Pod
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.framework.events import Hint
+from kubesched.plugins.helper.volumes.csi_migration import MIGRATED_PLUGINS
 from kubesched.plugins.volume_binding.storage import volume_limit
-from kubesched.plugins.volumes.csi_migration import MIGRATED_PLUGINS
 
 
 def after_class_change(pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:

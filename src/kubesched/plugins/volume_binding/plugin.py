@@ -28,7 +28,10 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.args import checked_args
+from kubesched.plugins.helper.args import checked_args
+from kubesched.plugins.helper.volumes.claims import uses_of, volumes_fragment
+from kubesched.plugins.helper.volumes.hints import uses_claim
+from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.plugins.volume_binding.assume_cache import AssumeError
 from kubesched.plugins.volume_binding.binding import (
     BindingError,
@@ -54,9 +57,6 @@ from kubesched.plugins.volume_binding.pod_claims import (
 from kubesched.plugins.volume_binding.scoring import CapacityScorer
 from kubesched.plugins.volume_binding.search import Search
 from kubesched.plugins.volume_binding.storage import Storage
-from kubesched.plugins.volumes.claims import uses_of, volumes_fragment
-from kubesched.plugins.volumes.hints import uses_claim
-from kubesched.plugins.volumes.wiring import listers_of
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.views import NodeColumns
 

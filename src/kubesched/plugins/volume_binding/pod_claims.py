@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
-from kubesched.plugins.volume_binding.storage import Storage
-from kubesched.plugins.volumes.claims import (
+from kubesched.plugins.helper.volumes.claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_uses,
     class_of_claim,
@@ -14,6 +13,7 @@ from kubesched.plugins.volumes.claims import (
     not_found,
     ownership_problem,
 )
+from kubesched.plugins.volume_binding.storage import Storage
 
 
 class ClaimsError(Exception):

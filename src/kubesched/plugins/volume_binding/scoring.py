@@ -13,10 +13,14 @@ from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolumeClaim
 from kubesched.config.plugin_args import MAX_CUSTOM_PRIORITY_SCORE, UtilizationShapePoint
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.plugins.helper.volumes.claims import (
+    class_of_claim,
+    requested_storage,
+    storage_capacity,
+)
+from kubesched.plugins.helper.volumes.first_match import NONE
 from kubesched.plugins.node_resources.strategies import broken_linear
 from kubesched.plugins.volume_binding.search import Search
-from kubesched.plugins.volumes.claims import class_of_claim, requested_storage, storage_capacity
-from kubesched.plugins.volumes.first_match import NONE
 from kubesched.snapshot.columns import Ints
 
 MAX_UTILIZATION = 100

@@ -20,11 +20,8 @@ from kubesched.api.selectors import SelectorError
 from kubesched.api.storage_v1 import CSIStorageCapacity, StorageClass
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.node_selector_columns import named
-from kubesched.plugins.volume_binding.free_volumes import shape_of
-from kubesched.plugins.volume_binding.pod_claims import PodClaims
-from kubesched.plugins.volume_binding.storage import Storage, VolumeFacts
-from kubesched.plugins.volumes.claims import (
+from kubesched.plugins.helper.node_selector_columns import named
+from kubesched.plugins.helper.volumes.claims import (
     NO_PROVISIONER,
     SELECTED_NODE,
     class_of_claim,
@@ -32,13 +29,16 @@ from kubesched.plugins.volumes.claims import (
     key_of,
     requested_storage,
 )
-from kubesched.plugins.volumes.csi_migration import (
+from kubesched.plugins.helper.volumes.csi_migration import (
     TranslationError,
     plugin_of,
     translated_affinity,
 )
-from kubesched.plugins.volumes.first_match import NONE, Ranks, first_matches
-from kubesched.plugins.volumes.node_masks import in_topology, reachable
+from kubesched.plugins.helper.volumes.first_match import NONE, Ranks, first_matches
+from kubesched.plugins.helper.volumes.node_masks import in_topology, reachable
+from kubesched.plugins.volume_binding.free_volumes import shape_of
+from kubesched.plugins.volume_binding.pod_claims import PodClaims
+from kubesched.plugins.volume_binding.storage import Storage, VolumeFacts
 from kubesched.snapshot.columns import Mask
 from kubesched.snapshot.views import NodeColumns
 

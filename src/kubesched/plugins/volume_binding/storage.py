@@ -15,6 +15,18 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.names import key_of
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.framework.handle import Handle, Lister
+from kubesched.plugins.helper.volumes.claims import class_of_volume, storage_capacity
+from kubesched.plugins.helper.volumes.csi_nodes import CsiNodeColumns
+from kubesched.plugins.helper.volumes.first_match import (
+    Ranks,
+    Reach,
+    first_matches,
+    reach_of_affinity,
+    reach_of_selector,
+)
+from kubesched.plugins.helper.volumes.live_groups import LiveGroups
+from kubesched.plugins.helper.volumes.node_masks import NodeMasks
+from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.plugins.volume_binding.free_volumes import (
     FILESYSTEM,
@@ -22,18 +34,6 @@ from kubesched.plugins.volume_binding.free_volumes import (
     FreeVolumes,
     NotSimple,
 )
-from kubesched.plugins.volumes.claims import class_of_volume, storage_capacity
-from kubesched.plugins.volumes.csi_nodes import CsiNodeColumns
-from kubesched.plugins.volumes.first_match import (
-    Ranks,
-    Reach,
-    first_matches,
-    reach_of_affinity,
-    reach_of_selector,
-)
-from kubesched.plugins.volumes.live_groups import LiveGroups
-from kubesched.plugins.volumes.node_masks import NodeMasks
-from kubesched.plugins.volumes.wiring import listers_of
 from kubesched.snapshot.views import NodeColumns
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ import numpy as np
 from kubesched.api.core_v1 import NodeSelector, TopologySelectorTerm, VolumeNodeAffinity
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.selectors import Operator, Selector, SelectorError, new_requirement
-from kubesched.plugins.node_selector_columns import selected
+from kubesched.plugins.helper.node_selector_columns import selected
 from kubesched.snapshot.columns import Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns

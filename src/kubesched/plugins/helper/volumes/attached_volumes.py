@@ -23,9 +23,9 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.pod_volumes import CLAIM, EPHEMERAL, MIGRATABLE
 from kubesched.api.storage_v1 import StorageClass, VolumeAttachment
 from kubesched.framework.handle import Lister
-from kubesched.plugins.volumes.claims import class_of_claim, key_of
-from kubesched.plugins.volumes.pod_followers import PodFollower
-from kubesched.plugins.volumes.volume_names import (
+from kubesched.plugins.helper.volumes.claims import class_of_claim, key_of
+from kubesched.plugins.helper.volumes.pod_followers import PodFollower
+from kubesched.plugins.helper.volumes.volume_names import (
     CannotTell,
     CsiVolume,
     VolumeNames,

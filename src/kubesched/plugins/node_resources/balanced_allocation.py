@@ -16,10 +16,12 @@ from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status
-from kubesched.plugins.args import checked_args
+from kubesched.plugins.helper.args import checked_args
+from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.balance import balance, balance_change, balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
+from kubesched.plugins.node_resources.fit import sign_requests
 from kubesched.plugins.node_resources.resource_matrix import BLOCK, Amounts, resource_amounts
 from kubesched.plugins.node_resources.scored_resources import (
     EXACT_BELOW,
@@ -27,8 +29,6 @@ from kubesched.plugins.node_resources.scored_resources import (
     ScoredResource,
     ScoredResources,
 )
-from kubesched.plugins.node_resources_fit import sign_requests
-from kubesched.plugins.row_mirror import RowMirror
 from kubesched.snapshot.columns import Ids, Ints
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns

@@ -13,7 +13,7 @@ import numpy as np
 
 from kubesched.api.storage_v1 import CSINode
 from kubesched.framework.handle import Lister
-from kubesched.plugins.volumes.csi_migration import InTreePlugin, hands_over
+from kubesched.plugins.helper.volumes.csi_migration import InTreePlugin, hands_over
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns

@@ -33,7 +33,8 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope, unconditional
 from kubesched.framework.status import Code, Status, error_status, unschedulable
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
-from kubesched.plugins.args import checked_args
+from kubesched.plugins.helper.args import checked_args
+from kubesched.plugins.helper.packed_verdicts import BITS, packed_codes, packed_verdicts
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.extended_resources import (
     IMPLICIT_PREFIX,
@@ -53,7 +54,6 @@ from kubesched.plugins.node_resources.scored_resources import (
     ScoredResources,
 )
 from kubesched.plugins.node_resources.strategies import make_strategy
-from kubesched.plugins.packed_verdicts import BITS, packed_codes, packed_verdicts
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns

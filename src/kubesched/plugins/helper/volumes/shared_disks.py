@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kubesched.api.core_v1 import Pod, Volume
 from kubesched.api.pod_volumes import DISK
-from kubesched.plugins.volumes.pod_followers import PodFollower
+from kubesched.plugins.helper.volumes.pod_followers import PodFollower
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
 from kubesched.framework.events import Hint
-from kubesched.plugins.volumes.claims import claim_uses, direct_claims
+from kubesched.plugins.helper.volumes.claims import claim_uses, direct_claims
 
 
 def uses_claim(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:

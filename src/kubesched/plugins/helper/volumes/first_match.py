@@ -19,8 +19,8 @@ from kubesched.api.core_v1 import VolumeNodeAffinity
 from kubesched.api.meta import LabelSelector
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.api.selectors import SelectorError, from_label_selector
-from kubesched.plugins.node_selector_columns import selected
-from kubesched.plugins.volumes.node_masks import NodeMasks, reachable
+from kubesched.plugins.helper.node_selector_columns import selected
+from kubesched.plugins.helper.volumes.node_masks import NodeMasks, reachable
 from kubesched.snapshot.columns import ABSENT, InternedColumn, Mask
 from kubesched.snapshot.views import NodeColumns
 

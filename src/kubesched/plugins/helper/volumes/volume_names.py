@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.framework.handle import Lister, Listers
-from kubesched.plugins.volumes.claims import claim_use, class_of_claim
-from kubesched.plugins.volumes.csi_migration import (
+from kubesched.plugins.helper.volumes.claims import claim_use, class_of_claim
+from kubesched.plugins.helper.volumes.csi_migration import (
     TranslationError,
     inline_handle,
     plugin_named,

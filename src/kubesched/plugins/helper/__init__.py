@@ -1,0 +1,1 @@
+"""What several plugins share; upstream calls this folder `helper`, too."""
