@@ -32,6 +32,7 @@ Explain one pod: verdict, reasons with node counts, the most telling nodes, and 
   Never    no node of the cluster could take it, even if it were empty and untainted
   Waiting  for something that is not a node: gates, claims, another scheduler
 
+With --fix, the smallest changes that make the pod fit; each was tried with the real filters.
 -o json prints every node and has a published schema ('kubesched explain schema').
 """
 
@@ -65,6 +66,9 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", default="", metavar="NAMESPACE", help="its namespace")
+    parser.add_argument(
+        "--fix", action="store_true", help="look for the smallest changes that make it fit"
+    )
     parser.add_argument(
         "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
     )
@@ -128,7 +132,7 @@ def _explain_pod(args: argparse.Namespace, state: ClusterState, config: Any, gat
         select = selection.telling_nodes(SHOWN_NODES)
     else:
         select = selection.every_node
-    explanation = explainer.explain(pod, select)
+    explanation = explainer.explain(pod, select, fix=args.fix)
     if args.output in ("json", "yaml"):
         _write(args.output, explanation)
     elif args.node:
@@ -187,7 +191,7 @@ def _explain_pods(args: argparse.Namespace, state: ClusterState, config: Any, ga
         return 0
     explainer = _explainer(state, config, gates)
     wanted = selection.every_node if args.output in ("json", "yaml") else selection.no_node
-    explanations = [explainer.explain(pod, wanted) for pod in pods]
+    explanations = [explainer.explain(pod, wanted, fix=args.fix) for pod in pods]
     if args.output in ("json", "yaml"):
         _write(args.output, explanations)
     else:

@@ -13,10 +13,12 @@ from kubesched.api.names import key_of
 from kubesched.errors import KubeschedError
 from kubesched.explain import waiting
 from kubesched.explain.evaluation import Evaluation, evaluate
+from kubesched.explain.fixes.search import FixSearch
 from kubesched.explain.judging import is_hopeless, reasons_of
 from kubesched.explain.model import (
     Condition,
     Explanation,
+    Fix,
     NodeCounts,
     Preemption,
     Verdict,
@@ -70,8 +72,10 @@ class Explainer:
         self.assembly = assembly
         self.notes = notes
 
-    def explain(self, pod: Pod, select: Selection = every_node) -> Explanation:
-        """The pod's story; `select` says which nodes the matrix lists.
+    def explain(
+        self, pod: Pod, select: Selection = every_node, *, fix: bool = False
+    ) -> Explanation:
+        """The pod's story; `select` says which nodes the matrix lists, `fix` whether to look for fixes.
 
         Raises:
             ExplainError: values of the pod make no sense.
@@ -82,7 +86,7 @@ class Explainer:
         node_name = self._node_of(pod)
         try:
             with self.as_pending(pod) as info:
-                return _Story(self, framework, info, node_name).told(select)
+                return _Story(self, framework, info, node_name).told(select, fix=fix)
         except KubeschedError as error:
             raise ExplainError(f"pod {key_of(pod.metadata)}: {error}") from error
 
@@ -167,7 +171,7 @@ class _Story:
         self.node_name = node_name
         self.notes = list(explainer.notes)
 
-    def told(self, select: Selection) -> Explanation:
+    def told(self, select: Selection, *, fix: bool) -> Explanation:
         framework, pod = self.framework, self.pod
         evaluation = evaluate(framework, self.info)
         waits = self._waits(evaluation)
@@ -187,6 +191,9 @@ class _Story:
         counts = NodeCounts(total=evaluation.table.node_count, feasible=len(evaluation.feasible))
         preemption = _preemption(candidate)
         reasons = reasons_of(evaluation)
+        matrix = node_rows(framework, evaluation, select(evaluation))
+        # Last, since trials change the table and put it back.
+        fixes = self._fixes(evaluation, verdict) if fix else None
         return Explanation(
             pod=self.info.key,
             uid=pod.metadata.uid,
@@ -201,12 +208,18 @@ class _Story:
             woken_by=self._woken_by(decision),
             nodes=counts,
             reasons=reasons,
-            matrix=node_rows(framework, evaluation, select(evaluation)),
+            matrix=matrix,
             chosen=chosen,
             preemption=preemption,
-            fixes=None,
+            fixes=fixes,
             notes=self.notes,
         )
+
+    def _fixes(self, evaluation: Evaluation, verdict: Verdict) -> list[Fix]:
+        if verdict not in (Verdict.NOT_NOW, Verdict.NEVER):
+            return []
+        cache = self.explainer.assembly.scheduler.cache
+        return FixSearch(self.framework, cache, evaluation).fixes()
 
     def _waits(self, evaluation: Evaluation) -> list[WaitingFor]:
         if self.node_name:

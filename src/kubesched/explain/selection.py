@@ -41,7 +41,7 @@ def telling_nodes(limit: int) -> Selection:
     def select(evaluation: Evaluation) -> Indices:
         best = by_total(evaluation)
         others = nearest(evaluation)
-        distinct = _one_per_set(evaluation, others)
+        distinct = first_of_each_set(evaluation, others)
         share = limit if not len(others) else max(limit // 2, limit - len(others))
         ordered = np.concatenate((best[:share], others[:3], distinct))
         _, first = np.unique(ordered, return_index=True)
@@ -83,7 +83,7 @@ def _shortage(
     return missing
 
 
-def _one_per_set(evaluation: Evaluation, rows: Indices) -> Indices:
+def first_of_each_set(evaluation: Evaluation, rows: Indices) -> Indices:
     """The first of the given rows for every distinct combination of rejections."""
     if not len(rows):
         return rows

@@ -1,0 +1,268 @@
+"""The search for fixes: the smallest sets of changes after which some node takes the pod.
+
+The conditions in the pod's way are worked out node by node. For each node every condition is met by one of its
+alternatives, or several conditions together by pods leaving the node. Sets are ordered by size, then by how intrusive they
+are, and tried in that order with the real filters; what does not hold is dropped, and so is every change without which a
+set still holds. What is searched, and where it ends, is said in docs/reference/explain.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.api.names import key_of
+from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.explain.evaluation import Evaluation
+from kubesched.explain.fixes.changes import (
+    AnyChange,
+    NodeAddition,
+    NodeEdit,
+    PodDeletion,
+    PodEdit,
+    addition,
+    deletion,
+)
+from kubesched.explain.fixes.commands import commands_for, template_owner
+from kubesched.explain.fixes.conditions import Condition, conditions_at
+from kubesched.explain.fixes.deletions import may_be_deleted, smallest_deletions
+from kubesched.explain.fixes.trials import Trials
+from kubesched.explain.model import Change, Fix
+from kubesched.explain.selection import first_of_each_set, nearest
+from kubesched.framework.runtime import Framework
+from kubesched.preemption.budgets import Budgets
+from kubesched.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from kubesched.cache.cache import Cache
+
+MOST_NODES = 24
+"""Nodes whose conditions are worked out: the nearest to fitting, and one for each distinct set of reasons."""
+MOST_CONDITIONS = 6
+"""A node with more of them is passed over."""
+MOST_TRIALS = 60
+MOST_FIXES = 6
+ADDITION_SIZE = 4
+MOST_SHAPES = 12
+"""Shapes of nodes that are tried as additions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Changes that should make a node take the pod; not yet tried."""
+
+    changes: tuple[AnyChange, ...]
+    node_name: str
+
+    @property
+    def order(self) -> tuple[int, float, str]:
+        return self.size, sum(each.cost for each in self.changes), self.node_name
+
+    @property
+    def size(self) -> int:
+        return size_of(self.changes)
+
+    @property
+    def keys(self) -> frozenset[tuple[str, str]]:
+        return frozenset(each.key for each in self.changes)
+
+    @property
+    def pattern(self) -> frozenset[str]:
+        """Kinds of changes. Fixes of one pattern, or of a larger one, are variations: the best one is enough."""
+        return frozenset(
+            f"{each.kind} {each.text.split()[1]}" if each.kind == "LowerRequest" else each.kind
+            for each in self.changes
+        )
+
+
+class FixSearch:
+    """Looks for fixes for one pod that fits nowhere."""
+
+    def __init__(self, framework: Framework, cache: Cache, evaluation: Evaluation) -> None:
+        self._framework = framework
+        self._evaluation = evaluation
+        self._table = evaluation.table
+        self._pod = evaluation.pod
+        self._trials = Trials(framework, cache, evaluation.pod)
+        listers = framework.handle.listers
+        self._budgets = Budgets(listers.of(PodDisruptionBudget).list() if listers else ())
+
+    def fixes(self) -> list[Fix]:
+        """The verified fixes, the smallest first."""
+        found = sorted(self._verified(), key=lambda each: each[0].order)
+        return [self._fix(proposal, others) for proposal, others in found]
+
+    def _verified(self) -> Iterator[tuple[Proposal, int]]:
+        """Fixes that hold, none of which repeats the pattern of another, and how many more nodes would do."""
+        patterns: list[frozenset[str]] = []
+        trials = 0
+        for proposal in sorted(self.proposals(), key=lambda each: each.order):
+            if len(patterns) >= MOST_FIXES or trials >= MOST_TRIALS:
+                return
+            if any(pattern <= proposal.pattern for pattern in patterns):
+                continue
+            trials += 1
+            rows = self._trials.nodes_that_fit(proposal.changes)
+            if rows is None or proposal.node_name not in rows:
+                continue
+            reduced, rows = self._reduced(proposal, rows)
+            if any(pattern <= reduced.pattern for pattern in patterns):
+                continue
+            patterns.append(reduced.pattern)
+            yield reduced, len(rows) - 1
+
+    def _reduced(self, proposal: Proposal, rows: set[str]) -> tuple[Proposal, set[str]]:
+        """Without the changes that turn out not to be needed for some node to take the pod."""
+        changes, node_name = proposal.changes, proposal.node_name
+        for change in proposal.changes:
+            rest = tuple(each for each in changes if each is not change)
+            left = self._trials.nodes_that_fit(rest) if rest else None
+            if left:
+                changes, rows = rest, left
+                node_name = node_name if node_name in left else min(left)
+        return Proposal(changes, node_name), rows
+
+    # -- proposals -------------------------------------------------------------------------------------------------
+
+    def proposals(self) -> Iterator[Proposal]:
+        for row in self.rows():
+            yield from self._for_node(row)
+        yield from self._additions()
+
+    def rows(self) -> list[int]:
+        """The nodes that are looked at."""
+        by_distance = nearest(self._evaluation)
+        distinct = first_of_each_set(self._evaluation, by_distance)[: MOST_NODES // 2]
+        chosen = dict.fromkeys([*distinct.tolist(), *by_distance[:MOST_NODES].tolist()])
+        return list(chosen)[:MOST_NODES]
+
+    def conditions(self, row: int) -> list[Condition]:
+        return conditions_at(
+            self._evaluation,
+            row,
+            lambda plugin, edits: self._trials.passes(row, plugin, edits),
+        )
+
+    def _for_node(self, row: int) -> Iterator[Proposal]:
+        conditions = self.conditions(row)
+        if not conditions or len(conditions) > MOST_CONDITIONS:
+            return
+        name = self._table.names[row]
+        deletable = [each for each in conditions if each.is_deletable]
+        for together in _subsets(deletable):
+            others = [each for each in conditions if each not in together]
+            if not all(each.alternatives for each in others):
+                continue
+            leaving: list[AnyChange] = []
+            if together:
+                pods = self._leaving(row, together)
+                if pods is None:
+                    continue
+                leaving = [self._deletion(each) for each in pods]
+            for chosen in product(*(each.alternatives for each in others)):
+                changes = {each.key: each for each in (*chosen, *leaving)}
+                yield Proposal(tuple(changes.values()), name)
+
+    def _leaving(self, row: int, conditions: Sequence[Condition]) -> list[PodInfo] | None:
+        plugins = {each.plugin for each in conditions}
+        return smallest_deletions(
+            self._table,
+            row,
+            self._pod,
+            conditions,
+            lambda removed: self._trials.passes_without(
+                self._evaluation.state, row, plugins, removed
+            ),
+            lambda pod: (self._deletion(pod).cost, pod.key),
+        )
+
+    def _deletion(self, pod: PodInfo) -> PodDeletion:
+        return deletion(pod.pod, self._budgets.violated_by([pod])[0])
+
+    def deletions(self, row: int) -> list[PodDeletion]:
+        """Every pod that may leave the node."""
+        return [
+            self._deletion(each) for each in filter(may_be_deleted, self._table.pods[row].values())
+        ]
+
+    def _additions(self) -> Iterator[Proposal]:
+        """The cheapest shape of a node that would take the pod if one more of it were there."""
+        for node in self._shapes():
+            change = addition(node)
+            if change.node.metadata.name in self._table.row_of:
+                continue
+            proposal = Proposal((change,), change.node.metadata.name)
+            if proposal.node_name in (self._trials.nodes_that_fit([change]) or ()):
+                yield proposal
+                return
+
+    def _shapes(self) -> list[Node]:
+        """One node for each distinct size and set of taints, the smallest first."""
+        distinct: dict[object, Node] = {}
+        for row in self._evaluation.rows.tolist():
+            node = self._table.nodes[row]
+            if node is not None:
+                allocatable = tuple(sorted((node.status.allocatable or {}).items()))
+                taints = tuple((t.key, t.value, t.effect) for t in node.spec.taints or ())
+                distinct.setdefault((allocatable, taints), node)
+        rows = [self._table.row_of[node.metadata.name] for node in distinct.values()]
+        sizes = self._table.allocatable[0].array[rows]
+        ordered = np.argsort(sizes, kind="stable")[:MOST_SHAPES]
+        nodes = list(distinct.values())
+        return [nodes[at] for at in ordered.tolist()]
+
+    # -- telling ---------------------------------------------------------------------------------------------------
+
+    def _fix(self, proposal: Proposal, others: int) -> Fix:
+        pod, listers = self._pod.pod, self._framework.handle.listers
+        leaving = [each for each in proposal.changes if isinstance(each, PodDeletion)]
+        effects: list[str] = []
+        if leaving:
+            infos = [PodInfo(each.pod) for each in leaving]
+            for each, violates in zip(leaving, self._budgets.violated_by(infos), strict=True):
+                if violates:
+                    effects.append(f"violates the disruption budget of {key_of(each.pod.metadata)}")
+                owner = each.pod.metadata.controller()
+                if owner is not None:
+                    effects.append(f"its {owner.kind} creates {key_of(each.pod.metadata)} again")
+            if not any(self._budgets.violated_by(infos)):
+                effects.append("disruption budgets allow it")
+        if any(isinstance(each, PodEdit) for each in proposal.changes):
+            owner_of_pod = template_owner(pod, listers)
+            if owner_of_pod is not None:
+                effects.append(f"changes every pod of {'/'.join(owner_of_pod).lower()}")
+        return Fix(
+            changes=[
+                Change(kind=each.kind, text=each.text, object=self._object_of(each))
+                for each in proposal.changes
+            ],
+            node=proposal.node_name,
+            other_nodes=others,
+            commands=commands_for(pod, proposal.changes, listers),
+            effects=effects,
+        )
+
+    def _object_of(self, change: AnyChange) -> str:
+        if isinstance(change, PodEdit):
+            return f"Pod/{self._pod.key}"
+        if isinstance(change, NodeEdit):
+            return f"Node/{change.node_name}"
+        if isinstance(change, PodDeletion):
+            return f"Pod/{key_of(change.pod.metadata)}"
+        return f"Node/{change.node.metadata.name}"
+
+
+def size_of(changes: Sequence[AnyChange]) -> int:
+    """The number of changes. A new node counts for more than any other change."""
+    return sum(ADDITION_SIZE if isinstance(each, NodeAddition) else 1 for each in changes)
+
+
+def _subsets(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]:
+    return chain.from_iterable(
+        combinations(conditions, size) for size in range(len(conditions) + 1)
+    )

@@ -1,0 +1,117 @@
+"""Trying changes: the scheduler in memory is changed, its filters are run, and everything is put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from kubesched.api.core_v1 import Node
+from kubesched.cache.cache import Cache
+from kubesched.explain.fixes.changes import (
+    AnyChange,
+    NodeAddition,
+    NodeEdit,
+    PodDeletion,
+    PodEdit,
+    edited,
+)
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.filter import run_filters
+from kubesched.framework.runtime.nominated import filter_with_nominated_pods
+from kubesched.framework.runtime.pre_filter import run_pre_filter, run_remove_pod
+from kubesched.framework.status import Status
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.views import NodeColumns
+
+
+class Trials:
+    """What-ifs about one pod."""
+
+    def __init__(self, framework: Framework, cache: Cache, pod: PodInfo) -> None:
+        self._framework = framework
+        self._cache = cache
+        self._table = cache.table
+        self._pod = pod
+
+    def nodes_that_fit(self, changes: Sequence[AnyChange]) -> set[str] | None:
+        """Names of nodes that would take the pod after the changes; None if it is rejected whatever the node."""
+        edits = [each for each in changes if isinstance(each, PodEdit)]
+        pod = PodInfo(edited(self._pod.pod, edits)) if edits else self._pod
+        with self._changed(changes):
+            return self._feasible(pod)
+
+    def _feasible(self, pod: PodInfo) -> set[str] | None:
+        table, state = self._table, CycleState()
+        table.refresh()
+        view = NodeColumns(table)
+        outcome = run_pre_filter(self._framework, state, pod.pod, view)
+        if outcome.status is not None:
+            return None
+        result = filter_with_nominated_pods(self._framework, state, pod, view)
+        if result.error is not None:
+            return None
+        names = {table.names[row] for row in np.flatnonzero(result.passing).tolist()}
+        return names if outcome.node_names is None else names & outcome.node_names
+
+    @contextmanager
+    def _changed(self, changes: Sequence[AnyChange]) -> Iterator[None]:
+        """The scheduler with nodes and pods changed, until the end of the block."""
+        cache, table = self._cache, self._table
+        before: dict[str, Node] = {}
+        gone: list[PodDeletion] = []
+        added: list[str] = []
+        try:
+            for change in changes:
+                if isinstance(change, PodDeletion):
+                    cache.remove_pod(change.pod)
+                    gone.append(change)
+                elif isinstance(change, NodeEdit):
+                    node = table.nodes[table.row_of[change.node_name]]
+                    assert node is not None, "a row of a node"
+                    before.setdefault(change.node_name, node)
+                    cache.update_node(change.applied(node))
+                elif isinstance(change, NodeAddition):
+                    cache.add_node(change.node)
+                    added.append(change.node.metadata.name)
+            yield
+        finally:
+            for name in added:
+                cache.remove_node(name)
+            for node in before.values():
+                cache.update_node(node)
+            for deletion in gone:
+                cache.add_pod(deletion.pod)
+
+    # -- single plugins on one node --------------------------------------------------------------------------------
+
+    def passes(self, row: int, plugin: str, edits: Sequence[PodEdit]) -> bool:
+        """Does the edited pod pass one plugin's filter on one node?"""
+        pod = edited(self._pod.pod, edits)
+        state, framework = CycleState(), self._framework
+        before = [each for each in framework.pre_filter if each.name == plugin]
+        outcome = run_pre_filter(framework, state, pod, NodeColumns(self._table), before)
+        if outcome.status is not None:
+            return False
+        filters = [each for each in framework.filter if each.name == plugin]
+        view = NodeColumns(self._table, np.array([row]))
+        result = run_filters(framework, state, pod, view, filters)
+        return result.error is None and bool(result.passing[0])
+
+    def passes_without(
+        self, state: CycleState, row: int, plugins: set[str], removed: Sequence[PodInfo]
+    ) -> bool:
+        """Does the pod pass some plugins' filters on one node once these pods have left it?"""
+        framework, pod = self._framework, self._pod.pod
+        what_if = state.clone()
+        view: NodeColumns = NodeColumns(self._table, np.array([row]))
+        for each in removed:
+            failed: Status | None = run_remove_pod(framework, what_if, pod, each, view)
+            if failed is not None:
+                return False
+            view = view.what_if(0, remove=[each])
+        filters = [each for each in framework.filter if each.name in plugins]
+        result = run_filters(framework, what_if, pod, view, filters)
+        return result.error is None and bool(result.passing[0])
