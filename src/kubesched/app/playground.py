@@ -34,6 +34,9 @@ class PlaygroundSettings:
     """What `kubesched up` can be told."""
 
     kubeconfig: Path
+    name: str = "kubesched"
+    """Name of cluster, user and context in the kubeconfig."""
+    address: str = "127.0.0.1"
     nodes: int = 10
     pools: tuple[NodePool, ...] = DEFAULT_POOLS
     stages: tuple[Stage, ...] = field(default_factory=default_stages)
@@ -59,6 +62,8 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
     """Start everything; by the time the body runs, kubectl works and pods are being scheduled."""
     kubelet = KubeletOptions(nodes=settings.nodes, pools=settings.pools, stages=settings.stages)
     cluster_settings = ClusterSettings(
+        name=settings.name,
+        address=settings.address,
         port=settings.port,
         kubeconfig=settings.kubeconfig,
         data_dir=settings.data_dir,

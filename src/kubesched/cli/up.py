@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ipaddress
 import os
+import re
+import shlex
 import signal
 import sys
 import time
@@ -57,6 +60,18 @@ def add_parser(subparsers: Subparsers) -> None:
         action="store_true",
         help="with --data-dir: if its database is damaged, keep what can be read and list the rest",
     )
+    parser.add_argument(
+        "--name",
+        type=_name,
+        help="of the cluster, its context and its kubeconfig; several clusters need several names",
+    )
+    parser.add_argument(
+        "--address",
+        type=_address,
+        default="127.0.0.1",
+        metavar="IP",
+        help="address to listen on (default: 127.0.0.1); others can then reach the cluster",
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", help="where to write the kubeconfig")
     parser.add_argument(
         "--config", metavar="FILE", help="scheduler configuration (KubeSchedulerConfiguration)"
@@ -68,31 +83,71 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--once", action="store_true", help="with --demo: end when the demonstration is running"
     )
+    parser.add_argument(
+        "-v",
+        type=_verbosity,
+        default=None,
+        metavar="N",
+        help="how much is logged (default: warnings and errors)",
+    )
     add_feature_gates(parser)
+    parser.set_defaults(parser=parser)
+
+
+def _number(text: str, highest: int) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) <= highest):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {highest}")
+    return int(text)
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 100000")
-    return number
+    return _number(text, 100_000)
 
 
 def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 65535:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 65535")
-    return number
+    return _number(text, 65535)
+
+
+def _verbosity(text: str) -> int:
+    return _number(text, 2**31 - 1)
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a name: lower case letters, digits and '-', 63 characters at most"
+        )
+    return text
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address") from None
 
 
 def main(args: argparse.Namespace) -> int:
     began = time.monotonic()
+    if args.once and not args.demo:
+        args.parser.error("argument --once: only with --demo")
+    _configure_logging(args.v)
     if args.repair:
         _repair(args.data_dir)
     with signals_held():
         from kubesched.app.event_loop import run
 
         return run(_up(_settings(args), args, began))
+
+
+def _configure_logging(verbosity: int | None) -> None:
+    import logging
+
+    from kubesched import logs
+
+    logs.configure(logs.LogSettings(verbosity=verbosity or 0))
+    if verbosity is None:
+        logging.getLogger().setLevel(logging.WARNING)
 
 
 def _repair(data_dir: str | None) -> None:
@@ -115,10 +170,11 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     gates = features.parse(args.feature_gates)
     features.check_implemented(gates)
     data_dir = Path(args.data_dir).expanduser() if args.data_dir else None
+    path = Path(args.kubeconfig).expanduser() if args.kubeconfig else None
     return PlaygroundSettings(
-        kubeconfig=Path(args.kubeconfig).expanduser()
-        if args.kubeconfig
-        else _kubeconfig_path(data_dir),
+        kubeconfig=(path or _kubeconfig_path(data_dir, args.name or "")).absolute(),
+        name=f"kubesched-{args.name}" if args.name else "kubesched",
+        address=args.address,
         nodes=args.nodes,
         pools=load_node_pools(read_file(args.node_template), args.node_template)
         if args.node_template
@@ -134,12 +190,12 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     )
 
 
-def _kubeconfig_path(data_dir: Path | None) -> Path:
+def _kubeconfig_path(data_dir: Path | None, name: str) -> Path:
     """Beside the data, or in the user's cache; never overwrites the user's own kubeconfig."""
     if data_dir is not None:
         return data_dir / "kubeconfig"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "kubesched" / "kubeconfig"
+    return cache / "kubesched" / (f"{name}.kubeconfig" if name else "kubeconfig")
 
 
 async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: float) -> int:
@@ -165,7 +221,8 @@ def _announce(running: Playground, settings: PlaygroundSettings, took_s: float) 
     print(
         f"cluster up at {running.cluster.url} in {took_s:.1f} s: {settings.nodes} nodes, {scheduler}"
     )
-    print(f"\n    export KUBECONFIG={settings.kubeconfig}\n", flush=True)
+    path = shlex.quote(str(settings.kubeconfig))
+    print(f"\n    export KUBECONFIG={path}\n", flush=True)
 
 
 async def _demonstrate(running: Playground) -> int:
@@ -178,7 +235,8 @@ async def _demonstrate(running: Playground) -> int:
     placed = await demo.wait_until_running(api, expected, DEMO_TIMEOUT_S)
     running_count = sum(placement.phase == "Running" for placement in placed)
     print(
-        f"{running_count} of {expected} demonstration pods running after {time.monotonic() - began:.1f} s"
+        f"{running_count} of {expected} demonstration pods running in namespace {demo.NAMESPACE}"
+        f" after {time.monotonic() - began:.1f} s"
     )
     table(
         ["POD", "STATUS", "NODE", "ZONE"],

@@ -12,8 +12,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import fcntl
+import ipaddress
 import random
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -31,18 +34,23 @@ from kubesched.embedded.server import ApiServer
 from kubesched.embedded.storage.journal import SqliteJournal
 from kubesched.embedded.storage.store import DEFAULT_HISTORY_LIMIT, Store
 from kubesched.embedded.web import WebServer
+from kubesched.errors import KubeschedError
 
 LOOPBACK = "127.0.0.1"
-CONTEXT = "kubesched"
-USER = "kubesched-admin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
     """How an embedded cluster is set up."""
 
+    name: str = "kubesched"
+    """Name of the cluster and of its context in the kubeconfig."""
+
+    address: str = LOOPBACK
+    """Where to listen; the administrator's credentials are needed from everywhere."""
+
     port: int = 0
-    """Where to listen on loopback; 0 takes a free port."""
+    """Where to listen; 0 takes a free port."""
 
     kubeconfig: Path | None = None
     """Where to write a kubeconfig for the administrator, readable by its owner only."""
@@ -84,7 +92,10 @@ class EmbeddedCluster:
 
     @property
     def url(self) -> str:
-        return f"https://{LOOPBACK}:{self.port}"
+        host = ipaddress.ip_address(self.settings.address)
+        if host.is_unspecified:
+            host = ipaddress.ip_address(LOOPBACK if host.version == 4 else "::1")
+        return f"https://{host if host.version == 4 else f'[{host}]'}:{self.port}"
 
     @property
     def port(self) -> int:
@@ -114,7 +125,7 @@ class EmbeddedCluster:
         store, journal = self._open_store()
         if journal is not None:
             stack.push_async_callback(journal.close)
-        self._certificates = pki.load_or_make(secrets_dir, self.clock.now())
+        self._certificates = pki.load_or_make(secrets_dir, self.clock.now(), self.settings.address)
         self.token = _load_or_make_token(secrets_dir)
         registry = build_registry(store, clock=self.clock, rng=self.rng)
         self.api = LocalApi(registry)
@@ -129,7 +140,7 @@ class EmbeddedCluster:
         await self._start_web(stack, self._certificates)
         bootstrap.publish(registry, self._certificates.ca_certificate.decode(), self.port)
         if self.settings.kubeconfig is not None:
-            self.settings.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(held(self.settings.kubeconfig))
             pki.write_private(self.settings.kubeconfig, self.kubeconfig())
 
     async def _start_web(
@@ -137,7 +148,7 @@ class EmbeddedCluster:
     ) -> None:
         tls = certificates.server_context()
         self._web = WebServer(self.server, token=self.token, tls=tls, clock=self.clock)
-        self._web.listen(LOOPBACK, self.settings.port)
+        self._web.listen(self.settings.address, self.settings.port)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         stack.push_async_callback(self._web.stop)
         serving = group.create_task(self._web.serve(), name="embedded/api server")
@@ -175,21 +186,41 @@ class EmbeddedCluster:
         import yaml
 
         assert self._certificates is not None, "the cluster has not been started"
+        name, user = self.settings.name, f"{self.settings.name}-admin"
         authority = base64.b64encode(self._certificates.ca_certificate).decode()
         config: JsonObject = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [
                 {
-                    "name": CONTEXT,
+                    "name": name,
                     "cluster": {"server": self.url, "certificate-authority-data": authority},
                 }
             ],
-            "users": [{"name": USER, "user": {"token": self.token}}],
-            "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": USER}}],
-            "current-context": CONTEXT,
+            "users": [{"name": user, "user": {"token": self.token}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+            "current-context": name,
         }
         return yaml.safe_dump(config, sort_keys=False).encode()
+
+
+@contextlib.contextmanager
+def held(kubeconfig: Path) -> Iterator[None]:
+    """Keep other clusters from writing the same kubeconfig for as long as the block runs.
+
+    Raises:
+        KubeschedError: another running cluster has it.
+    """
+    kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+    lock = kubeconfig.with_name(f".{kubeconfig.name}.lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise KubeschedError(
+                f"{kubeconfig} belongs to a cluster that is running: stop it, or choose --name or --kubeconfig"
+            ) from None
+        yield
 
 
 def _load_or_make_token(folder: Path | None) -> str:

@@ -56,15 +56,17 @@ _FILES = {
 }
 
 
-def load_or_make(folder: Path | None, now: float) -> Certificates:
-    """The certificates kept in `folder`, or new ones (kept there, if a folder is given)."""
+def load_or_make(folder: Path | None, now: float, address: str = "127.0.0.1") -> Certificates:
+    """The certificates kept in `folder`, or new ones (kept there, if a folder is given), good for `address`."""
     if folder is not None and all((folder / name).exists() for name in _FILES.values()):
         kept = Certificates(
             **{field: (folder / name).read_bytes() for field, name in _FILES.items()}
         )
-        if _expires_after(kept.server_certificate, now + 86400):
+        if _expires_after(kept.server_certificate, now + 86400) and _covers(
+            kept.server_certificate, address
+        ):
             return kept
-    made = make(now)
+    made = make(now, address)
     if folder is not None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for field, name in _FILES.items():
@@ -88,7 +90,19 @@ def _expires_after(certificate: bytes, moment: float) -> bool:
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp() > moment
 
 
-def make(now: float) -> Certificates:
+def _covers(certificate: bytes, address: str) -> bool:
+    """Whether the certificate is good for a client that connects to this address."""
+    from cryptography import x509
+
+    wanted = ipaddress.ip_address(address)
+    if wanted.is_unspecified:
+        return True
+    extensions = x509.load_pem_x509_certificate(certificate).extensions
+    names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return wanted in names.get_values_for_type(x509.IPAddress)
+
+
+def make(now: float, address: str = "127.0.0.1") -> Certificates:
     """A fresh authority with one certificate for the server and one for the administrator."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -167,8 +181,11 @@ def make(now: float) -> Certificates:
         certificate = builder.sign(ca_key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM), pem(key)
 
+    addresses = [*SERVER_ADDRESSES]
+    if address not in addresses and not ipaddress.ip_address(address).is_unspecified:
+        addresses.append(address)
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVER_NAMES]
-    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in SERVER_ADDRESSES]
+    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
     server_certificate, server_key = leaf(
         subject("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, names
     )
