@@ -84,7 +84,7 @@ def test_a_device_that_is_gone_is_noticed(tmp_path):
 
 def test_some_recorded_attempts_end_in_errors():
     recorded = read_placements(DATA / "unreadable.jsonl.gz")
-    errors = [p.expect.error for each in recorded for p in each.placement.pending]
+    errors = [p.expect.error for item in recorded for p in item.placement.pending]
     assert sum(1 for error in errors if error) > 10
 
 
@@ -102,5 +102,5 @@ def test_generated_placements_are_decided_as_the_twins_decide(seed, malformed):
     placement = msgspec.json.decode(json.dumps(made), type=Placement)
     cluster = Cluster(placement)
     for pending in placement.pending:
-        found = [f for f in compare(pending.expect, cluster.place(pending.pod)) if not f.agrees]
-        assert found == []
+        result = [f for f in compare(pending.expect, cluster.place(pending.pod)) if not f.agrees]
+        assert result == []

@@ -50,7 +50,7 @@ def test_sequences_exercise_every_feature():
 
 def test_sequences_hold_what_limits_volumes_and_what_protects_pods():
     made = [sequence(f"objects {number}", 150) for number in range(4)]
-    kinds = Counter(each["kind"] for one in made for each in one.objects)
+    kinds = Counter(item["kind"] for one in made for item in one.objects)
     assert {
         "CSIDriver",
         "CSINode",
@@ -80,9 +80,9 @@ def test_sequences_hold_what_limits_volumes_and_what_protects_pods():
 def test_no_two_volumes_that_wait_for_a_claim_are_equally_big():
     for number in range(20):
         sizes = [
-            each["spec"]["capacity"]["storage"]
-            for each in sequence(f"sizes {number}", 1).objects
-            if each["kind"] == "PersistentVolume" and each["spec"]["storageClassName"] == "late"
+            item["spec"]["capacity"]["storage"]
+            for item in sequence(f"sizes {number}", 1).objects
+            if item["kind"] == "PersistentVolume" and item["spec"]["storageClassName"] == "late"
         ]
         assert len(sizes) == len(set(sizes)) > 1
 
@@ -99,10 +99,10 @@ def test_a_second_profile_has_pods_of_its_own():
 @pytest.mark.parametrize("wanted", [f for f in FEATURES if f not in ("resources", "changes")])
 def test_only_the_wanted_feature_is_generated(wanted):
     made = sequence(1, 80, (wanted, "resources"))
-    found = {name for step in made.steps for name in step.features}
+    result = {name for step in made.steps for name in step.features}
     assert bool(made.extenders) == (wanted == "extenders")
-    assert wanted in found or made.extenders
-    assert found <= {wanted, "resources"}
+    assert wanted in result or made.extenders
+    assert result <= {wanted, "resources"}
     others = [step for step in made.steps if step.action != "create"]
     assert bool(others) == (wanted in ("gates", "resize"))
 
@@ -111,7 +111,7 @@ def test_only_the_wanted_feature_is_generated(wanted):
 def test_without_its_new_features_the_generator_makes_what_it_made_before(recorded_as):
     """The recordings were made with version 2."""
     files = read_recordings(DATA / "sequences-volumes.jsonl.gz")
-    before = next(each.sequence for each in files if each.sequence.seed == recorded_as)
+    before = next(file.sequence for file in files if file.sequence.seed == recorded_as)
     made = sequence(recorded_as, 150, [f for f in FEATURES if f not in SINCE_VERSION_3])
     assert made.objects == before.objects
     assert made.configuration == before.configuration
@@ -128,23 +128,23 @@ def test_sequences_resize_pods_and_tell_what_kubelets_think_of_it():
     resized = [s.patch["spec"] for s in patches if s.subresource == "resize"]
     told = [s.patch["status"] for s in patches if s.subresource == "status"]
     assert {"containers", "initContainers", "resources"} <= {
-        name for each in resized for name in each
+        name for item in resized for name in item
     }
     assert {"containerStatuses", "initContainerStatuses", "conditions"} <= {
-        name for each in told for name in each
+        name for item in told for name in item
     }
-    reasons = {c.get("reason") for each in told for c in each["conditions"]}
+    reasons = {c.get("reason") for item in told for c in item["conditions"]}
     assert {"Deferred", "Infeasible", None} == reasons
 
 
 def test_extenders_of_all_kinds_are_generated():
     made = [sequence(f"extenders {number}", 1, ("extenders", "resources")) for number in range(60)]
-    entries = [each for one in made for each in one.configuration["extenders"]]
+    entries = [extender for one in made for extender in one.configuration["extenders"]]
     for verb in ("filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb", "managedResources"):
-        assert any(verb in each for each in entries)
-        assert any(verb not in each for each in entries)
+        assert any(verb in entry for entry in entries)
+        assert any(verb not in entry for entry in entries)
     for flag in ("ignorable", "nodeCacheCapable"):
-        assert {each[flag] for each in entries} == {True, False}
+        assert {entry[flag] for entry in entries} == {True, False}
     assert {len(one.extenders) for one in made} == {1, 2, 3}
 
 
@@ -157,11 +157,11 @@ def test_extenders_leave_no_ties():
         assert first.ranks
         assert not first.ranks_not
         assert "prioritizeVerb" in made.configuration["extenders"][0]
-        assert not any(each.ranks for each in others)
+        assert not any(other.ranks for other in others)
         for profile in made.configuration["profiles"]:
             score = profile["plugins"]["score"]
             assert score["disabled"] == [{"name": "*"}]
-            assert all(each["weight"] % 1000 == 0 for each in score["enabled"])
+            assert all(item["weight"] % 1000 == 0 for item in score["enabled"])
 
 
 def test_pods_are_asked_for_one_node_by_name_at_most():
@@ -265,7 +265,7 @@ async def test_a_difference_that_stays_counts_against_us(tmp_path):
     differed = []
     report = await run(settings(tmp_path), Stages("n001", "n001"), differed=differed)
     assert not report.is_complete
-    assert [each.seed for each in report.differences] == ["5/0"]
+    assert [difference.seed for difference in report.differences] == ["5/0"]
     assert [played.scenario.seed for played in differed] == ["5/0"]
     assert report.unsteady == []
     assert report.decisions.compared - report.decisions.agreed == 1
@@ -274,7 +274,7 @@ async def test_a_difference_that_stays_counts_against_us(tmp_path):
 async def test_a_difference_that_goes_away_is_reported_as_unsteady(tmp_path):
     report = await run(settings(tmp_path), Stages("n001"))
     assert report.differences == []
-    assert [(each.seed, each.who) for each in report.unsteady] == [("5/0", "kubesched")]
+    assert [(item.seed, item.who) for item in report.unsteady] == [("5/0", "kubesched")]
     assert not report.is_complete
 
 
@@ -421,11 +421,11 @@ async def test_shrinking_leaves_out_extenders_that_are_not_needed():
     async def differs(candidate: Sequence) -> bool:
         configured = candidate.configuration.get("extenders", ())
         assert len(configured) == len(candidate.extenders)
-        return any(each.name == "x1" for each in candidate.extenders)
+        return any(extender.name == "x1" for extender in candidate.extenders)
 
     smallest = await shrink(made, end, differs, plays=200)
     # The first one stays, because it sees to it that nothing is decided at random.
-    assert [each.name for each in smallest.extenders] == ["x0", "x1"]
+    assert [extender.name for extender in smallest.extenders] == ["x0", "x1"]
     assert [e["urlPrefix"][-2:] for e in smallest.configuration["extenders"]] == ["x0", "x1"]
 
 

@@ -38,7 +38,9 @@ def test_every_recorded_sequence_is_decided_as_recorded(file, decisions):
 
 
 def recorded_steps(file):
-    return [step for each in read_recordings(file) for step in each.sequence.steps]
+    return [
+        step for read_recording in read_recordings(file) for step in read_recording.sequence.steps
+    ]
 
 
 def test_the_recorded_sequences_are_worth_replaying():
@@ -69,15 +71,15 @@ def test_the_recorded_sequences_with_volumes_are_worth_replaying():
         assert reason in told
     asked = {step.object.get("spec", {}).get("schedulerName") for step in steps}
     assert {"default-scheduler", "other-scheduler"} <= asked
-    objects = [each for one in read_recordings(WITH_VOLUMES) for each in one.sequence.objects]
-    assert sum(each["kind"] == "PodDisruptionBudget" for each in objects) > 10
+    objects = [item for one in read_recordings(WITH_VOLUMES) for item in one.sequence.objects]
+    assert sum(item["kind"] == "PodDisruptionBudget" for item in objects) > 10
 
 
 def test_the_sequences_that_come_with_kubesched_are_worth_replaying():
-    sequences = [each.sequence for each in read_recordings(SHIPPED)]
+    sequences = [read_recording.sequence for read_recording in read_recordings(SHIPPED)]
     steps = [step for one in sequences for step in one.steps]
-    asked = [each for step in steps if step.expect is not None for each in step.expect.asked]
-    assert {each.split()[1] for each in asked} == {"filter", "prioritize", "preempt", "bind"}
+    asked = [item for step in steps if step.expect is not None for item in step.expect.asked]
+    assert {item.split()[1] for item in asked} == {"filter", "prioritize", "preempt", "bind"}
     assert {len(one.extenders) for one in sequences} == {0, 1, 2, 3}
     resized = [step for step in steps if step.subresource == "resize"]
     taken = [step for step in resized if step.expect is None or not step.expect.refused]
@@ -197,7 +199,10 @@ def test_preemption_is_followed_to_its_end(recording):
         ],
     }
     report = evaluate([recording(sequence)])
-    told = {each.finding.aspect: each.finding.got for each in report.disagreements}
+    told = {
+        disagreement.finding.aspect: disagreement.finding.got
+        for disagreement in report.disagreements
+    }
     # The youngest pod goes; the recording leaves out the message and the victim.
     assert told[Aspect.VICTIMS] == ("default/b",)
     assert set(told) == {Aspect.VICTIMS, Aspect.UNSCHEDULABLE}
@@ -285,8 +290,8 @@ def test_extenders_are_part_of_a_sequence(recording):
         "steps": [create(typed(node("n1"))), create(pod("a"), node="n1", asked=["x0 bind n1"])],
     }
     told = {
-        each.finding.aspect: each.finding.got
-        for each in evaluate([recording(sequence)]).disagreements
+        disagreement.finding.aspect: disagreement.finding.got
+        for disagreement in evaluate([recording(sequence)]).disagreements
     }
     assert set(told) == {Aspect.NODE, Aspect.UNSCHEDULABLE, Aspect.ASKED}
     assert told[Aspect.ASKED] == ("x0 filter n1",)
@@ -345,8 +350,8 @@ def volume(name, size):
 
 def pod_with(name, *claims):
     volumes = [
-        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": each}}
-        for number, each in enumerate(claims)
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": item}}
+        for number, item in enumerate(claims)
     ]
     return pod(name, cpu="100m", volumes=volumes)
 
@@ -388,7 +393,7 @@ def test_another_volume_is_noticed(recording):
         ],
     }
     told = evaluate([recording(sequence)]).disagreements
-    assert [(each.finding.aspect, each.finding.got) for each in told] == [
+    assert [(item.finding.aspect, item.finding.got) for item in told] == [
         (Aspect.VOLUMES, ("data=small",))
     ]
 
@@ -446,10 +451,12 @@ def test_pods_are_placed_by_the_profile_they_ask_for(recording):
     ],
 )
 def test_a_wrong_answer_is_noticed_and_told(recording, capsys, at, expect, aspect):
-    pods = [dict(each) for each in SHORT["pods"]]
+    pods = [dict(item) for item in SHORT["pods"]]
     pods[at]["expect"] = expect
     path = recording({**SHORT, "pods": pods})
-    assert [each.finding.aspect for each in evaluate([path]).disagreements] == [aspect]
+    assert [disagreement.finding.aspect for disagreement in evaluate([path]).disagreements] == [
+        aspect
+    ]
     assert main(["conformance", "golden", str(path)]) == 1
     shown = capsys.readouterr().out
     assert f"{path}:1: pod default/{'ab'[at]}: {aspect.value}" in shown

@@ -121,8 +121,8 @@ async def world(request, tmp_path, kubectl, world_settings) -> AsyncIterator[Any
     import worlds
 
     make = worlds.embedded_world if request.param == "embedded" else worlds.real_world
-    async with make(world_settings, tmp_path, kubectl) as found:
-        yield found
+    async with make(world_settings, tmp_path, kubectl) as result:
+        yield result
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ async def test_workloads_of_every_sort_come_to_a_result():
 
 
 def children(pid):
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def is_running(pid):

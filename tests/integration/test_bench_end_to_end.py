@@ -27,11 +27,11 @@ def basic():
 
 async def measured(workload, **options):
     told = []
-    found = await run_end_to_end(
+    result = await run_end_to_end(
         workload, EndToEndOptions(repeats=1, **options), lambda text: told.append(text)
     )
     assert told, "progress is reported"
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
@@ -43,16 +43,16 @@ async def measured(workload, **options):
     ],
 )
 async def test_every_pod_and_every_event_is_counted(pace):
-    (found,) = await measured(basic(), pace=pace)
-    assert (found.pods, found.attempts) == (100, 100)
-    seen = found.end_to_end
+    (result,) = await measured(basic(), pace=pace)
+    assert (result.pods, result.attempts) == (100, 100)
+    seen = result.end_to_end
     assert seen.events == 100, "each pod has its event, however late"
     assert seen.release == pace.release.value
     assert seen.pods_per_s_with_events > 0
     if not pace.pods_per_s:
-        assert found.pods_per_s >= seen.pods_per_s_with_events
+        assert result.pods_per_s >= seen.pods_per_s_with_events
     else:
-        assert found.pods_per_s < 1.5 * pace.pods_per_s
+        assert result.pods_per_s < 1.5 * pace.pods_per_s
     has_creation = pace.release is Release.AS_CREATED
     assert (seen.seen_ms is not None) == has_creation
 
@@ -64,15 +64,15 @@ async def test_both_schedulers_take_turns_on_real_control_planes():
         pytest.skip(f"needs etcd, kube-apiserver and kube-scheduler in ${ASSETS_VARIABLE}")
     assets = find_assets()
     both = (Contestant.kubesched(), Contestant.kube_scheduler(assets))
-    found = await measured(basic(), assets=assets, contestants=both)
-    assert [each.contestant for each in found] == ["kubesched", "kube-scheduler"]
-    for each in found:
-        assert each.control_plane == "real"
-        assert each.pods == 100
-        assert each.end_to_end.events == 100
-        assert each.sli_ms.p99 > 0
-        assert each.end_to_end.etcd.max_rss_bytes > 0
-        assert each.api_server.cpu_s > 0
+    result = await measured(basic(), assets=assets, contestants=both)
+    assert [item.contestant for item in result] == ["kubesched", "kube-scheduler"]
+    for item in result:
+        assert item.control_plane == "real"
+        assert item.pods == 100
+        assert item.end_to_end.events == 100
+        assert item.sli_ms.p99 > 0
+        assert item.end_to_end.etcd.max_rss_bytes > 0
+        assert item.api_server.cpu_s > 0
 
 
 async def test_a_scheduler_that_ends_is_quoted_and_its_log_kept():
@@ -87,6 +87,6 @@ async def test_a_scheduler_that_ends_is_quoted_and_its_log_kept():
 
 async def test_pods_that_do_not_fit_are_not_waited_for_for_ever():
     workload = basic()
-    steps = tuple(each for each in workload.ops if not isinstance(each, ops.CreateNodes))
+    steps = tuple(op for op in workload.ops if not isinstance(op, ops.CreateNodes))
     with pytest.raises(BenchmarkFailed, match="none was in the last 2 s"):
         await measured(replace(workload, ops=steps), pace=Pace(stall_s=2.0))

@@ -17,7 +17,7 @@ from kubesched.errors import KubeschedError, NotFound
 
 async def test_a_new_cluster_has_what_every_cluster_has(bare_cluster):
     api = bare_cluster.api
-    names = [each["metadata"]["name"] for each in api.list("namespaces")[0]]
+    names = [namespace["metadata"]["name"] for namespace in api.list("namespaces")[0]]
     assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
     assert api.get("services", "default", "kubernetes")["spec"]["clusterIP"] == "10.96.0.1"
     assert (

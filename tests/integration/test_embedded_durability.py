@@ -84,10 +84,10 @@ async def test_no_acknowledged_write_is_lost_by_kill_minus_nine(tmp_path):
     finally:
         await transport.aclose()
         await stop(process, signal.SIGTERM)
-    found = {
-        each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed["items"]
+    result = {
+        item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in listed["items"]
     }
-    lost = {name: version for name, version in acknowledged.items() if found.get(name) != version}
+    lost = {name: version for name, version in acknowledged.items() if result.get(name) != version}
     assert not lost
     assert int(listed["metadata"]["resourceVersion"]) >= max(
         int(version) for version in acknowledged.values()

@@ -136,10 +136,10 @@ async def test_one_write_reaches_two_hundred_watchers(bare_cluster, tmp_path):
                         return event
             raise AssertionError("the watch ended")
 
-        events = await asyncio.wait_for(asyncio.gather(*(first(each) for each in watches)), 60)
-        assert {each["object"]["metadata"]["name"] for each in events} == {"hello"}
-        for each in watches:
-            each.close()
+        events = await asyncio.wait_for(asyncio.gather(*(first(watch) for watch in watches)), 60)
+        assert {event["object"]["metadata"]["name"] for event in events} == {"hello"}
+        for watch in watches:
+            watch.close()
     finally:
         await transport.aclose()
 

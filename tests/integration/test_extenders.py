@@ -362,7 +362,7 @@ async def test_what_nodes_are_ranked_by_depends_on_how_extenders_send_them_back(
     extender.answers["filter"] = passing_all
     async with serving(extender) as url:
         common = {"urlPrefix": url, "filterVerb": "filter", "httpTimeout": "20s"}
-        listed = [{**common, "nodeCacheCapable": each} for each in cached]
+        listed = [{**common, "nodeCacheCapable": item} for item in cached]
         async with SchedulerHarness(config_of(*listed)) as world:
             node = make_node("with-image").capacity(cpu="4").image("app:1", size_bytes=900 << 20)
             world.add_node(node.build())
@@ -425,13 +425,13 @@ def keeping(*names):
         whole = body["NodeNameToVictims"]
         victims = {
             node: {
-                "Pods": [{"UID": pod["metadata"]["uid"]} for pod in each["Pods"]],
-                "NumPDBViolations": each["NumPDBViolations"],
+                "Pods": [{"UID": pod["metadata"]["uid"]} for pod in item["Pods"]],
+                "NumPDBViolations": item["NumPDBViolations"],
             }
-            for node, each in (whole or {}).items()
+            for node, item in (whole or {}).items()
         }
-        found = body["NodeNameToMetaVictims"] or victims
-        return {"NodeNameToMetaVictims": {node: found[node] for node in names}}
+        result = body["NodeNameToMetaVictims"] or victims
+        return {"NodeNameToMetaVictims": {node: result[node] for node in names}}
 
     return answer
 

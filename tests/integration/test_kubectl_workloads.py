@@ -19,7 +19,7 @@ async def scheduling(cluster):
         ):
             return
         nodes = [
-            each for each in cluster.api.list("nodes")[0] if not each["spec"].get("unschedulable")
+            node for node in cluster.api.list("nodes")[0] if not node["spec"].get("unschedulable")
         ]
         if nodes:
             chosen = nodes[hash(pod["metadata"]["name"]) % len(nodes)]["metadata"]["name"]
@@ -39,13 +39,13 @@ async def test_a_deployment_rolls_out_and_over(cluster, kubectl, scheduling):
     await deploy(kubectl)
     pods = (await kubectl("get", "pods", "-l", "app=web", "-o", "json")).json["items"]
     assert len(pods) == 3
-    assert {each["status"]["phase"] for each in pods} == {"Running"}
+    assert {pod["status"]["phase"] for pod in pods} == {"Running"}
     await kubectl("set", "image", "deployment/web", "nginx=nginx:2")
     await kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     images = {
-        each["spec"]["containers"][0]["image"]
-        for each in cluster.api.list("pods", "default", "app=web")[0]
-        if "deletionTimestamp" not in each["metadata"]
+        pod["spec"]["containers"][0]["image"]
+        for pod in cluster.api.list("pods", "default", "app=web")[0]
+        if "deletionTimestamp" not in pod["metadata"]
     }
     assert images == {"nginx:2"}
     history = (await kubectl("rollout", "history", "deployment/web")).out

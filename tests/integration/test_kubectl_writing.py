@@ -59,7 +59,9 @@ async def test_apply_is_a_three_way_merge(bare_cluster, kubectl):
     assert web["metadata"]["labels"] == {"app": "web", "owner": "someone"}, (
         "others' labels stay, dropped ones go"
     )
-    assert [each["name"] for each in web["spec"]["template"]["spec"]["containers"]] == ["main"]
+    assert [container["name"] for container in web["spec"]["template"]["spec"]["containers"]] == [
+        "main"
+    ]
 
 
 async def test_server_side_apply_and_its_conflicts(bare_cluster, kubectl):
@@ -149,7 +151,7 @@ async def test_patch_in_its_three_kinds(bare_cluster, kubectl):
         '[{"op":"replace","path":"/spec/replicas","value":9}]',
     )
     web = bare_cluster.api.get("deployments.apps", "default", "web")
-    assert [each["image"] for each in web["spec"]["template"]["spec"]["containers"]] == [
+    assert [container["image"] for container in web["spec"]["template"]["spec"]["containers"]] == [
         "nginx:1",
         "busybox:2",
     ]

@@ -27,15 +27,15 @@ async def test_a_claim_without_a_class_is_served(tmp_path, kubectl, eventually) 
         },
     }
     settings = PlaygroundSettings(kubeconfig=tmp_path / "kubeconfig", nodes=3)
-    async with playground(settings) as found:
-        api = found.cluster.api
+    async with playground(settings) as result:
+        api = result.cluster.api
         await kubectl("apply", "-f", "-", stdin=f"{json.dumps(claim)}\n{json.dumps(pod)}")
 
         def running():
             db = api.get("pods", "default", "db")
             return db if db["status"].get("phase") == "Running" else None
 
-        db = await eventually(found.cluster, running, "the pod runs")
+        db = await eventually(result.cluster, running, "the pod runs")
         bound = api.get("persistentvolumeclaims", "default", "data")
         assert bound["spec"]["storageClassName"] == "standard"
         volume = api.get("persistentvolumes", None, bound["spec"]["volumeName"])

@@ -99,8 +99,8 @@ def budget(name, app, minimum):
 
 async def until_known(world, name, healthy):
     async def known():
-        found = await world.admin.get(PodDisruptionBudget, name, "default")
-        return found.status.current_healthy == healthy
+        result = await world.admin.get(PodDisruptionBudget, name, "default")
+        return result.status.current_healthy == healthy
 
     await world.eventually(known, f"budget {name} counts {healthy}")
 
@@ -150,10 +150,10 @@ async def test_victims_are_marked_and_given_their_grace_period(world) -> None:
         following.cancel()
         await asyncio.wait([following])
 
-    seen = [each for each in seen if each.metadata.name == "victim"]
+    seen = [item for item in seen if item.metadata.name == "victim"]
     marks = [
-        next((c for c in each.status.conditions or () if c.type == "DisruptionTarget"), None)
-        for each in seen
+        next((c for c in item.status.conditions or () if c.type == "DisruptionTarget"), None)
+        for item in seen
     ]
     first = next(index for index, mark in enumerate(marks) if mark is not None)
     assert marks[first].status == "True"
@@ -162,7 +162,7 @@ async def test_victims_are_marked_and_given_their_grace_period(world) -> None:
         "default-scheduler: preempting to accommodate a higher priority pod"
     )
     assert seen[first].metadata.deletion_timestamp is None, "told before it was deleted"
-    graces = [each.metadata.deletion_grace_period_seconds for each in seen[first + 1 :]]
+    graces = [item.metadata.deletion_grace_period_seconds for item in seen[first + 1 :]]
     assert 1 in graces, "its own grace period applies"
 
 

@@ -31,7 +31,7 @@ async def test_pods_are_created_listed_bound_patched_and_deleted(bare_cluster, c
         assert created.metadata.uid
         assert created.spec.scheduler_name == "default-scheduler"
         listed = core.list_namespaced_pod("default", label_selector="app=web", limit=10)
-        assert [each.metadata.name for each in listed.items] == ["p"]
+        assert [item.metadata.name for item in listed.items] == ["p"]
         target = kubernetes.client.V1ObjectReference(kind="Node", name="n")
         binding = kubernetes.client.V1Binding(
             metadata=kubernetes.client.V1ObjectMeta(name="p"), target=target

@@ -53,8 +53,8 @@ def claim(name, storage_class, size="1Gi", mode="ReadWriteOnce"):
 
 def pod(name, *claims, cpu="100m", **spec):
     volumes = [
-        {"name": f"v{at}", "persistentVolumeClaim": {"claimName": each}}
-        for at, each in enumerate(claims)
+        {"name": f"v{at}", "persistentVolumeClaim": {"claimName": item}}
+        for at, item in enumerate(claims)
     ]
     return {
         "apiVersion": "v1",
@@ -299,4 +299,4 @@ async def test_pods_that_wait_for_volumes_keep_no_other_pod_waiting(world) -> No
     await world.apply(pod("plain"))
     await world.node_of("plain")
     stuck = [await world.admin.get(Pod, f"stuck{number}", "default") for number in range(count)]
-    assert not any(each.spec.node_name for each in stuck)
+    assert not any(item.spec.node_name for item in stuck)

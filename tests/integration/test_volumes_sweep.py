@@ -82,7 +82,7 @@ def claim(name, storage_class):
 
 def pod(name, *claims):
     container = {"name": "c", "image": "app", "resources": {"requests": {"cpu": "500m"}}}
-    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    volumes = [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in claims]
     return {
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [container], "volumes": volumes},
@@ -166,32 +166,32 @@ def run(number, way):
 def complaints(world):
     """What is wrong with the storage at the end; empty when all is well."""
     api = world.cluster.api
-    pods = {each["metadata"]["name"]: each for each in api.list("pods")[0]}
-    claims = {each["metadata"]["name"]: each for each in api.list("persistentvolumeclaims")[0]}
-    volumes = {each["metadata"]["name"]: each for each in api.list("persistentvolumes")[0]}
+    pods = {item["metadata"]["name"]: item for item in api.list("pods")[0]}
+    claims = {item["metadata"]["name"]: item for item in api.list("persistentvolumeclaims")[0]}
+    volumes = {volume["metadata"]["name"]: volume for volume in api.list("persistentvolumes")[0]}
     wrong = []
-    for name, each in pods.items():
-        if not each["spec"].get("nodeName"):
-            conditions = each.get("status", {}).get("conditions", [])
+    for name, item in pods.items():
+        if not item["spec"].get("nodeName"):
+            conditions = item.get("status", {}).get("conditions", [])
             wrong.append(f"pod {name} was not placed: {conditions}")
-    for name, each in claims.items():
-        volume = volumes.get(each["spec"].get("volumeName", ""))
-        annotations = each["metadata"].get("annotations", {})
+    for name, item in claims.items():
+        volume = volumes.get(item["spec"].get("volumeName", ""))
+        annotations = item["metadata"].get("annotations", {})
         if volume is None or BIND_COMPLETED not in annotations:
             wrong.append(f"claim {name} is not bound")
             continue
         reference = volume["spec"].get("claimRef", {})
-        if reference.get("uid") != each["metadata"]["uid"]:
+        if reference.get("uid") != item["metadata"]["uid"]:
             wrong.append(f"claim {name} and volume {volume['metadata']['name']} disagree")
     users = {
-        volume["name"]: each for each in pods.values() for volume in each["spec"].get("volumes", ())
+        volume["name"]: item for item in pods.values() for volume in item["spec"].get("volumes", ())
     }
-    for name, each in volumes.items():
-        owner = each["spec"].get("claimRef", {}).get("name")
+    for name, item in volumes.items():
+        owner = item["spec"].get("claimRef", {}).get("name")
         if owner is None or claims[owner]["spec"].get("volumeName") != name:
             wrong.append(f"volume {name} serves no claim")
             continue
-        terms = each["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        terms = item["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
         (expression,) = terms[0]["matchExpressions"]
         host = users[owner]["spec"].get("nodeName", "")
         labels = api.get("nodes", None, host)["metadata"]["labels"] if host else {}
@@ -207,9 +207,9 @@ def test_any_call_of_a_volume_binding_may_fail(way: str) -> None:
     broken, spoilt = [], []
     for number in range(1, MAX_CALLS):
         spoiler, outcome = run(number, way)
-        found = [str(outcome.violation)] if not outcome.is_good else complaints(spoiler.world)
-        if found:
-            broken.append(f"call {number} ({spoiler.hit}): {'; '.join(found)}")
+        result = [str(outcome.violation)] if not outcome.is_good else complaints(spoiler.world)
+        if result:
+            broken.append(f"call {number} ({spoiler.hit}): {'; '.join(result)}")
         if not spoiler.hit:
             break
         spoilt.append(spoiler.hit)

@@ -279,7 +279,7 @@ async def test_a_stateful_set_brings_its_own_volumes(cluster):
     await cluster.kubectl("rollout status statefulset/db --timeout=30s")
     assert [pod["metadata"]["name"] for pod in cluster.pods()] == ["db-0", "db-1"]
     claims = json.loads(await cluster.kubectl("get pvc -o json"))["items"]
-    assert [each["status"]["phase"] for each in claims] == ["Bound", "Bound"]
+    assert [claim["status"]["phase"] for claim in claims] == ["Bound", "Bound"]
     await cluster.kubectl("delete statefulset db --timeout=30s")
     await cluster.kubectl("delete pvc --all --timeout=30s")
     await cluster.until("persistentvolumes", lambda: not cluster.api.list("persistentvolumes")[0])

@@ -21,9 +21,9 @@ BUDGETS = msgspec.json.decode((Path(__file__).parent / "budgets.json").read_byte
 def test_a_pod_costs_no_more_than_its_budget(case, classes):
     (workload,) = find([f"{case}/{SIZE}"])
     name = case if classes else f"{case}, no classes"
-    found = {name: count(workload, classes=classes)}
+    results = {name: count(workload, classes=classes)}
     # Instructions differ between versions of Python; one without budgets of its own is only counted.
-    over = excesses(BUDGETS.by_python.get(this_python(), {}), found)
+    over = excesses(BUDGETS.by_python.get(this_python(), {}), results)
     assert not over, "\n".join(
         ["", *map(str, over), "to accept this: kubesched bench gate --record"]
     )
@@ -34,4 +34,4 @@ def test_budgets_cover_every_workload_of_the_gate():
     assert BUDGETS.by_python
     for version, budgets in BUDGETS.by_python.items():
         assert set(budgets) == names, version
-        assert all(each.calls > 0 and each.opcodes > 0 for each in budgets.values())
+        assert all(budget.calls > 0 and budget.opcodes > 0 for budget in budgets.values())

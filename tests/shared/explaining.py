@@ -16,8 +16,8 @@ HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigu
 def state_of(*builders: Any) -> ClusterState:
     """A state of objects and builders of objects."""
     state = ClusterState("test")
-    for each in builders:
-        state.put(each.build() if hasattr(each, "build") else each)
+    for builder in builders:
+        state.put(builder.build() if hasattr(builder, "build") else builder)
     return state
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 def places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """All places but the root."""
-    found = [path] if path else []
+    result = [path] if path else []
     items: Any = ()
     if isinstance(value, dict):
         items = value.items()
     elif isinstance(value, list):
         items = enumerate(value)
     for key, inner in items:
-        found += places(inner, (*path, key))
-    return found
+        result += places(inner, (*path, key))
+    return result

@@ -31,7 +31,7 @@ def answered(placement):
 
 
 def main():
-    lines = [json.dumps(answered(each)) for each in generate.placements(SEED, CLUSTERS)]
+    lines = [json.dumps(answered(placement)) for placement in generate.placements(SEED, CLUSTERS)]
     DATA.parent.mkdir(exist_ok=True)
     # Without name and time the same clusters give the same bytes.
     with DATA.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:

@@ -221,8 +221,8 @@ def pod_with(*volumes, name="p", namespace="default", uid=None):
     if uid is not None:
         builder.uid(uid)
     sources = [
-        {"persistentVolumeClaim": {"claimName": each}} if isinstance(each, str) else each
-        for each in volumes
+        {"persistentVolumeClaim": {"claimName": item}} if isinstance(item, str) else item
+        for item in volumes
     ]
     return builder.spec(volumes=[{"name": f"v{at}", **source} for at, source in enumerate(sources)])
 

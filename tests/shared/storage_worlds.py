@@ -197,16 +197,16 @@ class StorageWorlds:
         return builder.json
 
     def expressions(self):
-        random, found = self.random, []
+        random, result = self.random, []
         for _ in range(random.choice([1, 1, 1, 2])):
             key = random.choice(KEYS)
             pool = NODES if key == HOSTNAME else ZONES
             values = random.sample(pool, random.randint(0 if self.odd(0.1) else 1, 2))
             operator = random.choice(["In", "In", "In", "NotIn", "Exists"])
-            found.append(
+            result.append(
                 {"key": key, "operator": operator, "values": [] if operator == "Exists" else values}
             )
-        return found
+        return result
 
     def affinity(self):
         random = self.random

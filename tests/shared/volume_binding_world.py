@@ -105,9 +105,9 @@ class World:
 
     def complete(self, claim_name, volume_name):
         """What the volume controller does."""
-        found = self.claim(claim_name)
-        annotations = {**(found.metadata.annotations or {}), BIND_COMPLETED: "yes"}
-        self.change(found, annotations=annotations, volume_name=volume_name)
+        result = self.claim(claim_name)
+        annotations = {**(result.metadata.annotations or {}), BIND_COMPLETED: "yes"}
+        self.change(result, annotations=annotations, volume_name=volume_name)
 
     def change(self, obj, annotations=None, **spec):
         """Another client writes an object: its metadata's annotations and parts of its spec."""

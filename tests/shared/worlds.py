@@ -68,7 +68,7 @@ class World:
         self.is_real = is_real
 
     async def apply(self, *objects):
-        documents = "\n".join(json.dumps(each) for each in objects)
+        documents = "\n".join(json.dumps(item) for item in objects)
         await self.kubectl("apply", "-f", "-", stdin=documents)
 
     async def eventually(self, find, what):
@@ -76,8 +76,8 @@ class World:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while True:
-                    if found := await find():
-                        return found
+                    if result := await find():
+                        return result
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise AssertionError(f"never happened: {what}") from None
@@ -98,19 +98,19 @@ class World:
     async def running(self, app=None):
         """Name -> node of the pods that run."""
         return {
-            each.metadata.name: each.spec.node_name
-            for each in (await self.admin.list(Pod, "default")).items
-            if each.status.phase == "Running"
-            and each.metadata.deletion_timestamp is None
-            and (app is None or (each.metadata.labels or {}).get("app") == app)
+            item.metadata.name: item.spec.node_name
+            for item in (await self.admin.list(Pod, "default")).items
+            if item.status.phase == "Running"
+            and item.metadata.deletion_timestamp is None
+            and (app is None or (item.metadata.labels or {}).get("app") == app)
         }
 
     async def until_running(self, *names, count=None):
         """Wait until these pods run, or that many of any name."""
 
         async def all_run():
-            found = await self.running()
-            return set(names) <= found.keys() and (count is None or len(found) == count)
+            result = await self.running()
+            return set(names) <= result.keys() and (count is None or len(result) == count)
 
         await self.eventually(all_run, f"pods {', '.join(names) or count} run")
 
@@ -143,19 +143,19 @@ class World:
     async def events(self, reason, count=1):
         """Wait until there are at least so many events of a reason."""
 
-        async def found():
+        async def find():
             listed = json.loads(await self.admin.get_raw("/apis/events.k8s.io/v1/events"))["items"]
             matching = [event for event in listed if event["reason"] == reason]
             return matching if len(matching) >= count else None
 
-        return await self.eventually(found, f"{count} events {reason}")
+        return await self.eventually(find, f"{count} events {reason}")
 
     # -- volumes -------------------------------------------------------------------------------------------------------
 
     async def bound_claim(self, name):
         async def bound():
-            found = await self.admin.get(PersistentVolumeClaim, name, "default")
-            return found if found.status.phase == "Bound" else None
+            result = await self.admin.get(PersistentVolumeClaim, name, "default")
+            return result if result.status.phase == "Bound" else None
 
         return await self.eventually(bound, f"claim {name} is bound")
 
@@ -163,14 +163,14 @@ class World:
         """Wait until volumes can be had."""
 
         async def all_available():
-            found = [await self.admin.get(PersistentVolume, name, "") for name in names]
-            return all(each.status.phase == "Available" for each in found)
+            result = [await self.admin.get(PersistentVolume, name, "") for name in names]
+            return all(item.status.phase == "Available" for item in result)
 
         await self.eventually(all_available, f"volumes {', '.join(names)} are available")
 
     async def volume_of(self, name):
-        found = await self.bound_claim(name)
-        return await self.admin.get(PersistentVolume, found.spec.volume_name, "")
+        result = await self.bound_claim(name)
+        return await self.admin.get(PersistentVolume, result.spec.volume_name, "")
 
 
 # -- what a control plane without controllers lacks --------------------------------------------------------------------
@@ -243,14 +243,14 @@ class VolumeController(Player):
 
     async def look(self):
         admin = self.admin
-        volumes = {each.metadata.name: each for each in (await admin.list(PersistentVolume)).items}
-        classes = {each.metadata.name: each for each in (await admin.list(StorageClass)).items}
-        for each in volumes.values():
-            if each.spec.claim_ref is None and each.status.phase != "Available":
-                await self.set_status(PersistentVolume, each, phase="Available")
-        for each in (await admin.list(PersistentVolumeClaim)).items:
-            if BIND_COMPLETED not in (each.metadata.annotations or {}):
-                await self._serve(each, volumes, classes)
+        volumes = {item.metadata.name: item for item in (await admin.list(PersistentVolume)).items}
+        classes = {item.metadata.name: item for item in (await admin.list(StorageClass)).items}
+        for volume in volumes.values():
+            if volume.spec.claim_ref is None and volume.status.phase != "Available":
+                await self.set_status(PersistentVolume, volume, phase="Available")
+        for item in (await admin.list(PersistentVolumeClaim)).items:
+            if BIND_COMPLETED not in (item.metadata.annotations or {}):
+                await self._serve(item, volumes, classes)
 
     async def _serve(self, claim, volumes, classes):
         meta = claim.metadata
@@ -333,27 +333,31 @@ def surroundings_by_hand(settings):
             "status": {"allocatable": room, "capacity": room},
         }
         drivers = [
-            {"name": each.name, "nodeID": name, "topologyKeys": [ZONE]}
-            | ({"allocatable": {"count": each.volumes_per_node}} if each.volumes_per_node else {})
-            for each in settings.drivers
+            {"name": driver.name, "nodeID": name, "topologyKeys": [ZONE]}
+            | (
+                {"allocatable": {"count": driver.volumes_per_node}}
+                if driver.volumes_per_node
+                else {}
+            )
+            for driver in settings.drivers
         ]
         yield _storage("CSINode", name, spec={"drivers": drivers})
-    for each in settings.drivers:
-        spec = {"attachRequired": False, "storageCapacity": bool(each.segment_capacity)}
-        yield _storage("CSIDriver", each.name, spec=spec)
+    for driver in settings.drivers:
+        spec = {"attachRequired": False, "storageCapacity": bool(driver.segment_capacity)}
+        yield _storage("CSIDriver", driver.name, spec=spec)
         yield _storage(
             "StorageClass",
-            each.storage_class,
-            provisioner=each.name,
+            driver.storage_class,
+            provisioner=driver.name,
             volumeBindingMode="WaitForFirstConsumer",
         )
-        for zone in sorted(set(settings.nodes.values())) if each.segment_capacity else ():
+        for zone in sorted(set(settings.nodes.values())) if driver.segment_capacity else ():
             capacity = _storage(
                 "CSIStorageCapacity",
-                f"{each.storage_class}-{zone}",
-                storageClassName=each.storage_class,
+                f"{driver.storage_class}-{zone}",
+                storageClassName=driver.storage_class,
                 nodeTopology={"matchLabels": {ZONE: zone}},
-                capacity=each.segment_capacity,
+                capacity=driver.segment_capacity,
             )
             capacity["metadata"]["namespace"] = "kube-system"
             yield capacity
@@ -414,8 +418,8 @@ async def embedded_world(settings, tmp_path, kubectl):
             )
 
         await world.eventually(ready, "nodes are ready")
-        found = {n.metadata.name: n.metadata.labels[ZONE] for n in (await admin.list(Node)).items}
-        assert found == settings.nodes
+        result = {n.metadata.name: n.metadata.labels[ZONE] for n in (await admin.list(Node)).items}
+        assert result == settings.nodes
         async with scheduler(cluster.kubeconfig, settings.gates):
             yield world
 

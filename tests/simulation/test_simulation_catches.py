@@ -167,7 +167,7 @@ class Careless(DefaultPreemption):
         super().__init__(args, handle)
         self.evaluator._budgets.list = lambda: Budgets(())  # type: ignore[method-assign]
         self.evaluator._best = lambda shortlist: max(  # type: ignore[method-assign]
-            candidates_of(shortlist), key=lambda each: len(each.victims.pods)
+            candidates_of(shortlist), key=lambda item: len(item.victims.pods)
         )
 
 
@@ -470,7 +470,7 @@ def test_a_broken_cluster_is_caught(
 
 def _promises() -> set[str]:
     """The first argument of everything that complains."""
-    found = set()
+    results = set()
     for path in Path(simulation_run.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not node.args:
@@ -481,8 +481,8 @@ def _promises() -> set[str]:
                 name == "add" and "complaints" in ast.unparse(called)
             )
             if is_complaint and isinstance(node.args[0], ast.Constant):
-                found.add(node.args[0].value)
-    return found
+                results.add(node.args[0].value)
+    return results
 
 
 def test_every_invariant_has_a_scheduler_that_breaks_it() -> None:

@@ -44,8 +44,8 @@ async def eventually(find: Callable[[], Awaitable[object]], patience_s=PATIENCE_
     """The first true answer."""
     async with asyncio.timeout(patience_s):
         while True:
-            if found := await find():
-                return found
+            if result := await find():
+                return result
             await asyncio.sleep(POLL_S)
 
 
@@ -119,26 +119,26 @@ class Cluster:
     async def bound(self, *names):
         """Wait until the pods are bound; where to."""
 
-        async def found():
+        async def find():
             pods = [await self.pod(name) for name in names]
             nodes = [pod.spec.node_name for pod in pods]
             return nodes if all(nodes) else None
 
-        return await eventually(found)
+        return await eventually(find)
 
     async def condition(self, name, kind="PodScheduled"):
         """Wait until the pod has a condition of that kind."""
 
-        async def found():
+        async def find():
             pod = await self.pod(name)
             return next((c for c in pod.status.conditions or () if c.type == kind), None)
 
-        return await eventually(found)
+        return await eventually(find)
 
     async def events(self, name, reason):
         """Wait until there are events of that reason about an object of that name."""
 
-        async def found():
+        async def find():
             listed = json.loads(await self.admin.get_raw("/apis/events.k8s.io/v1/events"))["items"]
             return [
                 event
@@ -146,7 +146,7 @@ class Cluster:
                 if event["regarding"]["name"] == name and event["reason"] == reason
             ]
 
-        return await eventually(found)
+        return await eventually(find)
 
     async def lease(self, name="kube-scheduler"):
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"

@@ -85,9 +85,9 @@ class Host:
         return text.replace("127.0.0.1:10259", f"127.0.0.1:{self.port}")
 
     def path(self, name):
-        found = Path(self.mapped(name))
-        found.parent.mkdir(parents=True, exist_ok=True)
-        return found
+        result = Path(self.mapped(name))
+        result.parent.mkdir(parents=True, exist_ok=True)
+        return result
 
     @property
     def environment(self):
@@ -169,8 +169,8 @@ async def host(tmp_path):
         return made[-1]
 
     yield make
-    for each in made:
-        await each.close()
+    for item in made:
+        await item.close()
 
 
 async def holder(cluster, name):
@@ -233,13 +233,13 @@ async def test_as_a_second_scheduler(cluster, host):
     await machine.does(apply)
     await machine.does(pods)
 
-    found = await machine.does("kubectl -n kube-system get configmap kubesched -o yaml")
-    config = yaml.safe_load(yaml.safe_load(found)["data"]["scheduler.yaml"])
+    result = await machine.does("kubectl -n kube-system get configmap kubesched -o yaml")
+    config = yaml.safe_load(yaml.safe_load(result)["data"]["scheduler.yaml"])
     # In a pod it is the service account's token that lets the scheduler in.
     config["clientConnection"] = {"kubeconfig": str(machine.kubeconfig)}
     machine.path("/etc/kubesched/scheduler.yaml").write_text(yaml.safe_dump(config))
-    found = await machine.does("kubectl -n kube-system get deployment kubesched -o yaml")
-    await machine.runs(yaml.safe_load(found)["spec"]["template"], "--bind-address=127.0.0.1")
+    result = await machine.does("kubectl -n kube-system get deployment kubesched -o yaml")
+    await machine.runs(yaml.safe_load(result)["spec"]["template"], "--bind-address=127.0.0.1")
 
     async def is_led():
         return "kubesched" in await machine.does(lease)

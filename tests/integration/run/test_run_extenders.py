@@ -14,7 +14,7 @@ GPU = "example.com/gpu"
 
 
 def config(*extenders):
-    listed = [{"httpTimeout": "30s", **each} for each in extenders]
+    listed = [{"httpTimeout": "30s", **extender} for extender in extenders]
     return {**ALONE, "extenders": listed}
 
 

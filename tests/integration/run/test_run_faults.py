@@ -220,7 +220,7 @@ async def test_an_expired_watch_is_begun_anew(cluster, run, tmp_path):
 
         async def all_bound():
             pods, _ = forgetful.api.list("pods", "default")
-            return len(pods) == 30 and all(each["spec"].get("nodeName") for each in pods)
+            return len(pods) == 30 and all(pod["spec"].get("nodeName") for pod in pods)
 
         await cluster.eventually(all_bound)
 

@@ -30,7 +30,7 @@ MANIFESTS = Path(__file__).parents[3] / "deploy" / "manifests"
 
 
 def documents(name):
-    return [each for each in yaml.safe_load_all((MANIFESTS / name).read_text()) if each]
+    return [item for item in yaml.safe_load_all((MANIFESTS / name).read_text()) if item]
 
 
 def scheduler_config():
@@ -113,16 +113,16 @@ class Rbac:
     def of_manifests(cls):
         objects = documents("rbac.yaml")
         roles = {
-            (each["kind"], each["metadata"]["name"]): each["rules"]
-            for each in objects
-            if each["kind"] in ("Role", "ClusterRole")
+            (item["kind"], item["metadata"]["name"]): item["rules"]
+            for item in objects
+            if item["kind"] in ("Role", "ClusterRole")
         }
         made = cls()
-        for each in objects:
-            if not each["kind"].endswith("Binding"):
+        for item in objects:
+            if not item["kind"].endswith("Binding"):
                 continue
-            role = each["roleRef"]["kind"], each["roleRef"]["name"]
-            namespace = each["metadata"].get("namespace", "")
+            role = item["roleRef"]["kind"], item["roleRef"]["name"]
+            namespace = item["metadata"].get("namespace", "")
             for rule in roles.get(role) or BOOTSTRAP[role]:
                 (made.grants if role in roles else made.borrowed).update(grants_of(rule, namespace))
         return made
@@ -395,7 +395,9 @@ async def allocate_devices(cluster, ours):
     )
     assert await cluster.bound("devices") == ["n1"]
     claims = (await cluster.admin.list(ResourceClaim, "default")).items
-    taken = {each.device for claim in claims for each in claim.status.allocation.devices.results}
+    taken = {
+        result.device for claim in claims for result in claim.status.allocation.devices.results
+    }
     assert taken == {"a", "b"}
 
 
@@ -579,7 +581,9 @@ async def test_a_rotated_token_is_used_without_a_restart(cluster, run, tmp_path)
     # The account is made anew, so the old token is worth nothing any more.
     path = "/api/v1/namespaces/kube-system/serviceaccounts/kubesched"
     await cluster.admin._write("DELETE", path, b"")
-    (account,) = [each for each in documents("rbac.yaml") if each["kind"] == "ServiceAccount"]
+    (account,) = [
+        document for document in documents("rbac.yaml") if document["kind"] == "ServiceAccount"
+    ]
     await apply(cluster, account)
     token_file.write_text(await service_account_token(cluster))
     await cluster.add_pod("after")

@@ -207,10 +207,10 @@ class Attack:
         self._tls = context()
         self._clients = [
             *(
-                ("quiet", each)
-                for each in itertools.islice(itertools.cycle([b"", HALF_A_HANDSHAKE]), quiet)
+                ("quiet", item)
+                for item in itertools.islice(itertools.cycle([b"", HALF_A_HANDSHAKE]), quiet)
             ),
-            *(("loud", each) for each in itertools.islice(itertools.cycle([SLOW, GREEDY]), loud)),
+            *(("loud", item) for item in itertools.islice(itertools.cycle([SLOW, GREEDY]), loud)),
         ]
         self.opened = 0
 

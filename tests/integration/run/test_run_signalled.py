@@ -63,7 +63,7 @@ class Command:
 
     def left_behind(self):
         """Members of its session that are still there."""
-        found = []
+        results = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
@@ -72,8 +72,8 @@ class Command:
                 except OSError:
                     continue  # it ended meanwhile
                 if int(fields[3]) == self.process.pid and fields[0] != "Z":
-                    found.append(words.replace("\0", " "))
-        return found
+                    results.append(words.replace("\0", " "))
+        return results
 
 
 @pytest.fixture

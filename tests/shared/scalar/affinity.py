@@ -103,16 +103,16 @@ def score_all(model, pod, feasible):
     sums = {}
     for node, other in model.all_pods():
         for sign, preferred in ((1, near), (-1, apart)):
-            for each in preferred:
-                if incoming_means(model, pod, each["podAffinityTerm"], other):
-                    _count(sums, each["podAffinityTerm"], node, sign * each["weight"])
+            for item in preferred:
+                if incoming_means(model, pod, item["podAffinityTerm"], other):
+                    _count(sums, item["podAffinityTerm"], node, sign * item["weight"])
         for term in terms(other, "podAffinity", REQUIRED):
             if existing_means(model, other, term, pod):
                 _count(sums, term, node, HARD_WEIGHT)
         for sign, kind in ((1, "podAffinity"), (-1, "podAntiAffinity")):
-            for each in terms(other, kind, PREFERRED):
-                if existing_means(model, other, each["podAffinityTerm"], pod):
-                    _count(sums, each["podAffinityTerm"], node, sign * each["weight"])
+            for item in terms(other, kind, PREFERRED):
+                if existing_means(model, other, item["podAffinityTerm"], pod):
+                    _count(sums, item["podAffinityTerm"], node, sign * item["weight"])
     if not sums:
         return None
     raw = {

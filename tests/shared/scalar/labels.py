@@ -16,7 +16,9 @@ def matches_selector(selector, labels):
     for key, value in (selector.get("matchLabels") or {}).items():
         if labels.get(key) != value:
             return False
-    return all(_requirement(each, labels) for each in selector.get("matchExpressions") or [])
+    return all(
+        _requirement(expression, labels) for expression in selector.get("matchExpressions") or []
+    )
 
 
 def is_empty(selector):
@@ -30,14 +32,14 @@ def matches_node_term(term, node):
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
-    for each in expressions:
-        _check(each)
-    for each in fields:
-        if each["operator"] not in ("In", "NotIn") or len(each.get("values") or []) != 1:
+    for expression in expressions:
+        _check(expression)
+    for field in fields:
+        if field["operator"] not in ("In", "NotIn") or len(field.get("values") or []) != 1:
             raise Malformed
     labels = node["metadata"].get("labels") or {}
-    return all(_requirement(each, labels) for each in expressions) and all(
-        _field(each, node) for each in fields
+    return all(_requirement(expression, labels) for expression in expressions) and all(
+        _field(field, node) for field in fields
     )
 
 
@@ -68,23 +70,23 @@ def node_affinity(pod):
 
 
 def _field(requirement, node):
-    found = node["metadata"]["name"] if requirement["key"] == "metadata.name" else ""
-    return (found == requirement["values"][0]) == (requirement["operator"] == "In")
+    result = node["metadata"]["name"] if requirement["key"] == "metadata.name" else ""
+    return (result == requirement["values"][0]) == (requirement["operator"] == "In")
 
 
 def _requirement(requirement, labels):
     key, operator = requirement["key"], requirement["operator"]
-    values, found = requirement.get("values") or [], labels.get(requirement["key"])
+    values, result = requirement.get("values") or [], labels.get(requirement["key"])
     match operator:
         case "In":
-            return found in values
+            return result in values
         case "NotIn":
-            return found not in values
+            return result not in values
         case "Exists":
             return key in labels
         case "DoesNotExist":
             return key not in labels
-    number = _integer(found)
+    number = _integer(result)
     if number is None:
         return False
     return number > int(values[0]) if operator == "Gt" else number < int(values[0])

@@ -54,17 +54,17 @@ def named_nodes(pod):
     """The nodes that the required terms name, all together; None if some term names none."""
     required = node_affinity(pod).get(REQUIRED)
     terms = (required or {}).get("nodeSelectorTerms") or []
-    found = set()
+    results = set()
     for term in terms:
         sets = [
-            set(each.get("values") or [])
-            for each in term.get("matchFields") or []
-            if each["key"] == "metadata.name" and each["operator"] == "In"
+            set(field.get("values") or [])
+            for field in term.get("matchFields") or []
+            if field["key"] == "metadata.name" and field["operator"] == "In"
         ]
         if not sets:
             return None
-        found |= set.intersection(*sets)
-    return found if terms else None
+        results |= set.intersection(*sets)
+    return results if terms else None
 
 
 def node_ports(model, pod, name):
@@ -86,7 +86,7 @@ def node_resources_fit(model, pod, name, ignored=(), ignored_groups=()):
         reasons.append("Too many pods")
     offered, taken, wanted = model.allocatable(name), model.requested(name), fit_requests(pod)
     native = ["cpu", "memory", "ephemeral-storage"]
-    for resource in native + [each for each in wanted if each not in native]:
+    for resource in native + [item for item in wanted if item not in native]:
         amount = wanted.get(resource, 0)
         extended = "/" in resource and "kubernetes.io/" not in resource
         if extended and (resource in ignored or resource.split("/")[0] in ignored_groups):
@@ -107,17 +107,17 @@ _FEATURES = (
 
 
 def required_features(pod):
-    spec, found = pod["spec"], set()
+    spec, result = pod["spec"], set()
     rules = [
         rule
         for container in (spec.get("containers") or []) + (spec.get("initContainers") or [])
         for rule in container.get("restartPolicyRules") or []
     ]
     if any(rule["action"] == "RestartAllContainers" for rule in rules):
-        found.add("RestartAllContainersOnContainerExits")
+        result.add("RestartAllContainersOnContainerExits")
     if spec.get("hostNetwork") and spec.get("hostUsers") is False:
-        found.add("UserNamespacesHostNetworkSupport")
-    return found
+        result.add("UserNamespacesHostNetworkSupport")
+    return result
 
 
 def node_declared_features(model, pod, name):
@@ -143,9 +143,9 @@ def node_affinity_score(model, pod, name, added=None):
     """Raises Malformed when a preferred term cannot be read."""
     terms = ((added or {}).get(PREFERRED) or []) + (node_affinity(pod).get(PREFERRED) or [])
     total = 0
-    for each in terms:
-        if each["weight"] and matches_node_term(each["preference"], model.nodes[name]):
-            total += each["weight"]
+    for term in terms:
+        if term["weight"] and matches_node_term(term["preference"], model.nodes[name]):
+            total += term["weight"]
     return total
 
 
@@ -160,14 +160,14 @@ def scored_amounts(model, pod, name, resources, *, real):
     else:
         wanted = vector(pod_requests(pod, skip_pod_level=True, defaults=DEFAULTS))
         used = {**model.requested(name), **model.nonzero_requested(name)}
-    found = []
+    results = []
     for resource, weight in resources:
         request = wanted.get(resource, 0)
         offered = model.allocatable(name).get(resource, 0)
         if offered and (request or not is_scalar(resource)):
             taken = used.get(resource, 0)
-            found.append((taken, taken + request, offered, weight))
-    return found
+            results.append((taken, taken + request, offered, weight))
+    return results
 
 
 def least_allocated(amounts):
@@ -245,7 +245,7 @@ def sum_in_order(numbers):
 def image_locality(model, pod, name):
     spec, images = pod["spec"], model.images_on(name)
     containers = (spec.get("initContainers") or []) + (spec.get("containers") or [])
-    wanted = [each["image"] for each in containers]
+    wanted = [container["image"] for container in containers]
     wanted += [v["image"]["reference"] for v in spec.get("volumes") or [] if v.get("image")]
     total = 0
     for reference in wanted:

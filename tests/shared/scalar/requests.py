@@ -10,8 +10,8 @@ def pod_requests(pod, *, use_status=False, skip_pod_level=False, defaults=()):
     defaults = dict(defaults)
     reported = {}
     if use_status:
-        for each in status.get("initContainerStatuses", []) + status.get("containerStatuses", []):
-            reported[each["name"]] = each
+        for item in status.get("initContainerStatuses", []) + status.get("containerStatuses", []):
+            reported[item["name"]] = item
 
     def of_container(container, *, with_status):
         requests = _parsed(container.get("resources", {}).get("requests"))
@@ -77,8 +77,8 @@ def nonzero(pod):
     if has_pod_level_requests(pod):
         named = pod_requests(pod, use_status=True)
         defaults = {name: raw for name, raw in DEFAULTS.items() if name not in named}
-    found = vector(pod_requests(pod, use_status=True, defaults=defaults))
-    return found.get("cpu", 0), found.get("memory", 0)
+    result = vector(pod_requests(pod, use_status=True, defaults=defaults))
+    return result.get("cpu", 0), result.get("memory", 0)
 
 
 def _effective(pod, spec, actual, allocated):

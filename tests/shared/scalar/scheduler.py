@@ -46,9 +46,9 @@ def answer(model, pod):
     if not feasible:
         return _nothing_fits(order, rejected)
     scores = {name: {} for name in feasible}
-    for plugin, found in _scores(model, pod, feasible).items():
+    for plugin, result in _scores(model, pod, feasible).items():
         for name in feasible:
-            scores[name][plugin] = found[name] * WEIGHTS[plugin]
+            scores[name][plugin] = result[name] * WEIGHTS[plugin]
     totals = {name: sum(scores[name].values()) for name in feasible}
     return {
         "feasible": feasible,
@@ -106,7 +106,7 @@ def _scores(model, pod, feasible):
 
         return column(score)
 
-    found = {
+    results = {
         "TaintToleration": normalized(node_rules.taint_toleration_score, reverse=True),
         "NodeResourcesFit": of_amounts(node_rules.least_allocated, real=False),
         "PodTopologySpread": spread.score_all(model, pod, feasible),
@@ -115,12 +115,12 @@ def _scores(model, pod, feasible):
         "ImageLocality": column(node_rules.image_locality),
     }
     if node_affinity(pod).get(node_rules.PREFERRED) is not None:
-        found["NodeAffinity"] = normalized(node_rules.node_affinity_score)
+        results["NodeAffinity"] = normalized(node_rules.node_affinity_score)
     if not node_rules.is_best_effort(pod):
-        found["NodeResourcesBalancedAllocation"] = of_amounts(
+        results["NodeResourcesBalancedAllocation"] = of_amounts(
             node_rules.balanced_allocation, real=True
         )
-    return {plugin: scores for plugin, scores in found.items() if scores is not None}
+    return {plugin: scores for plugin, scores in results.items() if scores is not None}
 
 
 def _rejection(plugin, code, reasons):
@@ -128,7 +128,7 @@ def _rejection(plugin, code, reasons):
 
 
 def _nothing_fits(order, rejected):
-    counts = Counter(reason for each in rejected.values() for reason in each["reasons"])
+    counts = Counter(reason for item in rejected.values() for reason in item["reasons"])
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(order)} nodes are available: {histogram}."
     return {"feasible": [], "total": {}, "scores": {}, "rejected": rejected, "message": message}

@@ -50,16 +50,18 @@ def constraints(pod, action):
     labels = pod["metadata"].get("labels") or {}
     return [
         Constraint(
-            key=each["topologyKey"],
-            max_skew=each["maxSkew"],
-            min_domains=each.get("minDomains") or 1,
-            selector=each.get("labelSelector"),
-            own={key: labels[key] for key in each.get("matchLabelKeys") or [] if key in labels},
-            honors_affinity=(each.get("nodeAffinityPolicy") or "Honor") == "Honor",
-            honors_taints=(each.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+            key=constraint["topologyKey"],
+            max_skew=constraint["maxSkew"],
+            min_domains=constraint.get("minDomains") or 1,
+            selector=constraint.get("labelSelector"),
+            own={
+                key: labels[key] for key in constraint.get("matchLabelKeys") or [] if key in labels
+            },
+            honors_affinity=(constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
+            honors_taints=(constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor",
         )
-        for each in pod["spec"].get("topologySpreadConstraints") or []
-        if each["whenUnsatisfiable"] == action
+        for constraint in pod["spec"].get("topologySpreadConstraints") or []
+        if constraint["whenUnsatisfiable"] == action
     ]
 
 
@@ -73,25 +75,25 @@ def filter_all(model, pod):
     if not hard:
         return None
     domains = []
-    for each in hard:
-        found = {}
+    for item in hard:
+        results = {}
         for name, node in model.nodes.items():
             labels = labels_of(model, name)
-            if all(other.key in labels for other in hard) and each.admits(pod, node):
-                value = labels[each.key]
-                found[value] = found.get(value, 0) + each.count(model, pod, name)
-        domains.append(found)
+            if all(other.key in labels for other in hard) and item.admits(pod, node):
+                value = labels[item.key]
+                results[value] = results.get(value, 0) + item.count(model, pod, name)
+        domains.append(results)
     return {name: _judge(model, pod, name, hard, domains) for name in model.nodes}
 
 
 def _judge(model, pod, name, hard, domains):
     labels = labels_of(model, name)
-    for each, found in zip(hard, domains, strict=True):
-        if each.key not in labels:
+    for item, result in zip(hard, domains, strict=True):
+        if item.key not in labels:
             return "UnschedulableAndUnresolvable", [MISSING]
-        lowest = 0 if len(found) < each.min_domains else min(found.values(), default=0)
-        itself = each.matches(pod["metadata"].get("labels") or {})
-        if found.get(labels[each.key], 0) + itself - lowest > each.max_skew:
+        lowest = 0 if len(result) < item.min_domains else min(result.values(), default=0)
+        itself = item.matches(pod["metadata"].get("labels") or {})
+        if result.get(labels[item.key], 0) + itself - lowest > item.max_skew:
             return "Unschedulable", [UNEVEN]
     return None
 
@@ -104,27 +106,27 @@ def score_all(model, pod, feasible):
     ignored = [n for n in feasible if any(c.key not in labels_of(model, n) for c in soft)]
     counted = [name for name in feasible if name not in ignored]
     parts = []
-    for each in soft:
-        if each.key == HOSTNAME:
-            parts.append((each, ln(len(counted) + 2), None))
+    for item in soft:
+        if item.key == HOSTNAME:
+            parts.append((item, ln(len(counted) + 2), None))
             continue
-        totals = dict.fromkeys((labels_of(model, name)[each.key] for name in counted), 0)
+        totals = dict.fromkeys((labels_of(model, name)[item.key] for name in counted), 0)
         for name, node in model.nodes.items():
             labels = labels_of(model, name)
             complete = all(other.key in labels for other in soft)
-            if complete and each.admits(pod, node) and labels[each.key] in totals:
-                totals[labels[each.key]] += each.count(model, pod, name)
-        parts.append((each, ln(len(totals) + 2), totals))
+            if complete and item.admits(pod, node) and labels[item.key] in totals:
+                totals[labels[item.key]] += item.count(model, pod, name)
+        parts.append((item, ln(len(totals) + 2), totals))
     raw = {}
     for name in counted:
         score = 0.0
-        for each, weight, totals in parts:
-            found = (
-                each.count(model, pod, name)
+        for part, weight, totals in parts:
+            result = (
+                part.count(model, pod, name)
                 if totals is None
-                else totals[labels_of(model, name)[each.key]]
+                else totals[labels_of(model, name)[part.key]]
             )
-            score += float(found) * weight + float(each.max_skew - 1)
+            score += float(result) * weight + float(part.max_skew - 1)
         raw[name] = math.floor(score + 0.5)
     lowest, highest = min(raw.values(), default=0), max(raw.values(), default=0)
     final = {

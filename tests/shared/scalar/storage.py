@@ -71,8 +71,8 @@ def annotations(obj):
 
 
 def class_name(obj):
-    found = annotations(obj)
-    return found[BETA_CLASS] if BETA_CLASS in found else obj["spec"].get("storageClassName") or ""
+    result = annotations(obj)
+    return result[BETA_CLASS] if BETA_CLASS in result else obj["spec"].get("storageClassName") or ""
 
 
 def is_bound(claim):
@@ -240,8 +240,8 @@ def reaches(terms, node):
         if not expressions and not fields:
             continue
         try:
-            for each in fields:
-                if each["operator"] not in ("In", "NotIn") or len(each.get("values") or []) != 1:
+            for field in fields:
+                if field["operator"] not in ("In", "NotIn") or len(field.get("values") or []) != 1:
                     raise Malformed
             bare = {"matchExpressions": expressions}
             if not expressions or node_labels.matches_node_term(bare, node):
@@ -256,7 +256,7 @@ def reaches(terms, node):
 
 def zone_pre_filter(world, pod):
     """A list of (key, values), or an answer."""
-    found = []
+    results = []
     for volume in volumes_of(pod):
         if "persistentVolumeClaim" not in volume:
             continue
@@ -286,8 +286,8 @@ def zone_pre_filter(world, pod):
             if key in labels:
                 values = [part.strip() for part in labels[key].split("__")]
                 if "" not in values:
-                    found.append((key, values))
-    return found or SKIP
+                    results.append((key, values))
+    return results or SKIP
 
 
 def zone_filter(world, pod, node, requirements):
@@ -295,8 +295,8 @@ def zone_filter(world, pod, node, requirements):
     if not any(key in labels for key in (BETA_ZONE, BETA_REGION, ZONE, REGION)):
         return None
     for key, values in requirements:
-        found = labels.get(key, labels.get(GENERAL.get(key, key)))
-        if found not in values:
+        result = labels.get(key, labels.get(GENERAL.get(key, key)))
+        if result not in values:
             return UU, "node(s) had no available volume zone"
     return None
 
@@ -412,7 +412,7 @@ def limits_filter(world, pod, node):
 
 def attachable(world, pod, csi_node, *, is_new):
     """Unique name -> driver, or an answer."""
-    found = {}
+    results = {}
     for volume in volumes_of(pod):
         use = claim_of(pod, volume)
         if use is None:
@@ -423,7 +423,7 @@ def attachable(world, pod, csi_node, *, is_new):
                 except Broken as problem:
                     text = f"converting volume({volume['name']}) from inline to csi: {problem}"
                     raise Broken(text) from None
-                found[f"{PLUGINS[field][1]}/{handle}"] = PLUGINS[field][1]
+                results[f"{PLUGINS[field][1]}/{handle}"] = PLUGINS[field][1]
             continue
         name, ephemeral = use
         if not name:
@@ -438,8 +438,8 @@ def attachable(world, pod, csi_node, *, is_new):
             raise Broken(not_owned(pod, claim))
         driver, handle = driver_of(world, claim, csi_node)
         if driver and handle:
-            found[f"{driver}/{handle}"] = driver
-    return found
+            results[f"{driver}/{handle}"] = driver
+    return results
 
 
 def driver_of(world, claim, csi_node):
@@ -583,14 +583,14 @@ def serve(world, node, delayed):
             return matched, provisioned, "bind"
         if not allowed(storage_class.get("allowedTopologies"), labels_of(node)):
             return matched, provisioned, "bind"
-        found = None
+        result = None
         driver = world.drivers.get(storage_class["provisioner"])
         requests = (claim["spec"].get("resources") or {}).get("requests") or {}
         if "storage" in requests and driver is not None and driver["spec"].get("storageCapacity"):
-            found = roomy(world, node, name, round_up(parse(requests["storage"])))
-            if found is None:
+            result = roomy(world, node, name, round_up(parse(requests["storage"])))
+            if result is None:
                 return matched, provisioned, "space"
-        provisioned.append((claim, found))
+        provisioned.append((claim, result))
     return matched, provisioned, None
 
 
@@ -598,12 +598,12 @@ def match(world, node, claim, taken):
     spec = claim["spec"]
     selector = spec.get("selector")
     if selector is not None:
-        for each in selector.get("matchExpressions") or []:
-            if each["operator"] not in ("In", "NotIn", "Exists", "DoesNotExist"):
+        for expression in selector.get("matchExpressions") or []:
+            if expression["operator"] not in ("In", "NotIn", "Exists", "DoesNotExist"):
                 raise Broken(
                     "error creating internal label selector for claim:"
                     f" {claim['metadata']['namespace']}/{claim['metadata']['name']}:"
-                    f' "{each["operator"]}" is not a valid label selector operator'
+                    f' "{expression["operator"]}" is not a valid label selector operator'
                 )
     best = None
     # Which of equal volumes is taken is not specified; ours is the first by name.
@@ -688,11 +688,11 @@ def binding_score(world, node, claims, shape):
                 capacity + round_up(capacity_of(volume)),
             )
     else:
-        for claim, found in provisioned:
-            if found is not None:
+        for claim, result in provisioned:
+            if result is not None:
                 name = claim["spec"].get("storageClassName") or class_name(claim)
                 requested, _ = amounts.get(name, (0, 0))
-                capacity = round_up(parse(found.get("capacity", "0")))
+                capacity = round_up(parse(result.get("capacity", "0")))
                 amounts[name] = requested + round_up(size_of(claim)), capacity
     if not amounts:
         return 0

@@ -24,7 +24,7 @@ def tolerates(toleration, taint, *, comparisons=False):
 
 def is_tolerated(pod, taint, *, comparisons=False):
     tolerations = pod["spec"].get("tolerations") or []
-    return any(tolerates(each, taint, comparisons=comparisons) for each in tolerations)
+    return any(tolerates(toleration, taint, comparisons=comparisons) for toleration in tolerations)
 
 
 def repels(pod, node, *, comparisons=False):

@@ -117,25 +117,25 @@ def test_which_pods_a_term_means(written, namespace, labels, namespace_labels, m
 
 
 def test_all_four_lists_are_parsed():
-    found = parse_affinity_terms(
+    result = parse_affinity_terms(
         pod([term(key="r")], [term(key="a")], [(5, term(key="p"))], [(7, term(key="q"))])
     )
-    assert [t.topology_key for t in found.required_affinity] == ["r"]
-    assert [t.topology_key for t in found.required_anti_affinity] == ["a"]
-    assert [(w.weight, w.term.topology_key) for w in found.preferred_affinity] == [(5, "p")]
-    assert [(w.weight, w.term.topology_key) for w in found.preferred_anti_affinity] == [(7, "q")]
-    assert found.error == ""
+    assert [t.topology_key for t in result.required_affinity] == ["r"]
+    assert [t.topology_key for t in result.required_anti_affinity] == ["a"]
+    assert [(w.weight, w.term.topology_key) for w in result.preferred_affinity] == [(5, "p")]
+    assert [(w.weight, w.term.topology_key) for w in result.preferred_anti_affinity] == [(7, "q")]
+    assert result.error == ""
 
 
 def test_one_bad_selector_empties_its_list_and_no_other():
-    found = parse_affinity_terms(
+    result = parse_affinity_terms(
         pod([term()], [term(), term(BROKEN)], [(1, term())], [(1, term(namespace_selector=BROKEN))])
     )
-    assert len(found.required_affinity) == 1
-    assert found.required_anti_affinity == ()
-    assert len(found.preferred_affinity) == 1
-    assert found.preferred_anti_affinity == ()
-    assert found.error == (
+    assert len(result.required_affinity) == 1
+    assert result.required_anti_affinity == ()
+    assert len(result.preferred_affinity) == 1
+    assert result.preferred_anti_affinity == ()
+    assert result.error == (
         '[requiredAntiAffinityTerms: "Near" is not a valid label selector operator, '
         'preferredAntiAffinityTerms: "Near" is not a valid label selector operator]'
     )

@@ -84,10 +84,10 @@ def test_no_input_gets_past_as_another_exception(data):
 @given(st.binary(max_size=40))
 def test_any_bytes_are_an_object_or_malformed(data):
     try:
-        found = decode(data, Pod)
+        result = decode(data, Pod)
     except MalformedObject:
         return
-    assert isinstance(found, Pod)
+    assert isinstance(result, Pod)
 
 
 def test_null_reads_as_absent_where_records_have_no_null():
@@ -111,15 +111,15 @@ def test_plain_values_convert_like_text():
 
 
 def test_lists_carry_revision_and_continuation():
-    found = decode_list(
+    result = decode_list(
         b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"tok",'
         b'"remainingItemCount":3},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}',
         Pod,
     )
-    assert found.metadata.resource_version == "9"
-    assert found.metadata.continue_ == "tok"
-    assert found.metadata.remaining_item_count == 3
-    assert [pod.metadata.name for pod in found.items] == ["a", "b"]
+    assert result.metadata.resource_version == "9"
+    assert result.metadata.continue_ == "tok"
+    assert result.metadata.remaining_item_count == 3
+    assert [pod.metadata.name for pod in result.items] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

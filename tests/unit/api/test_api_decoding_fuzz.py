@@ -114,11 +114,11 @@ def test_a_spoilt_pod_is_refused_with_its_name_and_the_field(
 @given(st.lists(st.none() | TREES, min_size=1, max_size=5))
 def test_a_list_loses_only_what_makes_no_sense(spoilt: list[object]) -> None:
     good = {"metadata": {"name": "good"}}
-    items = [good if each is None else each for each in spoilt]
+    items = [good if item is None else item for item in spoilt]
     told: list[MalformedObject] = []
-    found = codec.decode_list(encoded({"items": items}), Pod, told.append)
-    assert len(found.items) + len(told) == len(items)
-    names = [pod.metadata.name for pod in found.items]
+    result = codec.decode_list(encoded({"items": items}), Pod, told.append)
+    assert len(result.items) + len(told) == len(items)
+    names = [pod.metadata.name for pod in result.items]
     assert names.count("good") >= items.count(good)
 
 
@@ -130,7 +130,7 @@ def test_a_spoilt_event_costs_no_other(event_type: str, spoilt: object) -> None:
     stream: EventStream[Pod] = EventStream(Pod)
     events = stream.feed(b"".join(encoded(line) + b"\n" for line in lines))
     assert stream.error is None
-    assert [each.object.metadata.name for each in events].count("good") >= 2
+    assert [event.object.metadata.name for event in events].count("good") >= 2
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

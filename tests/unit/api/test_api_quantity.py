@@ -262,9 +262,9 @@ def test_printing_loses_nothing_and_is_stable(written):
 @given(st.text("0123456789.+-eEinumkKMGTP ", max_size=12))
 def test_any_text_is_either_refused_or_gives_int64s(text):
     try:
-        found = parse(text)
+        result = parse(text)
     except QuantityError:
         return
-    assert isinstance(found, Quantity)
-    assert -(2**63) <= found.value() <= MAX_INT64
-    assert -(2**63) <= found.milli_value() <= MAX_INT64
+    assert isinstance(result, Quantity)
+    assert -(2**63) <= result.value() <= MAX_INT64
+    assert -(2**63) <= result.milli_value() <= MAX_INT64

@@ -77,7 +77,7 @@ def _parts(hint):
 
 
 ALL_RECORDS = sorted(
-    {found for record in SENT_OR_RECEIVED for found in records_within(record)}, key=named
+    {inner for record in SENT_OR_RECEIVED for inner in records_within(record)}, key=named
 )
 
 

@@ -161,8 +161,8 @@ def test_pod_level_requests_count_only_for_supported_names():
     resources = ResourceRequirements(
         requests={"ephemeral-storage": "9Gi", "hugepages-2Mi": "8Mi", "memory": "1Gi"}
     )
-    found = pod_requests(pod(app(cpu="1", ephemeral_storage="2Gi"), resources=resources))
-    assert found == PodRequests(1000, GI, 2 * GI, {"hugepages-2Mi": 8 * MI})
+    result = pod_requests(pod(app(cpu="1", ephemeral_storage="2Gi"), resources=resources))
+    assert result == PodRequests(1000, GI, 2 * GI, {"hugepages-2Mi": 8 * MI})
 
 
 def test_pod_level_requests_without_a_supported_name_change_nothing():
@@ -299,8 +299,8 @@ def pod_level_resizing(*, infeasible=False, actual=None, **status):
     ],
 )
 def test_pod_level_resize(wanted, options, expected):
-    found = pod_requests(wanted, options)
-    assert (found.milli_cpu, found.memory) == expected
+    result = pod_requests(wanted, options)
+    assert (result.milli_cpu, result.memory) == expected
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,10 @@ from kubesched.api.status import (
 )
 def test_reason_then_code_decide_on_the_exception(code, reason, error):
     body = codec.encode(Status(status="Failure", message="m", reason=reason, code=code))
-    found = error_from_status(code, body)
-    assert type(found) is error
-    assert (found.message, found.code) == ("m", code)
-    assert found.reason == (reason or error.reason)
+    result = error_from_status(code, body)
+    assert type(result) is error
+    assert (result.message, result.code) == ("m", code)
+    assert result.reason == (reason or error.reason)
 
 
 def test_advice_when_to_retry_comes_from_the_header_or_the_body():
@@ -83,9 +83,9 @@ def test_retry_after_in_the_body_is_capped(asked, granted):
     ],
 )
 def test_answers_that_are_no_status_become_the_message(body, message):
-    found = error_from_status(502, body)
-    assert type(found) is errors.ServerError
-    assert (found.message, found.code) == (message, 502)
+    result = error_from_status(502, body)
+    assert type(result) is errors.ServerError
+    assert (result.message, result.code) == (message, 502)
 
 
 def test_an_exception_becomes_a_status_and_back():

@@ -90,7 +90,7 @@ def test_tolerates(toleration, marked, covered):
 
 
 @pytest.mark.parametrize(
-    ("operator", "bound", "found", "covered"),
+    ("operator", "bound", "value", "covered"),
     [
         pytest.param("Gt", "500", "501", True, id="greater"),
         pytest.param("Gt", "500", "500", False, id="equal is not greater"),
@@ -107,10 +107,10 @@ def test_tolerates(toleration, marked, covered):
         pytest.param("Gt", "0", "9223372036854775808", False, id="past int64"),
     ],
 )
-def test_comparisons_need_their_gate(operator, bound, found, covered):
+def test_comparisons_need_their_gate(operator, bound, value, covered):
     toleration = Toleration(key="d", operator=operator, value=bound)
-    assert tolerates(toleration, taint(value=found), comparison_operators=True) is covered
-    assert not tolerates(toleration, taint(value=found))
+    assert tolerates(toleration, taint(value=value), comparison_operators=True) is covered
+    assert not tolerates(toleration, taint(value=value))
 
 
 def test_every_taint_needs_some_toleration():

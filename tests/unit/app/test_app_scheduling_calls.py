@@ -23,9 +23,9 @@ POD = make_pod("a").build()
 class FakeRest:
     """Binds or fails as told, and shows a pod on request. A list is told item by item; its last item stays."""
 
-    def __init__(self, *, error=None, found=None):
+    def __init__(self, *, error=None, answers=None):
         self.errors = error if isinstance(error, list) else [error]
-        self.found = found if isinstance(found, list) else [found]
+        self.answers = answers if isinstance(answers, list) else [answers]
         self.calls = []
 
     async def bind(self, namespace, name, uid, node_name):
@@ -36,10 +36,10 @@ class FakeRest:
 
     async def get(self, kind, name, namespace):
         self.calls.append("get")
-        found = self.found.pop(0) if len(self.found) > 1 else self.found[0]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     async def patch(self, *arguments, **options):
         self.calls.append("patch")
@@ -70,33 +70,33 @@ async def test_a_clear_answer_needs_no_second_look():
     "error", [DeadlineExceeded("late"), StreamEnded("cut"), ServerError("broken")]
 )
 async def test_a_binding_that_took_effect_counts_although_its_answer_was_lost(error):
-    rest = FakeRest(error=error, found=on("n1"))
+    rest = FakeRest(error=error, answers=on("n1"))
     await CarefulCalls(rest).bind_pod(POD, "n1")
     assert rest.calls == ["bind", "get"]
 
 
 async def test_a_binding_that_did_not_take_effect_is_sent_again():
-    rest = FakeRest(error=[StreamEnded("cut"), None], found=on(""))
+    rest = FakeRest(error=[StreamEnded("cut"), None], answers=on(""))
     await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
     assert rest.calls == ["bind", "get", "bind"]
 
 
 async def test_a_binding_that_arrives_after_the_first_look_counts():
     """The second one is refused because the first was under way all the time."""
-    rest = FakeRest(error=[StreamEnded("cut"), Conflict("assigned")], found=[on(""), on("n1")])
+    rest = FakeRest(error=[StreamEnded("cut"), Conflict("assigned")], answers=[on(""), on("n1")])
     await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
     assert rest.calls == ["bind", "get", "bind", "get"]
 
 
 async def test_a_repeated_binding_that_is_refused_for_another_reason_fails_with_it():
-    rest = FakeRest(error=[StreamEnded("cut"), Conflict("is being deleted")], found=on(""))
+    rest = FakeRest(error=[StreamEnded("cut"), Conflict("is being deleted")], answers=on(""))
     with pytest.raises(Conflict, match="being deleted"):
         await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
 
 
 async def test_an_outage_is_waited_out():
     outage = [ConnectFailed("no route")] * 20
-    rest = FakeRest(error=[StreamEnded("cut"), *outage, None], found=[*outage, on("")])
+    rest = FakeRest(error=[StreamEnded("cut"), *outage, None], answers=[*outage, on("")])
     pauses = []
 
     async def sleep(seconds):
@@ -108,7 +108,7 @@ async def test_an_outage_is_waited_out():
 
 
 async def test_a_server_that_only_answers_with_errors_is_believed_in_the_end():
-    rest = FakeRest(error=ServerError("broken"), found=on(""))
+    rest = FakeRest(error=ServerError("broken"), answers=on(""))
     with pytest.raises(ServerError, match="broken"):
         await CarefulCalls(rest, sleep=at_once).bind_pod(POD, "n1")
     assert rest.calls.count("bind") == 4
@@ -116,20 +116,20 @@ async def test_a_server_that_only_answers_with_errors_is_believed_in_the_end():
 
 async def test_a_former_leader_does_not_send_again():
     leads = iter([True, False])
-    rest = FakeRest(error=StreamEnded("cut"), found=on(""))
+    rest = FakeRest(error=StreamEnded("cut"), answers=on(""))
     with pytest.raises(StreamEnded):
         await CarefulCalls(rest, may_write=lambda: next(leads)).bind_pod(POD, "n1")
     assert rest.calls == ["bind", "get"]
 
 
 async def test_a_pod_another_scheduler_bound_is_a_conflict():
-    rest = FakeRest(error=ServerError("broken"), found=on("n2"))
+    rest = FakeRest(error=ServerError("broken"), answers=on("n2"))
     with pytest.raises(Conflict, match="already assigned to node n2"):
         await CarefulCalls(rest).bind_pod(POD, "n1")
 
 
 async def test_a_pod_that_is_gone_fails_with_the_first_error():
-    rest = FakeRest(error=StreamEnded("cut"), found=NotFound("gone"))
+    rest = FakeRest(error=StreamEnded("cut"), answers=NotFound("gone"))
     with pytest.raises(StreamEnded):
         await CarefulCalls(rest).bind_pod(POD, "n1")
 

@@ -61,6 +61,6 @@ async def test_many_changed_nodes_are_listed_at_once() -> None:
     names = [f"n{number}" for number in range(FETCH_ONE_BY_ONE + 1)]
     server = Server({"/api/v1/nodes": {"items": [_node(name, "1") for name in names]}})
     whole = WholeObjectsByRest(server)
-    found = await whole.nodes([convert(_node(name, "1"), Node) for name in names])
-    assert [node["metadata"]["name"] for node in found] == names
+    result = await whole.nodes([convert(_node(name, "1"), Node) for name in names])
+    assert [node["metadata"]["name"] for node in result] == names
     assert server.asked == ["/api/v1/nodes"]

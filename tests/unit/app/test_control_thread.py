@@ -100,11 +100,11 @@ class Slow(FilterPlugin, ScorePlugin):
 
 
 def test_the_culprit_is_the_innermost_call_of_an_extension_point():
-    found = []
-    inner = Slow(lambda: found.append(find_culprit(sys._getframe())))
+    results = []
+    inner = Slow(lambda: results.append(find_culprit(sys._getframe())))
     Slow(lambda: inner.filter(None, None, None)).filter(None, None, None)
     inner._helper()
-    assert found == [Culprit("Slow", "Filter"), Culprit("Slow", "")]
+    assert results == [Culprit("Slow", "Filter"), Culprit("Slow", "")]
     assert find_culprit(sys._getframe()) == Culprit()
 
 

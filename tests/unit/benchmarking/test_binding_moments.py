@@ -120,20 +120,20 @@ def stretch(*, counts_from_first):
 
 
 def test_a_stretch_counts_bindings_and_everything_they_cause():
-    found = stretch(counts_from_first=False)
-    assert (found.pods, found.rate, found.seconds) == (3, 1.0, 2.0)
-    assert (found.events, found.settled_s) == (3, 3.0)
-    assert found.rate_with_events == pytest.approx(3 / 5)
-    assert (found.attempts, found.unschedulable_attempts) == (4, 1)
-    assert found.use_of(SCHEDULER).cpu_ms_per_pod == pytest.approx(5000 / 3)
-    assert found.use_of("etcd") is None
-    assert found.others_cores == pytest.approx((9.0 - 5.0) / 6.0)
-    assert (found.seen_ms.p50, found.seen_ms.p99) == (1000.0, 1500.0)
-    assert found.sli_ms.p50 == pytest.approx(50.0)
-    assert found.sli_ms.mean == pytest.approx(50.0)
+    result = stretch(counts_from_first=False)
+    assert (result.pods, result.rate, result.seconds) == (3, 1.0, 2.0)
+    assert (result.events, result.settled_s) == (3, 3.0)
+    assert result.rate_with_events == pytest.approx(3 / 5)
+    assert (result.attempts, result.unschedulable_attempts) == (4, 1)
+    assert result.use_of(SCHEDULER).cpu_ms_per_pod == pytest.approx(5000 / 3)
+    assert result.use_of("etcd") is None
+    assert result.others_cores == pytest.approx((9.0 - 5.0) / 6.0)
+    assert (result.seen_ms.p50, result.seen_ms.p99) == (1000.0, 1500.0)
+    assert result.sli_ms.p50 == pytest.approx(50.0)
+    assert result.sli_ms.mean == pytest.approx(50.0)
 
 
 def test_the_start_of_a_scheduler_is_not_counted_when_a_queue_is_drained():
-    found = stretch(counts_from_first=True)
-    assert found.cpu_s[SCHEDULER] == 4.0
-    assert found.rate == 1.0
+    result = stretch(counts_from_first=True)
+    assert result.cpu_s[SCHEDULER] == 4.0
+    assert result.rate == 1.0

@@ -33,7 +33,7 @@ def test_nothing_is_left_hooked_in():
 
 
 @pytest.mark.parametrize(
-    ("found", "what"),
+    ("measured", "what"),
     [
         pytest.param(counts(calls=106.0), ["calls"], id="more calls"),
         pytest.param(counts(opcodes=1051.0), ["opcodes"], id="more instructions"),
@@ -43,8 +43,8 @@ def test_nothing_is_left_hooked_in():
         pytest.param(counts(calls=10.0, opcodes=10.0, peak_bytes=0.0), [], id="much less"),
     ],
 )
-def test_only_what_is_clearly_above_its_budget_counts(found, what):
-    assert [each.what for each in excesses({"Basic": counts()}, {"Basic": found})] == what
+def test_only_what_is_clearly_above_its_budget_counts(measured, what):
+    assert [excess.what for excess in excesses({"Basic": counts()}, {"Basic": measured})] == what
 
 
 def test_an_excess_says_which_functions_grew_most():

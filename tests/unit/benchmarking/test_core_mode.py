@@ -46,7 +46,7 @@ def played(tmp_path):
         path.write_text(
             f"- name: Case\n  workloads: [{{name: one}}]\n{config}  workloadTemplate:\n"
             f"  - {{opcode: createNodes, count: {nodes}}}\n"
-            + "".join(f"  - {{opcode: {each}}}\n" for each in operations)
+            + "".join(f"  - {{opcode: {operation}}}\n" for operation in operations)
         )
         (workload,) = load(path)
         return run_core(workload, options)
@@ -82,7 +82,7 @@ def test_time_is_split_into_phases_that_contain_extension_points(played):
     assert phases["Filter"].part_of == "Attempt"
     assert phases["Bind"].part_of == "Binding cycle"
     assert all(phase.count == 4 and phase.mean_us > 0 for phase in phases.values())
-    parts = sum(each.share for each in phases.values() if each.part_of == "Attempt")
+    parts = sum(phase.share for phase in phases.values() if phase.part_of == "Attempt")
     assert 0 < parts < phases["Attempt"].share < 1
 
 
@@ -276,7 +276,7 @@ def test_the_same_seed_gives_the_same_placements(tmp_path):
         from kubesched.api.core_v1 import Pod
 
         cluster = None
-        found = {}
+        results = {}
 
         class Watched(CoreCluster):
             def __init__(self, *args, **kwargs):
@@ -288,8 +288,8 @@ def test_the_same_seed_gives_the_same_placements(tmp_path):
             patch.setattr("kubesched.benchmarking.core_mode.CoreCluster", Watched)
             run_core(find(["MixedTemplates/tiny"])[0], ONCE)
         for pod in cluster.listers.of(Pod).objects.values():
-            found[pod.metadata.name] = pod.spec.node_name
-        return found
+            results[pod.metadata.name] = pod.spec.node_name
+        return results
 
     first = placements()
     assert len(set(first.values())) > 1
@@ -324,7 +324,7 @@ def test_time_runs_inside_work_jumps_outside_and_never_goes_back():
 @pytest.mark.parametrize("classes", [True, False], ids=["with classes", "without classes"])
 @pytest.mark.parametrize(
     "workload",
-    [pytest.param(each, id=each.full_name) for each in shipped() if each.name == "tiny"],
+    [pytest.param(item, id=item.full_name) for item in shipped() if item.name == "tiny"],
 )
 def test_our_workloads_schedule_every_pod_they_measure(workload, classes):
     (result,) = run_core(workload, CoreOptions(repeats=1, warmup=0, classes=classes))
@@ -336,10 +336,10 @@ def test_our_workloads_schedule_every_pod_they_measure(workload, classes):
 
 def test_every_case_comes_in_sizes_with_descriptions():
     sizes = {}
-    for each in shipped():
-        assert each.case.description, each.full_name
-        assert not each.not_supported
-        sizes.setdefault(each.case.name, []).append(each.name)
+    for item in shipped():
+        assert item.case.description, item.full_name
+        assert not item.not_supported
+        sizes.setdefault(item.case.name, []).append(item.name)
     assert len(sizes) >= 15
     for case, names in sizes.items():
         assert names[0] == "tiny", case
@@ -364,11 +364,11 @@ def test_every_case_comes_in_sizes_with_descriptions():
     ],
 )
 def test_workloads_are_found_by_name_size_and_label(wanted, options, expected):
-    assert [each.full_name for each in find(wanted, **options)] == expected
+    assert [item.full_name for item in find(wanted, **options)] == expected
 
 
 def test_without_a_name_all_cases_are_meant():
-    assert {each.case.name for each in find([])} >= {"Basic", "Churn", "BoundVolumes"}
+    assert {item.case.name for item in find([])} >= {"Basic", "Churn", "BoundVolumes"}
 
 
 def test_a_name_that_fits_nothing_is_an_error():

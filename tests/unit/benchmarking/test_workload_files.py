@@ -20,14 +20,14 @@ def read(tmp_path):
 
     def load_text(*operations, case=""):
         path = tmp_path / "workloads.yaml"
-        path.write_text(HEAD + "".join(f"  - {each}\n" for each in operations) + case)
+        path.write_text(HEAD + "".join(f"  - {operation}\n" for operation in operations) + case)
         return load(path)
 
     return load_text
 
 
 def only(workloads):
-    ((op,),) = [each.ops for each in workloads]
+    ((op,),) = [workload.ops for workload in workloads]
     return op
 
 

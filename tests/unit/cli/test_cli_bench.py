@@ -45,9 +45,9 @@ def test_list_of_a_file_says_what_is_not_supported(capsys, tmp_path):
     )
     code, out, _ = run(capsys, "list", path, "-o", "json")
     assert code == 0
-    (found,) = json.loads(out)
-    assert found["name"] == "Claims/one"
-    assert found["notSupported"].startswith("createResourceDriver: dynamic resource allocation")
+    (result,) = json.loads(out)
+    assert result["name"] == "Claims/one"
+    assert result["notSupported"].startswith("createResourceDriver: dynamic resource allocation")
 
 
 def test_run_prints_a_table_and_tells_its_stages(capsys):
@@ -75,7 +75,7 @@ def test_run_writes_a_report_and_a_page(capsys, tmp_path):
     assert code == 0
     written = (tmp_path / "out/report.json").read_bytes()
     assert decode(written) == decode(out.encode())
-    assert [each.contestant for each in decode(written).results] == [
+    assert [result.contestant for result in decode(written).results] == [
         "kubesched",
         "kubesched-no-classes",
     ]
@@ -168,7 +168,7 @@ def test_compare_shows_what_both_reports_have(capsys, tmp_path):
     assert row.startswith("Basic/tiny")
     assert f"only in {a}: Gated/tiny (kubesched)" in err
     code, out, _ = run(capsys, "compare", a, a, "-o", "json")
-    assert [each["throughput"] for each in json.loads(out)] == [1.0, 1.0]
+    assert [load["throughput"] for load in json.loads(out)] == [1.0, 1.0]
 
 
 def test_reports_without_anything_in_common_end_with_1(capsys, tmp_path):
@@ -190,8 +190,12 @@ def counted(monkeypatch):
     """Replaces the counting by a number, which other tests are about."""
 
     def say(calls):
-        found = {"Basic": Counts(calls=calls, opcodes=10.0, peak_bytes=0.0, functions={"q:f": 5.0})}
-        monkeypatch.setattr("kubesched.benchmarking.call_counts.count_all", lambda _progress: found)
+        results = {
+            "Basic": Counts(calls=calls, opcodes=10.0, peak_bytes=0.0, functions={"q:f": 5.0})
+        }
+        monkeypatch.setattr(
+            "kubesched.benchmarking.call_counts.count_all", lambda _progress: results
+        )
 
     return say
 

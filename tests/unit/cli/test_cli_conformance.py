@@ -78,8 +78,8 @@ def test_json_output_holds_the_same(capsys, recorded):
     assert code == 1
     assert (report["pods"], report["podsInAgreement"]) == (1, 0)
     assert {"aspect": "message", "compared": 1, "agreed": 0} in report["aspects"]
-    (found,) = report["disagreements"]
-    assert (found["pod"], found["expected"], found["got"]) == ("default/web", "full", "")
+    (result,) = report["disagreements"]
+    assert (result["pod"], result["expected"], result["got"]) == ("default/web", "full", "")
 
 
 def test_an_unusable_file_is_an_error_of_one_line(capsys, tmp_path):

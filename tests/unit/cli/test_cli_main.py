@@ -90,8 +90,8 @@ def test_an_error_of_the_package_is_one_line_and_exits_1(command, capsys):
 
 
 def test_a_configuration_error_lists_its_problems(command, capsys):
-    found = [FieldProblem("a.b", "is wrong", 3, 5), FieldProblem("", "is missing")]
-    command(raising(ConfigError(found, source="scheduler.yaml")))
+    results = [FieldProblem("a.b", "is wrong", 3, 5), FieldProblem("", "is missing")]
+    command(raising(ConfigError(results, source="scheduler.yaml")))
     assert cli.main(["probe"]) == 1
     assert capsys.readouterr().err == (
         "error: 2 problems\n  scheduler.yaml:3:5: a.b: is wrong\n  scheduler.yaml: is missing\n"

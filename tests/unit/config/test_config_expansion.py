@@ -432,7 +432,7 @@ def test_a_plugin_that_cannot_be_loaded_is_reported_where_it_is_named():
 
 
 def together(*profiles: KubeSchedulerProfile) -> list[str]:
-    expanded = [expand(each, able) for each in profiles]
+    expanded = [expand(item, able) for item in profiles]
     return [problem.message for problem in profile_problems(profiles, expanded)]
 
 

@@ -47,8 +47,8 @@ PRIORITIES = [
 
 @pytest.mark.parametrize(("predicate", "plugin"), PREDICATES)
 def test_a_predicate_is_named_with_its_filter_plugin(predicate, plugin):
-    found = problems(f"apiVersion: v1\nkind: Policy\npredicates:\n- name: {predicate}\n")
-    assert found[1] == (
+    result = problems(f"apiVersion: v1\nkind: Policy\npredicates:\n- name: {predicate}\n")
+    assert result[1] == (
         f'predicates[0].name: predicate "{predicate}" is today the Filter plugin {plugin} '
         "(line 4, column 9)"
     )
@@ -56,8 +56,8 @@ def test_a_predicate_is_named_with_its_filter_plugin(predicate, plugin):
 
 @pytest.mark.parametrize(("priority", "plugin"), PRIORITIES)
 def test_a_priority_is_named_with_its_score_plugin(priority, plugin):
-    found = problems(f"apiVersion: v1\nkind: Policy\npriorities: [{{name: {priority}}}]\n")
-    assert found[1] == (
+    result = problems(f"apiVersion: v1\nkind: Policy\npriorities: [{{name: {priority}}}]\n")
+    assert result[1] == (
         f'priorities[0].name: priority "{priority}" is today the Score plugin {plugin} '
         "(line 3, column 21)"
     )
@@ -73,10 +73,10 @@ def test_a_policy_in_json_is_explained_line_by_line():
   "alwaysCheckAllPredicates": true,
   "extenders": []
 }"""
-    found = problems(text)
-    assert found[0].startswith('kind: no kind "Policy" is registered for version "v1"')
-    assert "predicates are Filter plugins and priorities are Score plugins" in found[0]
-    assert [problem.split(":")[0] for problem in found[1:]] == [
+    result = problems(text)
+    assert result[0].startswith('kind: no kind "Policy" is registered for version "v1"')
+    assert "predicates are Filter plugins and priorities are Score plugins" in result[0]
+    assert [problem.split(":")[0] for problem in result[1:]] == [
         "predicates[0].name",
         "predicates[1].name",
         "predicates[2].name",
@@ -85,7 +85,7 @@ def test_a_policy_in_json_is_explained_line_by_line():
         "hardPodAffinitySymmetricWeight",
         "alwaysCheckAllPredicates",
     ]
-    assert 'predicate "MyOwn" has no in-tree equivalent' in found[2]
+    assert 'predicate "MyOwn" has no in-tree equivalent' in result[2]
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_an_algorithm_provider_is_named_with_its_profile(provider, instead):
         "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\n"
         f"algorithmSource: {{provider: {provider}}}\n"
     )
-    found = problems(text)
-    assert found[1].startswith(
+    result = problems(text)
+    assert result[1].startswith(
         f'algorithmSource.provider: algorithm provider "{provider}" does not exist any more; '
         f"write {instead}"
     )
-    assert found[1].endswith("(line 3, column 29)")
+    assert result[1].endswith("(line 3, column 29)")
 
 
 def test_a_policy_source_is_explained():

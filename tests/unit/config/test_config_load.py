@@ -147,8 +147,8 @@ profiles:
     score: {{enabled: [{{name: EBSLimits}}]}}
 podMaxBackoffSeconds: 0
 """
-    found = problems(text)
-    assert [problem.split(":")[0] for problem in found] == [
+    result = problems(text)
+    assert [problem.split(":")[0] for problem in result] == [
         "parallelism",
         "percentageOfNodesToScore",
         "profiles[0].pluginConfig[0].args.hardPodAffinityWeight",
@@ -157,7 +157,7 @@ podMaxBackoffSeconds: 0
         "profiles[1].plugins.score.enabled[0]",
         "podMaxBackoffSeconds",
     ]
-    places = [problem[problem.rindex("(line ") :] for problem in found]
+    places = [problem[problem.rindex("(line ") :] for problem in result]
     assert places == [
         "(line 3, column 14)",
         "(line 4, column 27)",
@@ -237,8 +237,8 @@ def test_capitalised_keys_in_arguments_are_unknown_fields():
         "{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio, "
         "requestedToCapacityRatio: {shape: [{Utilization: 1, Score: 2}]}}}}"
     )
-    found = problems(profile(entry))
-    assert [problem.split(" (line")[0] for problem in found] == [
+    result = problems(profile(entry))
+    assert [problem.split(" (line")[0] for problem in result] == [
         "profiles[0].pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio.shape[0]."
         'Utilization: strict decoding error: unknown field "Utilization"; did you mean '
         '"utilization"?',

@@ -219,7 +219,7 @@ _CONFIGS = st.builds(
 def completed(config: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
     from dataclasses import replace
 
-    profiles = tuple(default_profile(each, DEFAULT_GATES) for each in config.profiles)
+    profiles = tuple(default_profile(profile, DEFAULT_GATES) for profile in config.profiles)
     return replace(config, profiles=profiles)
 
 

@@ -351,13 +351,13 @@ def test_multi_point_is_not_searched_for_removed_plugins():
 
 
 def test_every_problem_is_reported():
-    found = problems(
+    result = problems(
         parallelism=-1,
         percentage_of_nodes_to_score=101,
         profiles=(replace(FIRST, scheduler_name=""), replace(SECOND, scheduler_name="")),
         extenders=(Extender(prioritize_verb="p"),),
     )
-    assert [problem.split(":")[0] for problem in found] == [
+    assert [problem.split(":")[0] for problem in result] == [
         "parallelism",
         "profiles[0].schedulerName",
         "profiles[1].schedulerName",

@@ -64,14 +64,14 @@ def test_equal_answers_agree_in_every_aspect():
     ],
 )
 def test_one_difference_is_found_in_one_aspect(changes, aspect, node):
-    (found,) = differing(answer(), answer(**changes))
-    assert (found.aspect, found.node) == (aspect, node)
+    (result,) = differing(answer(), answer(**changes))
+    assert (result.aspect, result.node) == (aspect, node)
 
 
 def test_a_node_feasible_on_one_side_only_is_told_once():
     got = answer(feasible=["a"], rejected={}, scores={"a": {"X": 5}}, total={"a": 5})
-    (found,) = differing(answer(), got)
-    assert found.aspect is Aspect.FEASIBLE
+    (result,) = differing(answer(), got)
+    assert result.aspect is Aspect.FEASIBLE
 
 
 def test_the_order_of_scalar_resources_does_not_matter():
@@ -109,8 +109,8 @@ def test_the_order_in_which_nodes_are_complained_about_does_not_count():
         f'expected at least one victim pod on node "{b}"]'
         for a, b in (("n1", "n2"), ("n2", "n1"))
     )
-    found = list(compare_decisions(Decision(unschedulable=one), Decision(unschedulable=two)))
-    assert all(finding.agrees for finding in found)
+    results = list(compare_decisions(Decision(unschedulable=one), Decision(unschedulable=two)))
+    assert all(finding.agrees for finding in results)
     other = Decision(unschedulable=one.replace("n2", "n3"))
     assert not all(f.agrees for f in compare_decisions(Decision(unschedulable=two), other))
 

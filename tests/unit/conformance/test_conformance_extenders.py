@@ -34,8 +34,8 @@ def test_names_and_whole_nodes_are_filtered_alike():
     by_name = reply(rejecting, "filter", about(MEEK), CLUSTER).body
     by_node = reply(rejecting, "filter", whole(MEEK), CLUSTER).body
     assert 0 < len(by_name["NodeNames"]) < len(NODES)
-    assert [each["metadata"]["name"] for each in by_node["Nodes"]["items"]] == by_name["NodeNames"]
-    assert all(each["spec"] == {"podCIDR": "c"} for each in by_node["Nodes"]["items"])
+    assert [item["metadata"]["name"] for item in by_node["Nodes"]["items"]] == by_name["NodeNames"]
+    assert all(item["spec"] == {"podCIDR": "c"} for item in by_node["Nodes"]["items"])
     told = by_name["FailedNodes"] | by_name["FailedAndUnresolvableNodes"]
     assert set(told) == set(NODES) - set(by_name["NodeNames"])
     assert by_name["FailedNodes"]
@@ -57,14 +57,14 @@ def test_the_order_of_nodes_can_be_turned_round():
 @pytest.mark.parametrize("favours", [0, 200])
 def test_no_two_nodes_get_the_same_points_below_a_hundred(favours):
     scores = reply(policy(ranks=True, favours=favours), "prioritize", about(BOLD), CLUSTER).body
-    assert sorted(each["Score"] % 100 for each in scores) == list(range(len(NODES)))
-    assert (max(each["Score"] for each in scores) > 100) == bool(favours)
+    assert sorted(score["Score"] % 100 for score in scores) == list(range(len(NODES)))
+    assert (max(score["Score"] for score in scores) > 100) == bool(favours)
 
 
 def test_one_that_does_not_rank_gives_whole_hundreds_to_some_nodes():
     scores = reply(policy(favours=30), "prioritize", about(BOLD), CLUSTER).body
     assert 0 < len(scores) < len(NODES)
-    assert all(each["Score"] % 100 == 0 for each in scores)
+    assert all(score["Score"] % 100 == 0 for score in scores)
 
 
 def test_no_pod_is_evicted_for_a_node_that_would_be_refused():

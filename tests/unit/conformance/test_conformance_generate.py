@@ -29,7 +29,7 @@ def test_every_plugin_of_the_default_profile_gets_to_reject_and_to_score():
         for pending in placement.pending:
             answer = cluster.place(pending.pod)
             assert not answer.error
-            rejecting |= {each.plugin for each in answer.rejected.values()}
+            rejecting |= {item.plugin for item in answer.rejected.values()}
             for scores in answer.scores.values():
                 scoring |= {plugin for plugin, score in scores.items() if score}
     assert rejecting == {
@@ -57,14 +57,16 @@ def test_every_plugin_of_the_default_profile_gets_to_reject_and_to_score():
 
 def test_malformed_parts_appear_only_where_asked_for():
     def operators(taste):
-        found = set()
+        results = set()
         for number in range(300):
             pod = generate.pod(Random(number), "p", taste)
             affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
             required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
             for term in required.get("nodeSelectorTerms") or []:
-                found |= {each["operator"] for each in term.get("matchExpressions") or []}
-        return found
+                results |= {
+                    expression["operator"] for expression in term.get("matchExpressions") or []
+                }
+        return results
 
     assert "Near" not in operators(generate.DEFAULT_TASTE)
     assert "Near" in operators(generate.Taste(malformed=True))
@@ -78,9 +80,9 @@ def test_workloads_and_configurations_appear_only_where_asked_for():
         generate.placement(Random(n), generate.Taste(workloads=True, configuration=True))
         for n in range(20)
     ]
-    assert any(each["services"] for each in rich)
-    assert any("ownerReferences" in p["pod"]["metadata"] for each in rich for p in each["pending"])
+    assert any(item["services"] for item in rich)
+    assert any("ownerReferences" in p["pod"]["metadata"] for item in rich for p in item["pending"])
     configured = [
-        c["name"] for each in rich for c in each["configuration"]["profiles"][0]["pluginConfig"]
+        c["name"] for item in rich for c in item["configuration"]["profiles"][0]["pluginConfig"]
     ]
     assert len(set(configured)) == 5

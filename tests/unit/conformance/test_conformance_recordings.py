@@ -38,9 +38,9 @@ def write(tmp_path):
 )
 def test_placements_are_read_line_by_line(write, pack):
     path = write(pack(placement() + b"\n\n" + placement() + b"\n"))
-    found = list(read_placements(path))
-    assert [(each.file, each.line) for each in found] == [(str(path), 1), (str(path), 3)]
-    assert found[0].placement.pending[0].pod.metadata.name == "p"
+    results = list(read_placements(path))
+    assert [(item.file, item.line) for item in results] == [(str(path), 1), (str(path), 3)]
+    assert results[0].placement.pending[0].pod.metadata.name == "p"
 
 
 SEQUENCE = {"namespaces": {}, "nodes": [NODE], "pods": [{"pod": POD, "expect": {"node": "n1"}}]}

@@ -49,28 +49,28 @@ UPSTREAM = {
 
 def by_kind(objects, kind, name=None):
     return [
-        each
-        for each in objects
-        if each["kind"] == kind and name in (None, each["metadata"]["name"])
+        item
+        for item in objects
+        if item["kind"] == kind and name in (None, item["metadata"]["name"])
     ]
 
 
 def everything(files):
-    return [each for objects in files.values() for each in objects]
+    return [item for objects in files.values() for item in objects]
 
 
 def by_name(objects):
     """Without an order: helm has one of its own."""
-    return sorted(objects, key=lambda each: (each["kind"], each["metadata"]["name"]))
+    return sorted(objects, key=lambda item: (item["kind"], item["metadata"]["name"]))
 
 
 def granted(rules):
-    found = {}
+    results = {}
     for rule in rules:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
-                found.setdefault((group, resource), set()).update(rule["verbs"])
-    return found
+                results.setdefault((group, resource), set()).update(rule["verbs"])
+    return results
 
 
 def test_the_scheduler_may_no_more_than_kube_scheduler(manifests):
@@ -103,11 +103,11 @@ def test_secrets_cannot_be_read(manifests):
 
 
 def pod_specs(files):
-    for each in everything(files):
-        if each["kind"] == "Pod":
-            yield each["spec"]
-        elif each["kind"] == "Deployment":
-            yield each["spec"]["template"]["spec"]
+    for item in everything(files):
+        if item["kind"] == "Pod":
+            yield item["spec"]
+        elif item["kind"] == "Deployment":
+            yield item["spec"]["template"]["spec"]
 
 
 def test_containers_are_locked_down(manifests, chart):
@@ -331,11 +331,11 @@ def check_schema(value, schema, path):
         assert set(schema.get("required", ())) <= set(value), path
         if schema.get("additionalProperties") is False:
             assert set(value) <= set(properties), f"{path}: {set(value) - set(properties)}"
-        for name, each in value.items():
-            check_schema(each, properties.get(name, {}), f"{path}.{name}")
+        for name, item in value.items():
+            check_schema(item, properties.get(name, {}), f"{path}.{name}")
     if isinstance(value, list):
-        for index, each in enumerate(value):
-            check_schema(each, schema.get("items", {}), f"{path}[{index}]")
+        for index, item in enumerate(value):
+            check_schema(item, schema.get("items", {}), f"{path}[{index}]")
 
 
 def test_versions_agree():

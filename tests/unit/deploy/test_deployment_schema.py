@@ -61,18 +61,18 @@ def complaints(document):
     if ResourceCatalog().find_kind(api_version, kind) is None:
         return [f"no kind {kind} in {api_version}"]
     group = api_version.rpartition("/")[0]
-    found = [f"unknown field {path}" for path in unknown_fields(group, kind, document)]
+    result = [f"unknown field {path}" for path in unknown_fields(group, kind, document)]
     try:
         check_shape(group, kind, json.dumps(document).encode())
     except ShapeError as error:
-        found.append(str(error))
-        return found
+        result.append(str(error))
+        return result
     row = type_of_kind(group, kind)
     assert row is not None
-    found += [f"missing {path}" for path in missing(TypeRef("object", row.name), document, "")]
+    result += [f"missing {path}" for path in missing(TypeRef("object", row.name), document, "")]
     if not document.get("metadata", {}).get("name"):
-        found.append("missing metadata.name")
-    return found
+        result.append("missing metadata.name")
+    return result
 
 
 def missing(ref, value, path):
@@ -94,10 +94,10 @@ def missing(ref, value, path):
 
 def judged(files):
     return {
-        f"{name}: {document.get('kind')}": found
+        f"{name}: {document.get('kind')}": result
         for name, documents in files.items()
         for document in documents
-        if (found := complaints(document))
+        if (result := complaints(document))
     }
 
 
@@ -112,10 +112,10 @@ def test_the_chart_has_the_shape_of_its_kinds(chart, values):
 
 @pytest.mark.parametrize("values", CHART_VALUES.values(), ids=CHART_VALUES)
 def test_objects_of_the_chart_have_names_of_their_own(chart, values):
-    objects = [each for listed in chart(**values).values() for each in listed]
+    objects = [item for listed in chart(**values).values() for item in listed]
     names = [
-        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
-        for each in objects
+        (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+        for item in objects
     ]
     assert len(set(names)) == len(names)
 
@@ -172,5 +172,5 @@ CONTAINER = ("spec", "template", "spec", "containers", 0)
 def test_a_wrong_document_is_noticed(manifests, path, value, complaint):
     (document,) = manifests["deployment.yaml"]
     assert complaints(document) == []
-    found = complaints(changed(document, path, value))
-    assert any(complaint in each for each in found), found
+    result = complaints(changed(document, path, value))
+    assert any(complaint in item for item in result), result

@@ -129,15 +129,15 @@ def test_pods_are_resolved_in_every_queue_and_handed_out_as_copies(make_world):
     world.add("active", priority=1)
     for name in names:
         world.queue.nominator.add_nominated_pod(PodInfo(world.known_pods["shop", name]), TO_N1)
-    found = world.queue.nominator.nominated_pods_for_node("n1")
+    result = world.queue.nominator.nominated_pods_for_node("n1")
     # A pod being tried is in no queue: what is handed out for it has no spec.
-    assert [(pod.name, pod.uid, pod.priority) for pod in found] == [
+    assert [(pod.name, pod.uid, pod.priority) for pod in result] == [
         ("active", "uid-active", 1),
         ("pooled", "uid-pooled", 2),
         ("resting", "uid-resting", 3),
         ("flying", "uid-flying", 0),
     ]
-    found[0].priority = 99
+    result[0].priority = 99
     assert world.info("active").pod_info.priority == 1
     assert world.queue.nominator.nominated_pods_for_node("n2") == []
 

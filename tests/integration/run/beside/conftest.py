@@ -82,13 +82,13 @@ class Contestant:
 
     def lines(self):
         """Its log in JSON, line by line; the flags left out."""
-        found = []
+        results = []
         for line in self.log.read_text().splitlines():
             if line.startswith("{"):
                 record = json.loads(line)
                 if not record["msg"].startswith("FLAG:"):
-                    found.append(record)
-        return found
+                    results.append(record)
+        return results
 
     async def says(self, text):
         async with asyncio.timeout(60):
@@ -130,8 +130,8 @@ async def contestant(programs, cluster, tmp_path):
         return one
 
     yield start
-    for each in made:
-        await each.kill()
+    for item in made:
+        await item.kill()
 
 
 @pytest.fixture

@@ -115,12 +115,12 @@ class Record:
 def strangers(record):
     """Bindings by a scheduler that was not the holder when the request came in."""
     holds = record.holds()
-    found = []
+    results = []
     for received, user, pod in record.bindings():
         before = [hold for hold in holds if hold.at <= received]
         if not before or before[-1].user != user or not before[-1].holder:
-            found.append((received, user, pod, before[-1:]))
-    return found
+            results.append((received, user, pod, before[-1:]))
+    return results
 
 
 @AUDITED
@@ -151,11 +151,11 @@ async def test_two_of_ours_and_one_of_theirs_never_schedule_at_the_same_time(
     async def leader(hand_overs=0):
         """Who leads, after so many hand-overs."""
 
-        async def found():
+        async def find():
             turns = record.turns()
             return schedulers[turns[-1].user] if len(turns) > hand_overs else None
 
-        return await cluster.eventually(found)
+        return await cluster.eventually(find)
 
     async def progress():
         so_far = len(created)

@@ -106,21 +106,21 @@ async def story(cluster, scheduler, prefix):
 
 def shapes(lines):
     """Message -> the levels and sets of keys it comes with."""
-    found = {}
+    results = {}
     for line in lines:
         keys = frozenset(line) - {"msg", "v"} - VARYING
-        found.setdefault(line["msg"], set()).add((line.get("v"), keys))
-    return found
+        results.setdefault(line["msg"], set()).add((line.get("v"), keys))
+    return results
 
 
 def values(lines, prefix):
     """Everything that is said in the lines compared in full."""
-    found = set()
+    results = set()
     for line in lines:
         if line["msg"] in SAME_VALUES:
             told = {key: value for key, value in line.items() if key not in VARYING}
-            found.add(json.dumps(told, sort_keys=True).replace(f"{prefix}-", ""))
-    return found
+            results.add(json.dumps(told, sort_keys=True).replace(f"{prefix}-", ""))
+    return results
 
 
 def only(lines, message):

@@ -24,13 +24,13 @@ async def scraped(session):
     async with session.get("/metrics") as answer:
         assert answer.status == 200
         page = await answer.text()
-    found = {}
+    results = {}
     for family in text_string_to_metric_families(page):
-        labels = {tuple(sorted(set(each.labels) - {"le"})) for each in family.samples}
-        buckets = {float(each.labels["le"]) for each in family.samples if "le" in each.labels}
+        labels = {tuple(sorted(set(sample.labels) - {"le"})) for sample in family.samples}
+        buckets = {float(sample.labels["le"]) for sample in family.samples if "le" in sample.labels}
         stability = re.match(r"\[\w+\]", family.documentation)
-        found[family.name] = (family.type, labels, buckets, stability and stability[0])
-    return found
+        results[family.name] = (family.type, labels, buckets, stability and stability[0])
+    return results
 
 
 async def workload(cluster, prefix):

@@ -88,12 +88,12 @@ def essence(body, *, port):
     if text.startswith("\nkube-scheduler "):
         text = _same_delimiter(text)
     try:
-        found = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
+        result = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
     except yaml.YAMLError:
-        found = None
-    if not isinstance(found, dict):
+        result = None
+    if not isinstance(result, dict):
         return text
-    return _without_differences(found), _layout(text)
+    return _without_differences(result), _layout(text)
 
 
 def _same_delimiter(text):
@@ -116,15 +116,15 @@ VARIES = {
 }
 
 
-def _without_differences(found):
+def _without_differences(page):
     for key in ("startTime", "uptimeSeconds", "goVersion"):
-        if key in found:
-            found[key] = type(found[key]).__name__
+        if key in page:
+            page[key] = type(page[key]).__name__
     for name in OWN_FLAGS:
-        found.get("flags", {}).pop(name, None)
+        page.get("flags", {}).pop(name, None)
     # Upstream writes 0 when nothing is set; here every node is looked at (docs/limits.md).
-    found.get("componentconfig", {}).pop("percentageOfNodesToScore", None)
-    return found
+    page.get("componentconfig", {}).pop("percentageOfNodesToScore", None)
+    return page
 
 
 def _shown(question, theirs, ours):
@@ -199,13 +199,13 @@ async def test_a_user_without_permission_is_refused_in_the_same_words(cluster, c
     for kind in ("theirs", "ours"):
         scheduler = await contestant(kind, kind=kind)
         await cluster.eventually(scheduler.is_ready)
-        found = {}
+        results = {}
         async with scheduler.client() as session:
             for path in (*OPEN, "/healthz/ping", "/metrics", "/configz", "/flagz", "/nope"):
                 async with session.get(path, headers=bearer) as answer:
                     told = {name: answer.headers.get(name) for name in HEADERS}
-                    found[path] = answer.status, told, (await answer.read()).decode()
-        answers.append(found)
+                    results[path] = answer.status, told, (await answer.read()).decode()
+        answers.append(results)
         await scheduler.kill(signal.SIGTERM)
     theirs, ours = answers
     assert ours == theirs

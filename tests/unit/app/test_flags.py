@@ -230,12 +230,12 @@ def test_everything_after_two_hyphens_is_no_flag():
         parse(["--", "--v=1", "x"])
 
 
-def found(**options):
+def problems_of(**options):
     return [str(problem) for problem in problems(RunOptions(**options))]
 
 
 def test_the_defaults_are_in_order():
-    assert found() == []
+    assert problems_of() == []
 
 
 @pytest.mark.parametrize(
@@ -274,12 +274,12 @@ def test_the_defaults_are_in_order():
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_a_value_that_cannot_be_honoured_is_refused_with_the_reason(options, message):
-    assert found(**options) == [message]
+    assert problems_of(**options) == [message]
 
 
 def test_values_that_change_nothing_are_accepted():
     assert (
-        found(
+        problems_of(
             emulated_version=("1.36",),
             min_compatibility_version=("kube=1.35",),
             secure_port=0,

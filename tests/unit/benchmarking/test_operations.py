@@ -104,13 +104,13 @@ def test_churn_puts_what_has_a_namespace_into_its_own(template):
     made_node, made_pod = churn.manifests_of(0, names)
     assert "namespace" not in made_node["metadata"]
     assert made_pod["metadata"] == {"name": "web-0", "namespace": "churn"}
-    assert [each["metadata"]["name"] for each in churn.manifests_of(1, names)] == ["n-1", "web-1"]
+    assert [item["metadata"]["name"] for item in churn.manifests_of(1, names)] == ["n-1", "web-1"]
 
 
 def test_namespaces_are_numbered_and_keep_the_labels_of_their_template(template):
     path = template("apiVersion: v1\nkind: Namespace\nmetadata: {labels: {team: a}}\n")
     made = ops.CreateNamespaces(prefix="ns", count=2, namespace_template_path=path)
-    assert [each["metadata"] for each in made.manifests(ops.Names())] == [
+    assert [manifest["metadata"] for manifest in made.manifests(ops.Names())] == [
         {"labels": {"team": "a"}, "name": "ns-0"},
         {"labels": {"team": "a"}, "name": "ns-1"},
     ]
@@ -119,4 +119,4 @@ def test_namespaces_are_numbered_and_keep_the_labels_of_their_template(template)
 def test_an_update_leaves_names_to_its_template(template):
     path = template("apiVersion: v1\nkind: Pod\nmetadata: {name: 'p-{{.Index}}'}\n")
     made = ops.UpdateAny(template_path=path, namespace="a", count=2).manifests(ops.Names())
-    assert [each["metadata"]["name"] for each in made] == ["p-0", "p-1"]
+    assert [item["metadata"]["name"] for item in made] == ["p-0", "p-1"]

@@ -173,9 +173,9 @@ async def test_list_joins_its_pages(client, transport):
         ok({"metadata": {"resourceVersion": "7", "continue": "t2"}, "items": [POD]}),
         ok({"metadata": {"resourceVersion": "7"}, "items": None}),
     )
-    found = await client.list(Pod, page_size=2)
-    assert len(found.items) == 3
-    assert found.metadata.resource_version == "7"
+    result = await client.list(Pod, page_size=2)
+    assert len(result.items) == 3
+    assert result.metadata.resource_version == "7"
     assert [parse_qs(urlsplit(r.target).query).get("continue") for r in transport.requests] == [
         None,
         ["t1"],
@@ -189,8 +189,8 @@ async def test_list_whose_token_expired_starts_over_without_pages(client, transp
         refusal(410, "Expired"),
         ok({"metadata": {"resourceVersion": "9"}, "items": [POD, POD]}),
     )
-    found = await client.list(Pod, page_size=1)
-    assert (len(found.items), found.metadata.resource_version) == (2, "9")
+    result = await client.list(Pod, page_size=1)
+    assert (len(result.items), result.metadata.resource_version) == (2, "9")
     assert sent(transport) == ("GET", "/api/v1/pods", {})
 
 
@@ -552,10 +552,10 @@ async def test_lease_client_keeps_the_lease_whole(client, transport):
     lease = {"metadata": {"name": "l", "namespace": "k", "resourceVersion": "1"}, "spec": {"x": 1}}
     transport.will(ok(lease), ok(lease), ok(lease, status=201))
     leases = RestLeaseClient(client, namespace="k", name="l")
-    found = await leases.get()
-    assert isinstance(found, Preserved)
-    changed = found.with_record(
-        msgspec.structs.replace(found.record, spec=LeaseSpec(holder_identity="me"))
+    result = await leases.get()
+    assert isinstance(result, Preserved)
+    changed = result.with_record(
+        msgspec.structs.replace(result.record, spec=LeaseSpec(holder_identity="me"))
     )
     await leases.update(changed)
     assert sent(transport)[:2] == (
@@ -566,7 +566,7 @@ async def test_lease_client_keeps_the_lease_whole(client, transport):
         "x": 1,
         "holderIdentity": "me",
     }
-    await leases.create(found.record)
+    await leases.create(result.record)
     assert sent(transport)[:2] == ("POST", "/apis/coordination.k8s.io/v1/namespaces/k/leases")
 
 

@@ -48,15 +48,15 @@ def result(workload="Case/one", contestant="kubesched", pods_per_s=100.0, **chan
 
 @given(st.lists(st.floats(0, 1e9), min_size=1))
 def test_percentiles_are_values_that_occurred_in_order(values):
-    found = percentiles(values)
-    assert {found.p50, found.p90, found.p95, found.p99} <= set(values)
-    assert found.p50 <= found.p90 <= found.p95 <= found.p99 <= max(values)
+    actual = percentiles(values)
+    assert {actual.p50, actual.p90, actual.p95, actual.p99} <= set(values)
+    assert actual.p50 <= actual.p90 <= actual.p95 <= actual.p99 <= max(values)
 
 
 def test_percentiles_of_a_hundred_values_are_what_one_expects():
-    found = percentiles(range(1, 101))
-    assert (found.p50, found.p90, found.p95, found.p99) == (50, 90, 95, 99)
-    assert found.mean == 50.5
+    actual = percentiles(range(1, 101))
+    assert (actual.p50, actual.p90, actual.p95, actual.p99) == (50, 90, 95, 99)
+    assert actual.mean == 50.5
 
 
 def test_nothing_has_no_percentiles():
@@ -66,10 +66,10 @@ def test_nothing_has_no_percentiles():
 @given(st.lists(st.floats(0.001, 100), min_size=1).map(sorted), st.floats(0.01, 10))
 def test_samples_together_hold_every_pod_but_those_of_a_short_last_interval(times, interval_s):
     samples = sampled(times, interval_s)
-    ends = [0.0, *(each.at_s for each in samples)]
+    ends = [0.0, *(sample.at_s for sample in samples)]
     held = sum(
-        each.pods_per_s * (end - begin)
-        for each, begin, end in zip(samples, ends[:-1], ends[1:], strict=True)
+        item.pods_per_s * (end - begin)
+        for item, begin, end in zip(samples, ends[:-1], ends[1:], strict=True)
     )
     late = sum(1 for at in times if at > ends[-1])
     assert held == pytest.approx(len(times) - late, rel=1e-6, abs=1e-6)
@@ -114,22 +114,22 @@ def test_what_is_no_report_is_refused_with_its_name(data, complaint):
 def test_the_environment_names_versions_and_cores_but_not_the_machine():
     import platform
 
-    found = this_environment(kube_scheduler="1.36.4")
-    assert found.cores >= 1
-    assert found.kube_scheduler == "1.36.4"
-    assert platform.node() not in encode(Report(environment=found)).decode()
+    actual = this_environment(kube_scheduler="1.36.4")
+    assert actual.cores >= 1
+    assert actual.kube_scheduler == "1.36.4"
+    assert platform.node() not in encode(Report(environment=actual)).decode()
 
 
 # -- summaries -------------------------------------------------------------------------------------------------------
 
 
 def test_repetitions_are_summed_up_by_their_median_and_spread():
-    (found,) = summary.summarise(
+    (actual,) = summary.summarise(
         [result(pods_per_s=80.0), result(pods_per_s=100.0), result(pods_per_s=140.0)]
     )
-    assert found.pods_per_s == 100.0
-    assert found.spread == pytest.approx(0.3)
-    assert found.cpu_ms_per_pod == 2.0
+    assert actual.pods_per_s == 100.0
+    assert actual.spread == pytest.approx(0.3)
+    assert actual.cpu_ms_per_pod == 2.0
 
 
 def test_contestants_are_set_beside_kube_scheduler_on_the_same_workload_and_plane():
