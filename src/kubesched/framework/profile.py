@@ -107,7 +107,8 @@ def _build(
     return Framework(
         handle,
         points,
-        expanded.score_weights,
+        # A plugin configured as `module:Class` goes by its own name from here on.
+        {instances[name].name: weight for name, weight in expanded.score_weights.items()},
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
     )
 
