@@ -148,7 +148,7 @@ def _allocations(
     found: DRAState, expected: DeviceAnswer, answer: RecordedAnswer
 ) -> Iterator[Finding]:
     for node in answer.feasible:
-        allocation = found.allocations.get(node)
+        allocation = found.allocation_on(node)
         claims: list[JsonObject] = []
         mappings: list[JsonObject] = []
         if allocation is not None:

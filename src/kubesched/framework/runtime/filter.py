@@ -154,6 +154,9 @@ def run_filters(
             if not plugin.filters_columns:
                 ask = timed(timer, plugin, "Filter", _one_by_one)
                 answer = ask(plugin, state, pod, nodes, outcome.passing)
+            elif plugin.filters_remaining:
+                ask_for = timed(timer, plugin, "Filter", plugin.filter_remaining)
+                answer = ask_for(state, pod, nodes, outcome.passing)
             elif timer is None:
                 answer = plugin.filter_nodes(state, pod, nodes)
             else:

@@ -102,7 +102,7 @@ class ClaimBinder:
             await self._write_pod_status(state, info, pod, node_name)
 
     async def _create(self, state: DRAState, info: ClaimInfo, node_name: str) -> None:
-        chosen = state.allocations.get(node_name)
+        chosen = state.allocation_on(node_name)
         if chosen is None or chosen.special_claim is None:
             raise ClaimBindingError(f"extended resource claim not found for node {node_name}")
         claim = chosen.special_claim
@@ -202,7 +202,7 @@ class ClaimBinder:
     async def _write_pod_status(
         self, state: DRAState, info: ClaimInfo, pod: Pod, node_name: str
     ) -> None:
-        chosen = state.allocations.get(node_name)
+        chosen = state.allocation_on(node_name)
         mappings = [] if chosen is None else chosen.mappings
         subject = f"pod {pod.metadata.namespace}/{pod.metadata.name} ExtendedResourceClaimStatus"
         if not mappings:

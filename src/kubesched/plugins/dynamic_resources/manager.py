@@ -8,9 +8,12 @@ from kubesched.config.features import FeatureGates
 from kubesched.framework.handle import Handle, Lister, Listers
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
+from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
 from kubesched.plugins.dynamic_resources.slice_tracker import SliceTracker
 from kubesched.plugins.dynamic_resources.structured.features import Features
+from kubesched.plugins.dynamic_resources.structured.node_pools import PoolIndex
 from kubesched.plugins.dynamic_resources.structured.selectors import DeviceSelectors
+from kubesched.snapshot.node_table import NodeTable
 
 
 class DRAManager:
@@ -21,6 +24,8 @@ class DRAManager:
         self._has_taint_rules = gates.DRADeviceTaintRules
         self._claims: ClaimTracker | None = None
         self._slices: SliceTracker | None = None
+        self._pools: PoolIndex | None = None
+        self._signatures: SignatureColumn | None = None
         self._extended_resources: ExtendedResourceCache | None = None
         self.features = Features.of(gates)
         self.selectors = DeviceSelectors(consumable_capacity=self.features.consumable_capacity)
@@ -42,6 +47,20 @@ class DRAManager:
         return self._slices
 
     @property
+    def pools(self) -> PoolIndex:
+        if self._pools is None:
+            self._pools = PoolIndex(self.slices.slices, self.claims.allocated, self.features)
+        return self._pools
+
+    def signatures(self, table: NodeTable) -> SignatureColumn:
+        """The column of the scheduler's node table; profiles share one table."""
+        if self._signatures is None:
+            self._signatures = SignatureColumn(
+                table, self.pools, self.slices.slices, self.claims.allocated
+            )
+        return self._signatures
+
+    @property
     def extended_resources(self) -> ExtendedResourceCache:
         if self._extended_resources is None:
             self._extended_resources = ExtendedResourceCache(self._classes)
@@ -60,6 +79,7 @@ class DRAManager:
             if part is not None:
                 part.close()
         self._claims = self._slices = self._extended_resources = None
+        self._pools = self._signatures = None
 
 
 def manager_of(handle: Handle) -> DRAManager:

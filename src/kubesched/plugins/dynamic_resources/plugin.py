@@ -8,7 +8,7 @@ Mirrors upstream's plugin `dynamicresources`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,6 @@ from kubesched.api.meta import Record
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import (
     MAX_FIRST_AVAILABLE,
-    AllocationResult,
     DeviceClass,
     DeviceRequest,
     ResourceClaim,
@@ -54,40 +53,27 @@ from kubesched.framework.status import (
     unresolvable,
     unschedulable,
 )
+from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.dynamic_resources import extended_resources, hints
 from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
-from kubesched.plugins.dynamic_resources.binding_conditions import (
-    BindingFailed,
-    is_ready,
-    is_timed_out,
-)
 from kubesched.plugins.dynamic_resources.claim_lookup import ClaimProblem, pod_claims
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
+from kubesched.plugins.dynamic_resources.filtering import NodeFilter
 from kubesched.plugins.dynamic_resources.manager import DRAManager, manager_of
 from kubesched.plugins.dynamic_resources.state import (
     NO_CLAIMS,
     ClaimInfo,
     DRAState,
-    NodeAllocation,
+    GroupedSolutions,
 )
-from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
-from kubesched.plugins.dynamic_resources.structured.failures import (
-    AllocationError,
-    AllocationTimeout,
-    InvalidPools,
-)
+from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
 from kubesched.plugins.dynamic_resources.structured.requests import key_of
 from kubesched.plugins.helper.args import checked_args
-from kubesched.snapshot.columns import Ints
-from kubesched.snapshot.node_info import NodeInfo
+from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.views import NodeColumns
 
 STATE: Final = "PreFilterDynamicResources"
 
-CANNOT_ALLOCATE = unresolvable("cannot allocate all claims")
-CANNOT_FIT_RESOURCE = unresolvable("cannot fit resource")
-STALE_SPECIAL_CLAIM = unresolvable("cannot schedule extended resource claim")
-UNAVAILABLE_CLAIM = unresolvable("resourceclaim not available on the node")
 NOT_SIGNABLE = unschedulable("pods with dra resource claims are not signable")
 NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
 DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
@@ -273,7 +259,7 @@ class DynamicResources(
             dra.features,
             dra.claims.allocated,
             dra.device_class,
-            dra.slices.slices,
+            dra.pools,
             dra.selectors,
             self._new_uid,
         )
@@ -283,101 +269,72 @@ class DynamicResources(
 
     # -- Filter ----------------------------------------------------------------------------------------------------
 
-    def filter(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> Status | None:
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        return self.filter_remaining(state, pod, nodes, nodes.alive)
+
+    def filter_remaining(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns, remaining: Mask
+    ) -> Verdicts | Status | None:
+        """Nodes that an earlier plugin rejected are not looked at: claims that cannot be judged there do no harm."""
         found: DRAState = state.read(STATE)
         if not found.claims:
             return None
-        special, mappings, status = self._special_claim_on(found, pod, node_info)
-        if status is not None:
-            return status
-        if special is None and not found.has_user_claims:
-            return None
-        unavailable = self._unavailable_claims(found, node_info)
-        results: list[AllocationResult] = []
-        if found.allocator is not None:
-            answer = self._allocate(found, found.allocator, special, node_info)
-            if isinstance(answer, Status):
-                return answer
-            results = answer
-        if unavailable:
-            found.unavailable.update(unavailable)
-            return UNAVAILABLE_CLAIM
-        if found.allocator is not None:
-            found.allocations[node_info.name] = NodeAllocation(results, special, mappings)
-        return None
-
-    def _special_claim_on(
-        self, found: DRAState, pod: Pod, node_info: NodeInfo
-    ) -> tuple[ResourceClaim | None, extended_resources.Mappings, Status | None]:
-        """The special claim with what this node does not serve by device plugins."""
-        info = found.special
-        if info is None:
-            return None, [], None
-        if info.claim.spec.devices.requests is not None:
-            return None, [], STALE_SPECIAL_CLAIM  # from an earlier attempt; PostFilter deletes it
-        classes = self._dra.extended_resources
-        offered = node_info.allocatable.scalars
-        through_claim: dict[str, str] = {}
-        for name, amount in found.extended_resources.items():
-            if not amount or not extended_resources.may_be_backed(name):
+        judging = self._node_filter(found, pod)
+        if judging.is_grouping:
+            return self._filter_groups(found, judging, nodes, remaining)
+        codes = np.zeros(len(nodes), dtype=np.int32)
+        statuses: list[Status] = []
+        for index in np.flatnonzero(remaining).tolist():
+            status = judging.judge(nodes.node_at(index))
+            if status is None:
                 continue
-            device_class = classes.class_of(name)
-            if device_class is not None and not offered.get(name, 0):
-                through_claim[name] = device_class.metadata.name
-            elif name not in offered:
-                return None, [], CANNOT_FIT_RESOURCE
-        if (not through_claim and not found.has_user_claims) or info.is_allocated:
-            return None, [], None
-        requests, mappings = extended_resources.requests_and_mappings(pod, through_claim)
-        return extended_resources.with_requests(info.claim, requests), mappings, None
+            if not status.is_rejected:
+                return status
+            statuses.append(status)
+            codes[index] = len(statuses)
+        return Verdicts(codes, lambda code: statuses[code - 1]) if statuses else None
 
-    def _unavailable_claims(self, found: DRAState, node_info: NodeInfo) -> list[int]:
-        unavailable = []
-        for index, info in enumerate(found.claims):
-            if (
-                info.available_on is not None and not info.available_on.matches_node(node_info.node)
-            ) or (
-                info.is_allocated
-                and self._has_binding_conditions
-                and not self._may_still_bind(info.claim)
-            ):
-                unavailable.append(index)
-        return unavailable
+    def _filter_groups(
+        self, found: DRAState, judging: NodeFilter, nodes: NodeColumns, remaining: Mask
+    ) -> Verdicts | Status | None:
+        """One node stands for all that are like it."""
+        if found.allocator is None:
+            return None
+        column = self._dra.signatures(nodes.table)
+        indices = np.flatnonzero(remaining)
+        signatures = column.sync()[nodes.row_indices()[indices]]
+        groups, first, group_of = np.unique(signatures, return_index=True, return_inverse=True)
+        found.grouped = grouped = GroupedSolutions(found.allocator, nodes.table, column)
+        codes = np.zeros(len(groups), dtype=np.int32)
+        statuses: list[Status] = []
+        for group in np.argsort(
+            first
+        ).tolist():  # the first node that cannot be judged ends the attempt
+            answer = judging.judge_group(nodes.node_at(int(indices[first[group]])))
+            if isinstance(answer, Solution):
+                grouped.by_signature[int(groups[group])] = answer
+            elif answer is not None:
+                if not answer.is_rejected:
+                    return answer
+                statuses.append(answer)
+                codes[group] = len(statuses)
+        if not statuses:
+            return None
+        verdicts = np.zeros(len(nodes), dtype=np.int32)
+        verdicts[indices] = codes[group_of]
+        return Verdicts(verdicts, lambda code: statuses[code - 1])
 
-    def _may_still_bind(self, claim: ResourceClaim) -> bool:
-        now = self.handle.clock.now()
-        try:
-            return is_ready(claim) or not is_timed_out(claim, self._binding_timeout_s, now)
-        except BindingFailed:
-            return False
-
-    def _allocate(
-        self,
-        found: DRAState,
-        allocator: Allocator,
-        special: ResourceClaim | None,
-        node_info: NodeInfo,
-    ) -> list[AllocationResult] | Status:
-        claims = [
-            special if info.is_special and special is not None else info.claim
-            for info in found.unallocated()
-        ]
-        try:
-            results = allocator.allocate(node_info.node, claims, self._deadline())
-        except AllocationTimeout:
-            return error_status(f"node {node_info.name}: timed out trying to allocate devices")
-        except AllocationError as error:
-            return error_status(error)
-        except InvalidPools as error:
-            return unresolvable(str(error))
-        return CANNOT_ALLOCATE if results is None else results
-
-    def _deadline(self) -> Callable[[], bool]:
-        if not self._filter_timeout_s:
-            return lambda: False
-        now = self.handle.clock.monotonic
-        deadline = now() + self._filter_timeout_s
-        return lambda: now() > deadline
+    def _node_filter(self, found: DRAState, pod: Pod) -> NodeFilter:
+        return NodeFilter(
+            found,
+            pod,
+            None if found.special is None else self._dra.extended_resources,
+            self.handle.clock,
+            filter_timeout_s=self._filter_timeout_s,
+            binding_timeout_s=self._binding_timeout_s if self._has_binding_conditions else None,
+        )
 
     # -- PostFilter ------------------------------------------------------------------------------------------------
 
@@ -419,13 +376,18 @@ class DynamicResources(
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
         found: DRAState = state.read(STATE)
-        if not self._gates.DRAPrioritizedList or not found.allocations:
+        if not self._gates.DRAPrioritizedList or not found.has_alternatives:
             return 0
         scores = np.zeros(len(nodes), dtype=np.int64)
+        known: dict[int, int] = {}
         for index in range(len(nodes)):
-            allocation = found.allocations.get(nodes.name_at(index))
+            allocation = found.allocation_on(nodes.name_at(index))
             if allocation is not None:
-                scores[index] = _score(found, allocation)
+                solution = allocation.solution
+                score = known.get(id(solution))
+                if score is None:
+                    score = known[id(solution)] = _score(found, solution)
+                scores[index] = score
         return scores
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
@@ -445,7 +407,7 @@ class DynamicResources(
         open_claims = list(found.unallocated())
         if not open_claims:
             return None
-        chosen = found.allocations.get(node_name)
+        chosen = found.allocation_on(node_name)
         if chosen is None or not chosen.results:
             if all(info.is_special for info in open_claims):
                 return None  # device plugins serve it
@@ -509,22 +471,19 @@ class DynamicResources(
         return NOT_SIGNABLE if pod.spec.resource_claims else {}
 
 
-def _score(found: DRAState, allocation: NodeAllocation) -> int:
-    results = iter(allocation.results)
-    return sum(
-        _preference(info.claim, info.claim.status.allocation or next(results))
-        for info in found.claims
-    )
-
-
-def _preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    """How good the chosen alternatives of a claim are: 8 for a first choice, 7 for a second."""
-    taken = {result.request for result in allocation.devices.results or ()}
-    return sum(
-        MAX_FIRST_AVAILABLE - position
-        for request in claim.spec.devices.requests or ()
-        for position in _taken_alternatives(request, taken)
-    )
+def _score(found: DRAState, solution: Solution) -> int:
+    """How good the chosen alternatives are: 8 for a first choice, 7 for a second, and so on."""
+    picks = iter(solution.picks)
+    score = 0
+    for info in found.claims:
+        allocation = info.claim.status.allocation
+        if allocation is not None:
+            taken = {result.request for result in allocation.devices.results or ()}
+        else:
+            taken = {pick.request.full_name for _, pick in next(picks)}
+        for request in info.claim.spec.devices.requests or ():
+            score += sum(MAX_FIRST_AVAILABLE - at for at in _taken_alternatives(request, taken))
+    return score
 
 
 def _taken_alternatives(request: DeviceRequest, taken: set[str]) -> list[int]:

@@ -5,21 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kubesched.api.core_v1 import Node
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import AllocationResult, ResourceClaim
 from kubesched.plugins.dynamic_resources.extended_resources import IN_MEMORY_NAME, Mappings
-from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
+from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
+from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
+from kubesched.snapshot.node_table import NodeTable
 
 
 @dataclass(slots=True)
 class NodeAllocation:
     """What Filter found for one node; Reserve and PreBind use it if the node is chosen."""
 
-    results: list[AllocationResult]
-    """One for each claim that had no allocation, in order."""
+    node: Node
+    allocator: Allocator
+    solution: Solution
     special_claim: ResourceClaim | None
     """The special claim with the requests of this node."""
     mappings: Mappings
+    _results: list[AllocationResult] | None = None
+
+    @property
+    def results(self) -> list[AllocationResult]:
+        """One for each claim that had no allocation, in order; made when first asked for."""
+        if self._results is None:
+            self._results = self.allocator.results(self.node, self.solution)
+        return self._results
+
+
+@dataclass(slots=True)
+class GroupedSolutions:
+    """What Filter found for groups of nodes that are alike. Read within the attempt only."""
+
+    allocator: Allocator
+    nodes: NodeTable
+    signatures: SignatureColumn
+    by_signature: dict[int, Solution] = field(default_factory=dict)
+
+    def on(self, node_name: str) -> NodeAllocation | None:
+        row = self.nodes.row_of.get(node_name)
+        node = None if row is None else self.nodes.nodes[row]
+        solution = self.by_signature.get(self.signatures.of(node_name))
+        if node is None or solution is None:
+            return None
+        return NodeAllocation(node, self.allocator, solution, None, [])
 
 
 @dataclass(slots=True)
@@ -58,6 +88,8 @@ class DRAState:
     """Set if there is something to allocate."""
     allocations: dict[str, NodeAllocation] = field(default_factory=dict)
     """By node."""
+    grouped: GroupedSolutions | None = None
+    """Instead of `allocations`, if nodes were judged in groups."""
     unavailable: set[int] = field(default_factory=set)
     """Indices of allocated claims that some node could not use."""
 
@@ -68,6 +100,24 @@ class DRAState:
     @property
     def has_user_claims(self) -> bool:
         return len(self.claims) > (self.special is not None)
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Does a claim have a prioritized list?"""
+        return any(
+            request.first_available
+            for info in self.claims
+            for request in info.claim.spec.devices.requests or ()
+        )
+
+    def allocation_on(self, node_name: str) -> NodeAllocation | None:
+        """What Filter found for a node; None if it has nothing to allocate there."""
+        allocation = self.allocations.get(node_name)
+        if allocation is None and self.grouped is not None:
+            allocation = self.grouped.on(node_name)
+            if allocation is not None:
+                self.allocations[node_name] = allocation
+        return allocation
 
     def unallocated(self) -> Iterator[ClaimInfo]:
         return (each for each in self.claims if not each.is_allocated)

@@ -7,6 +7,7 @@ from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
 from kubesched.plugins.dynamic_resources.structured.features import Features
+from kubesched.plugins.dynamic_resources.structured.node_pools import PoolIndex
 from kubesched.plugins.dynamic_resources.structured.pools import Slices
 from kubesched.plugins.dynamic_resources.structured.selectors import SelectorFailure
 
@@ -142,7 +143,7 @@ def allocator(slices, classes=None, allocated=(), features=None):
         features or Features(),
         state,
         known.get,
-        Slices(slices),
+        PoolIndex(Slices(slices), state, features or Features()),
         NamedSelectors(),
         lambda: "share",
     )

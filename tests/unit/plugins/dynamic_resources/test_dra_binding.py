@@ -310,7 +310,7 @@ def special(world, mappings=("m",)):
     info = ClaimInfo(structs.replace(made, spec=type(made.spec)()), is_special=True)
     info.allocation = DEVICE
     world.claims.add_in_flight("made-up", DEVICE)
-    chosen = NodeAllocation([DEVICE], made, list(mappings))
+    chosen = NodeAllocation(None, None, None, made, list(mappings), [DEVICE])
     return DRAState([info], special_uid="made-up", allocations={"n1": chosen})
 
 

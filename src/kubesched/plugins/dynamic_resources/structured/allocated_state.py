@@ -74,7 +74,14 @@ class ConsumedCapacity:
 class AllocatedState:
     """What is taken. Holders are counted, so `remove` is the inverse of `add` even if two claims hold one device."""
 
-    __slots__ = ("_consumable_capacity", "capacity", "exclusive", "shares")
+    __slots__ = (
+        "_consumable_capacity",
+        "capacity",
+        "changed_pools",
+        "exclusive",
+        "pool_versions",
+        "shares",
+    )
 
     def __init__(self, *, consumable_capacity: bool = True) -> None:
         """Without `consumable_capacity` a share takes the whole device."""
@@ -82,6 +89,10 @@ class AllocatedState:
         self.exclusive: dict[DeviceID, int] = {}
         self.shares: dict[DeviceID, int] = {}
         self.capacity = ConsumedCapacity()
+        self.pool_versions: dict[tuple[str, str], int] = {}
+        """Driver and pool name -> a number that grows with every change to the pool's devices."""
+        self.changed_pools: dict[tuple[str, str], None] = {}
+        """Pools with changes since `SignatureColumn`, the only reader, last looked."""
 
     def is_allocated(self, device: DeviceID) -> bool:
         """Is the device taken, wholly or in part?"""
@@ -90,6 +101,7 @@ class AllocatedState:
     def add(self, allocation: AllocationResult) -> None:
         for result in _counted(allocation):
             device = device_of(result)
+            self._note_change(device)
             if result.share_id is None or not self._consumable_capacity:
                 self.exclusive[device] = self.exclusive.get(device, 0) + 1
                 continue
@@ -100,12 +112,18 @@ class AllocatedState:
     def remove(self, allocation: AllocationResult) -> None:
         for result in _counted(allocation):
             device = device_of(result)
+            self._note_change(device)
             if result.share_id is None or not self._consumable_capacity:
                 _count_down(self.exclusive, device)
                 continue
             _count_down(self.shares, device)
             if result.consumed_capacity is not None:
                 self.capacity.remove(device, amounts_of(result))
+
+    def _note_change(self, device: DeviceID) -> None:
+        pool = (device.driver, device.pool)
+        self.pool_versions[pool] = self.pool_versions.get(pool, 0) + 1
+        self.changed_pools[pool] = None
 
 
 def _count_down(holders: dict[DeviceID, int], device: DeviceID) -> None:

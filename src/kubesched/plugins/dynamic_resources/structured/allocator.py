@@ -11,12 +11,8 @@ from kubesched.plugins.dynamic_resources.structured.allocated_state import Alloc
 from kubesched.plugins.dynamic_resources.structured.counters import AvailableCounters
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError, InvalidPools
 from kubesched.plugins.dynamic_resources.structured.features import Features
-from kubesched.plugins.dynamic_resources.structured.pools import (
-    PooledDevice,
-    Slices,
-    gather_pools,
-    node_matches,
-)
+from kubesched.plugins.dynamic_resources.structured.node_pools import NodePools, PoolIndex
+from kubesched.plugins.dynamic_resources.structured.pools import PooledDevice, node_matches
 from kubesched.plugins.dynamic_resources.structured.requests import (
     Checker,
     ClaimRequests,
@@ -24,8 +20,11 @@ from kubesched.plugins.dynamic_resources.structured.requests import (
     Request,
     key_of,
 )
-from kubesched.plugins.dynamic_resources.structured.results import allocation_result
-from kubesched.plugins.dynamic_resources.structured.search import Search
+from kubesched.plugins.dynamic_resources.structured.results import (
+    allocation_result,
+    check_node_selectors,
+)
+from kubesched.plugins.dynamic_resources.structured.search import Pick, Search
 from kubesched.plugins.dynamic_resources.structured.selectors import (
     DeviceContent,
     DeviceSelectors,
@@ -33,25 +32,92 @@ from kubesched.plugins.dynamic_resources.structured.selectors import (
 )
 
 
+class Solution:
+    """Devices for all claims, by their position among the devices of a node: good for every node that is alike."""
+
+    __slots__ = ("claims", "picks", "requests")
+
+    def __init__(
+        self, claims: Sequence[ClaimRequests], devices: list[PooledDevice], search: Search
+    ) -> None:
+        positions = {pooled: position for position, pooled in enumerate(devices)}
+        self.claims = [each.claim for each in claims]
+        self.requests = [
+            [
+                alternatives[search.chosen.get((index, number), 0)]
+                for number, alternatives in enumerate(each.requests)
+            ]
+            for index, each in enumerate(claims)
+        ]
+        """The chosen requests of each claim."""
+        self.picks = [[(positions[pick.pooled], pick) for pick in picks] for picks in search.picks]
+
+    def on(self, devices: Sequence[PooledDevice]) -> list[list[Pick]]:
+        """The picks by claim, among the devices of a node."""
+        return [
+            [
+                Pick(pick.request, devices[position], pick.has_counters, pick.consumed)
+                for position, pick in picks
+            ]
+            for picks in self.picks
+        ]
+
+
 class Allocator:
-    """Sees the slices and the allocated state as they were when it was made."""
+    """Serves one scheduling attempt, during which neither slices nor allocated devices change."""
 
     def __init__(
         self,
         features: Features,
         allocated: AllocatedState,
         classes: ClassLookup,
-        slices: Slices,
+        pools: PoolIndex,
         selectors: DeviceSelectors,
         new_share_id: Callable[[], str],
     ) -> None:
         self._features = features
         self._allocated = allocated
         self._classes = classes
-        self._slices = slices
+        self._pools = pools
         self._selectors = selectors
         self._new_share_id = new_share_id
         self._counters = AvailableCounters(allocated)
+        self._solutions: dict[tuple[int, ...], tuple[Sequence[ResourceClaim], _Outcome]] = {}
+        """By signature of the node and identity of the claims, which are kept alive here."""
+
+    def solve(
+        self,
+        node: Node,
+        claims: Sequence[ResourceClaim],
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> Solution | None:
+        """Devices of the node for all claims; None if it does not have them.
+
+        Raises:
+            AllocationError: a claim, class or slice cannot be handled, or the time is up.
+            InvalidPools: there is no solution, and some pool is invalid.
+        """
+        known = self._pools.of(node)
+        key = (known.signature, *map(id, claims))
+        kept = self._solutions.get(key)
+        if kept is None:
+            kept = self._solutions[key] = claims, self._search(node, known, claims, is_late)
+        outcome = kept[1]
+        if isinstance(outcome, InvalidPools):
+            raise outcome.with_traceback(None)
+        return outcome
+
+    def results(self, node: Node, solution: Solution) -> list[AllocationResult]:
+        """What a solution means for each claim on a node."""
+        picks_by_claim = solution.on(self._pools.of(node).devices)
+        return [
+            allocation_result(
+                claim, requests, picks, node.metadata.name, self._features, self._new_share_id
+            )
+            for claim, requests, picks in zip(
+                solution.claims, solution.requests, picks_by_claim, strict=True
+            )
+        ]
 
     def allocate(
         self,
@@ -59,13 +125,17 @@ class Allocator:
         claims: Sequence[ResourceClaim],
         is_late: Callable[[], bool] = lambda: False,
     ) -> list[AllocationResult] | None:
-        """One result per claim; None if the node does not have the devices.
+        """One result per claim; None if the node does not have the devices. Raises as `solve` does."""
+        solution = self.solve(node, claims, is_late)
+        return None if solution is None else self.results(node, solution)
 
-        Raises:
-            AllocationError: a claim, class or slice cannot be handled, or the time is up.
-            InvalidPools: there is no solution, and some pool is invalid.
-        """
-        pools = gather_pools(self._slices, node, self._features)
+    def _search(
+        self,
+        node: Node,
+        known: NodePools,
+        claims: Sequence[ResourceClaim],
+        is_late: Callable[[], bool],
+    ) -> _Outcome:
         matching = _Matching(self._selectors, node, self._features)
 
         def is_eligible(request: Request, pooled: PooledDevice) -> bool:
@@ -75,39 +145,25 @@ class Allocator:
                 pooled.device, request.capacity, self._allocated.capacity.of(pooled.id), None
             )
 
-        checker = Checker(self._features, self._classes, pools, is_eligible)
+        checker = Checker(self._features, self._classes, known.pools, is_eligible)
         checked = [checker.check(claim) for claim in claims]
         search = Search(
             checked,
-            [pooled for pool in pools if pool.is_usable for pooled in pool.devices],
+            known.devices,
             self._allocated,
             self._counters,
             self._features,
             matching.is_selectable,
             is_late,
         )
-        if not search.run():
-            if any(pool.invalid_reason for pool in pools):
-                raise InvalidPools
-            return None
-        return [
-            allocation_result(
-                each.claim,
-                _chosen(each, index, search),
-                search.picks[index],
-                node.metadata.name,
-                self._features,
-                self._new_share_id,
-            )
-            for index, each in enumerate(checked)
-        ]
+        if search.run():
+            for each, picks in zip(checked, search.picks, strict=True):
+                check_node_selectors(each.claim, picks)
+            return Solution(checked, known.devices, search)
+        return InvalidPools() if any(pool.invalid_reason for pool in known.pools) else None
 
 
-def _chosen(claim: ClaimRequests, index: int, search: Search) -> list[Request]:
-    return [
-        alternatives[search.chosen.get((index, number), 0)]
-        for number, alternatives in enumerate(claim.requests)
-    ]
+_Outcome = Solution | InvalidPools | None
 
 
 class _Matching:

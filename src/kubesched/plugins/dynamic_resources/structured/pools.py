@@ -67,12 +67,16 @@ class Pool:
 class Slices:
     """All slices of the cluster, found by node and by pool. Their order means nothing."""
 
-    __slots__ = ("_by_node", "_by_pool", "_shared")
+    __slots__ = ("_by_node", "_by_pool", "_node_versions", "_shared", "_shared_version", "version")
 
     def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
         self._by_node: dict[str, dict[str, ResourceSlice]] = {}
         self._shared: dict[str, ResourceSlice] = {}
         self._by_pool: dict[PoolID, dict[str, ResourceSlice]] = {}
+        self.version = 0
+        """Grows with every change."""
+        self._node_versions: dict[str, int] = {}
+        self._shared_version = 0
         for each in slices:
             self.add(each)
 
@@ -83,7 +87,9 @@ class Slices:
             self._by_node.setdefault(node_name, {})[name] = slice_
         else:
             self._shared[name] = slice_
-        self._by_pool.setdefault((spec.driver, spec.pool.name), {})[name] = slice_
+        pool = (spec.driver, spec.pool.name)
+        self._by_pool.setdefault(pool, {})[name] = slice_
+        self._note_change(slice_, pool)
 
     def remove(self, slice_: ResourceSlice) -> None:
         name, spec = slice_.metadata.name, slice_.spec
@@ -92,7 +98,23 @@ class Slices:
             _remove(self._by_node, node_name, name)
         else:
             self._shared.pop(name, None)
-        _remove(self._by_pool, (spec.driver, spec.pool.name), name)
+        pool = (spec.driver, spec.pool.name)
+        _remove(self._by_pool, pool, name)
+        self._note_change(slice_, pool)
+
+    def version_for(self, node_name: str) -> tuple[int, int]:
+        """Changes with every change that may concern the node's pools."""
+        return self._node_versions.get(node_name, 0), self._shared_version
+
+    def _note_change(self, changed: ResourceSlice, pool: PoolID) -> None:
+        """Nodes with other slices of the pool are concerned, too: these tell them whether it is complete."""
+        self.version += 1
+        for each in (changed, *self.of_pool(pool)):
+            node_name = _only_node(each)
+            if node_name:
+                self._node_versions[node_name] = self.version
+            else:
+                self._shared_version = self.version
 
     def candidates(self, node_name: str) -> Iterator[ResourceSlice]:
         """Slices that may concern a node: its own, and all that are not of a single node."""

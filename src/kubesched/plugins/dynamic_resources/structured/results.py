@@ -8,10 +8,12 @@ from kubesched.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSel
 from kubesched.api.node_selectors import NODE_NAME_FIELD
 from kubesched.api.resource_v1 import (
     AllocationResult,
+    Device,
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
     ResourceClaim,
+    ResourceSliceSpec,
 )
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
 from kubesched.plugins.dynamic_resources.structured.features import Features
@@ -107,25 +109,35 @@ def _node_selector(
     expressions: list[NodeSelectorRequirement] = []
     for pick in picks:
         device, spec = pick.pooled.device, pick.pooled.slice.spec
-        source = device if spec.per_device_node_selection else spec
+        source: Device | ResourceSliceSpec = device if spec.per_device_node_selection else spec
         if source.node_name is not None or device.binds_to_node:
             this_node = NodeSelectorRequirement(
                 key=NODE_NAME_FIELD, operator="In", values=[node_name]
             )
             return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[this_node])])
-        terms = (source.node_selector.node_selector_terms if source.node_selector else None) or ()
-        if len(terms) > 1:
-            raise AllocationError(
-                f"create NodeSelector for claim {claim.metadata.name}: "
-                f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
-            )
-        for term in terms:
+        for term in _terms(claim, source):
             _add_new(term.match_fields, fields)
             _add_new(term.match_expressions, expressions)
     if not fields and not expressions:
         return None
     term = NodeSelectorTerm(match_expressions=expressions or None, match_fields=fields or None)
     return NodeSelector(node_selector_terms=[term])
+
+
+def check_node_selectors(claim: ResourceClaim, picks: Sequence[Pick]) -> None:
+    """Raises AllocationError if what the devices require of nodes cannot be put together."""
+    _node_selector(claim, picks, "")
+
+
+def _terms(claim: ResourceClaim, source: Device | ResourceSliceSpec) -> list[NodeSelectorTerm]:
+    selector = source.node_selector
+    terms = (None if selector is None else selector.node_selector_terms) or []
+    if len(terms) > 1:
+        raise AllocationError(
+            f"create NodeSelector for claim {claim.metadata.name}: "
+            f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+        )
+    return terms
 
 
 def _add_new(

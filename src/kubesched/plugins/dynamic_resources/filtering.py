@@ -1,0 +1,178 @@
+"""Filter: can this node serve the pod's claims? One `NodeFilter` serves one attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.resource_v1 import ResourceClaim
+from kubesched.api.resources import node_allocatable
+from kubesched.clock import Clock
+from kubesched.framework.status import Status, error_status, unresolvable
+from kubesched.plugins.dynamic_resources.binding_conditions import (
+    BindingFailed,
+    is_ready,
+    is_timed_out,
+)
+from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
+from kubesched.plugins.dynamic_resources.extended_resources import (
+    Mappings,
+    may_be_backed,
+    requests_and_mappings,
+    with_requests,
+)
+from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState, NodeAllocation
+from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
+from kubesched.plugins.dynamic_resources.structured.failures import (
+    AllocationError,
+    AllocationTimeout,
+    InvalidPools,
+)
+
+CANNOT_ALLOCATE = unresolvable("cannot allocate all claims")
+CANNOT_FIT_RESOURCE = unresolvable("cannot fit resource")
+INVALID_POOLS = unresolvable(str(InvalidPools()))
+STALE_SPECIAL_CLAIM = unresolvable("cannot schedule extended resource claim")
+UNAVAILABLE_CLAIM = unresolvable("resourceclaim not available on the node")
+
+
+class NodeFilter:
+    """Judges nodes one by one and notes in the attempt's state what Reserve and PostFilter need."""
+
+    def __init__(
+        self,
+        state: DRAState,
+        pod: Pod,
+        classes: ExtendedResourceCache | None,
+        clock: Clock,
+        *,
+        filter_timeout_s: float,
+        binding_timeout_s: float | None,
+    ) -> None:
+        """Without `classes` there is no special claim, without `binding_timeout_s` no binding condition counts."""
+        self._state = state
+        self._pod = pod
+        self._classes = classes
+        self._clock = clock
+        self._filter_timeout_s = filter_timeout_s
+        self._claims = [info.claim for info in state.unallocated()]
+        self._restricted = [
+            (index, info)
+            for index, info in enumerate(state.claims)
+            if info.available_on is not None
+        ]
+        self._never_available = [
+            index
+            for index, info in enumerate(state.claims)
+            if info.is_allocated
+            and binding_timeout_s is not None
+            and not _may_still_bind(info.claim, binding_timeout_s, clock.now())
+        ]
+        self._special_claims: dict[tuple[str, ...], tuple[ResourceClaim, Mappings]] = {}
+        """By the resources that go through the claim: nodes that leave the same ones to it share its requests."""
+
+    @property
+    def is_grouping(self) -> bool:
+        """Do nodes of the same signature get the same verdict?"""
+        return self._state.special is None and not self._restricted and not self._never_available
+
+    def judge_group(self, node: Node) -> Solution | Status | None:
+        """The verdict on all nodes that are like this one; None if nothing is to be allocated."""
+        allocator = self._state.allocator
+        return None if allocator is None else self._solve(allocator, node, self._claims)
+
+    def judge(self, node: Node) -> Status | None:
+        """None if the pod's claims can be served on the node; an error ends the attempt."""
+        state = self._state
+        special: ResourceClaim | None = None
+        mappings: Mappings = []
+        if state.special is not None:
+            answer = self._special_claim_on(state.special, node)
+            if isinstance(answer, Status):
+                return answer
+            if answer is not None:
+                special, mappings = answer
+            elif not state.has_user_claims:
+                return None
+        unavailable = self._unavailable_claims(node)
+        solution: Solution | None = None
+        if state.allocator is not None:
+            claims = self._claims if special is None else [*self._claims[:-1], special]
+            found = self._solve(state.allocator, node, claims)
+            if isinstance(found, Status):
+                return found
+            solution = found
+        if unavailable:
+            state.unavailable.update(unavailable)
+            return UNAVAILABLE_CLAIM
+        if state.allocator is not None and solution is not None:
+            state.allocations[node.metadata.name] = NodeAllocation(
+                node, state.allocator, solution, special, mappings
+            )
+        return None
+
+    def _special_claim_on(
+        self, info: ClaimInfo, node: Node
+    ) -> tuple[ResourceClaim, Mappings] | Status | None:
+        """The special claim with what this node does not serve by device plugins; None if it serves all."""
+        if info.claim.spec.devices.requests is not None:
+            return STALE_SPECIAL_CLAIM  # from an earlier attempt; PostFilter deletes it
+        assert self._classes is not None, "a special claim comes from a class"
+        offered = node_allocatable(node).scalars
+        through_claim: dict[str, str] = {}
+        for name, amount in self._state.extended_resources.items():
+            if not amount or not may_be_backed(name):
+                continue
+            device_class = self._classes.class_of(name)
+            if device_class is not None and not offered.get(name, 0):
+                through_claim[name] = device_class.metadata.name
+            elif name not in offered:
+                return CANNOT_FIT_RESOURCE
+        if (not through_claim and not self._state.has_user_claims) or info.is_allocated:
+            return None
+        key = tuple(sorted(through_claim))
+        made = self._special_claims.get(key)
+        if made is None:
+            requests, mappings = requests_and_mappings(self._pod, through_claim)
+            made = self._special_claims[key] = with_requests(info.claim, requests), mappings
+        return made
+
+    def _unavailable_claims(self, node: Node) -> list[int]:
+        elsewhere = [
+            index
+            for index, info in self._restricted
+            if info.available_on is not None and not info.available_on.matches_node(node)
+        ]
+        return elsewhere + self._never_available
+
+    def _solve(
+        self, allocator: Allocator, node: Node, claims: list[ResourceClaim]
+    ) -> Solution | Status:
+        try:
+            solution = allocator.solve(node, claims, self._deadline())
+        except AllocationTimeout:
+            name = node.metadata.name
+            return error_status(f"node {name}: timed out trying to allocate devices")
+        except AllocationError as error:
+            return error_status(error)
+        except InvalidPools:
+            return INVALID_POOLS
+        return CANNOT_ALLOCATE if solution is None else solution
+
+    def _deadline(self) -> Callable[[], bool]:
+        if not self._filter_timeout_s:
+            return _never
+        now = self._clock.monotonic
+        deadline = now() + self._filter_timeout_s
+        return lambda: now() > deadline
+
+
+def _never() -> bool:
+    return False
+
+
+def _may_still_bind(claim: ResourceClaim, timeout_s: float, now: float) -> bool:
+    try:
+        return is_ready(claim) or not is_timed_out(claim, timeout_s, now)
+    except BindingFailed:
+        return False
