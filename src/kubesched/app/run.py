@@ -56,6 +56,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.metrics.registry import MetricsRegistry
+from kubesched.scheduler.decisions import DecisionRing
 from kubesched.server.health import PING, Check, waits_for
 
 log = logs.get_logger(__name__)
@@ -200,8 +201,12 @@ class SchedulerProcess:
             readyz=(*leading, stopping, synced),
             pods=self._pods,
             is_active=self._is_active,
+            decisions=self._decisions,
         )
         return Serving(self._settings, exposed, clock=self._clock, random=self._random)
+
+    def _decisions(self) -> DecisionRing | None:
+        return None if self._app is None else self._app.assembly.scheduler.decisions
 
     def _sync_problem(self) -> str | None:
         if self._app is None or not self._app.synced.is_set():

@@ -35,9 +35,11 @@ from kubesched.http_server.listener import Listener
 from kubesched.http_server.sockets import open_socket
 from kubesched.logs import get_logger
 from kubesched.metrics.registry import MetricsRegistry
-from kubesched.server import self_signed
+from kubesched.scheduler.decisions import DecisionRing
+from kubesched.server import decisions_page, self_signed
 from kubesched.server.authentication import Authenticator, TokenReviewer
 from kubesched.server.authorization import Authorizer
+from kubesched.server.decisions_page import DecisionsPage
 from kubesched.server.health import Check, HealthMetrics, HealthPages
 from kubesched.server.metrics_pages import MetricsPage, ResourcesPage
 from kubesched.server.pages import ConfigPage, FlagsPage, StatusPage
@@ -66,6 +68,8 @@ class Exposed:
     readyz: tuple[Check, ...]
     pods: Callable[[], Iterable[Pod]]
     is_active: Callable[[], bool]
+    decisions: Callable[[], DecisionRing | None]
+    """The last attempts; None before there is a scheduler."""
 
 
 class Serving:
@@ -146,7 +150,17 @@ class Serving:
                 clock=self._clock,
             )
         )
+        authorizer = Authorizer(
+            authorization,
+            always_allow_paths=options.authorization_always_allow_paths,
+            allowed_ttl_s=options.authorization_webhook_cache_authorized_ttl,
+            denied_ttl_s=options.authorization_webhook_cache_unauthorized_ttl,
+            clock=self._clock,
+        )
         pages, prefixes = self._pages(settings, exposed)
+        decisions = DecisionsPage(exposed.decisions, authorizer, self._clock)
+        pages[decisions_page.PATH] = decisions
+        prefixes = {f"{decisions_page.PATH}/": decisions, **prefixes}
         return SecureServer(
             HealthPages(
                 exposed.healthz,
@@ -156,13 +170,7 @@ class Serving:
             ),
             pages,
             Authenticator(lambda: self.trust.current, tokens, clock=self._clock),
-            Authorizer(
-                authorization,
-                always_allow_paths=options.authorization_always_allow_paths,
-                allowed_ttl_s=options.authorization_webhook_cache_authorized_ttl,
-                denied_ttl_s=options.authorization_webhook_cache_unauthorized_ttl,
-                clock=self._clock,
-            ),
+            authorizer,
             prefixes=prefixes,
         )
 

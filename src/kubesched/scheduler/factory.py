@@ -47,6 +47,7 @@ from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.decisions import DecisionRing
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
@@ -186,7 +187,8 @@ def assemble(
     writer = StatusWriter(world.client, pods, world.clock, world.random)
     extended = ExtendedAlgorithm(algorithm, extenders) if extenders else None
     cycle = SchedulingCycle(algorithm, cache, queue, extended)
-    failures = FailureHandler(queue, pods, writer.put)
+    decisions = DecisionRing()
+    failures = FailureHandler(queue, pods, writer.put, decisions)
     binding = BindingCycle(
         cycle,
         queue,
@@ -210,6 +212,7 @@ def assemble(
         clock=world.clock,
         random=world.random,
         event_gate=event_gate,
+        decisions=decisions,
     )
     handlers = EventHandlers(
         cache,

@@ -21,6 +21,7 @@ from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 from kubesched.logs import get_logger
 from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.decisions import DecisionRing, Outcome
 from kubesched.snapshot.pods import PodInfo
 
 log = get_logger(__name__)
@@ -39,7 +40,9 @@ class FailureHandler:
         queue: SchedulingQueue,
         pods: Lister[Pod],
         put_status: PutStatus,
+        decisions: DecisionRing,
     ) -> None:
+        self._decisions = decisions
         self._queue = queue
         self._pods = pods
         self._put_status = put_status
@@ -56,11 +59,15 @@ class FailureHandler:
         rejected = status is not None and status.is_rejected
         reason = REASON_UNSCHEDULABLE if rejected else REASON_SCHEDULER_ERROR
         result = "unschedulable" if rejected else "error"
-        framework.attempt_done(result, framework.now() - started)
+        seconds = framework.now() - started
+        framework.attempt_done(result, seconds)
         error = status.as_error() if status is not None else None
+        message = status.message if status is not None else ""
         self._note_rejectors(info, error)
         pod = info.pod_info.pod
-        if not self._requeue(info, pod):
+        requeued = self._requeue(info, pod)
+        self._note_decision(framework, info, Outcome(result), seconds, message, error, nomination)
+        if not requeued:
             return
         nominator = self._queue.nominator
         held = nominator.node_of(info.pod_info.uid)
@@ -69,7 +76,6 @@ class FailureHandler:
             self._announce_withdrawal(info.pod_info.pod, held)
         if error is None or status is None:
             return
-        message = status.message
         if framework.handle.recorder is not None:
             framework.handle.recorder.event(
                 info.pod_info.pod,
@@ -87,6 +93,35 @@ class FailureHandler:
             observed_generation=info.pod_info.pod.metadata.generation or 0,
         )
         self._put_status(info.pod_info.pod, condition, nomination)
+
+    def _note_decision(
+        self,
+        framework: Framework,
+        info: QueuedPodInfo,
+        outcome: Outcome,
+        seconds: float,
+        message: str,
+        error: Exception | None,
+        nomination: NominatingInfo | None,
+    ) -> None:
+        pod, clock = info.pod_info, framework.handle.clock
+        reasons: list[str] = []
+        if isinstance(error, FitError):
+            reasons = error.diagnosis.node_to_status.histogram(error.node_count)
+        expires = info.backoff_expiration
+        self._decisions.failed(
+            info,
+            framework.profile_name,
+            clock.now(),
+            seconds,
+            outcome,
+            node=nomination.node_name if nomination is not None else "",
+            evaluated=error.node_count if isinstance(error, FitError) else 0,
+            message=message,
+            reasons=reasons,
+            queue=self._queue.place_of(pod.namespace, pod.name) or "",
+            backoff_s=0.0 if expires is None else max(0.0, expires - clock.monotonic()),
+        )
 
     def _announce_withdrawal(self, pod: Pod, node_name: str) -> None:
         """A place held for this pod is free. The watch tells so, unless the API server has never heard of it."""

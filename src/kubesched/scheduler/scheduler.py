@@ -20,6 +20,7 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.decisions import DecisionRing
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
@@ -79,6 +80,7 @@ class Scheduler:
         clock: Clock,
         random: Random,
         event_gate: EventGate,
+        decisions: DecisionRing,
     ) -> None:
         self.queue = queue
         self.event_gate = event_gate
@@ -91,6 +93,7 @@ class Scheduler:
         self.metrics = metrics
         self._clock = clock
         self._random = random
+        self.decisions = decisions
         self._bindings: set[asyncio.Task[None]] = set()
         self._is_draining = False
         self.background = background
@@ -149,8 +152,11 @@ class Scheduler:
         started: float,
         outcome: Assumed | Failed,
     ) -> Assumed | Finished:
-        self._note_attempt(framework, state, info, started)
+        seconds = self._note_attempt(framework, state, info, started)
         if isinstance(outcome, Assumed):
+            self.decisions.scheduled(
+                info, framework.profile_name, self._clock.now(), seconds, *outcome.result
+            )
             return outcome
         self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
         return FINISHED
@@ -158,7 +164,8 @@ class Scheduler:
     @staticmethod
     def _note_attempt(
         framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
-    ) -> None:
+    ) -> float:
+        """Measure a finished attempt; returns the seconds it took."""
         if framework.evaluations is not None:
             framework.evaluations.note(state)
         seconds = framework.now() - started
@@ -170,6 +177,7 @@ class Scheduler:
                 milliseconds=round(seconds * 1000, 1),
                 steps=steps,
             )
+        return seconds
 
     def _is_to_be_skipped(self, framework: Framework, pod: Pod) -> bool:
         meta = pod.metadata

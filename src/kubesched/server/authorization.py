@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,14 +74,32 @@ class Authorizer:
         Raises:
             ReviewFailed: the API server gave no usable answer.
         """
-        if MASTERS in user.groups or self.is_open(path):
+        if self.is_open(path):
+            return Decision(True)
+        attributes = {"nonResourceAttributes": {"path": path, "verb": verb}}
+        return await self._decide(user, (verb, path), attributes)
+
+    async def may_list_pods(self, user: User, namespace: str) -> Decision:
+        """Whether the user may list the pods of a namespace; of all namespaces, if it is empty.
+
+        Raises:
+            ReviewFailed: as above.
+        """
+        wanted = {"verb": "list", "version": "v1", "resource": "pods"}
+        if namespace:
+            wanted["namespace"] = namespace
+        return await self._decide(user, ("pods", namespace), {"resourceAttributes": wanted})
+
+    async def _decide(
+        self, user: User, what: tuple[str, str], attributes: Mapping[str, object]
+    ) -> Decision:
+        if MASTERS in user.groups:
             return Decision(True)
         if self._client is None:
             return Decision(False)
         try:
-            return await self._cache.get(
-                (user.cache_key(), verb, path), lambda: self._ask(user, verb, path)
-            )
+            subject = (user.cache_key(), *what, *attributes)
+            return await self._cache.get(subject, lambda: self._ask(user, attributes))
         except KubeschedError as error:
             raise ReviewFailed(str(error)) from error
 
@@ -90,14 +108,14 @@ class Authorizer:
         plain = _normal(path)
         return plain in self._exact or (bool(self._prefixes) and plain.startswith(self._prefixes))
 
-    async def _ask(self, user: User, verb: str, path: str) -> Decision:
+    async def _ask(self, user: User, attributes: Mapping[str, object]) -> Decision:
         assert self._client is not None, "reviews need a client"
         spec = {
             "user": user.name,
             "groups": list(user.groups),
             "uid": user.uid,
             "extra": {key: list(values) for key, values in user.extra.items()},
-            "nonResourceAttributes": {"path": path, "verb": verb},
+            **attributes,
         }
         question = {
             "apiVersion": "authorization.k8s.io/v1",

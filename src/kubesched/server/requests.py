@@ -6,6 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from kubesched.http_server.messages import Response
+from kubesched.server.users import ANONYMOUS, User
+
+
+async def _anonymous() -> User:
+    return ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +25,8 @@ class PageRequest:
     pretty: bool = False
     """Whether a person is likely to read the response."""
     body: bytes = b""
+    sender: Callable[[], Awaitable[User]] = _anonymous
+    """Who sent it, for pages that show different clients different things."""
 
     def asks_for(self, name: str) -> bool:
         """Whether a query parameter is present, with or without a value."""

@@ -90,6 +90,13 @@ async def test_an_administrators_certificate_opens_everything(cluster, run, admi
     ):
         assert name in families, name
 
+    status, page = await get(scheduler, "/debug/decisions", certificate=admin_certificate)
+    assert status == 200
+    outcomes = {each["pod"]: each["outcome"] for each in json.loads(page)["decisions"]}
+    assert outcomes == {"a": "scheduled", "big": "unschedulable"}
+    status, _ = await get(scheduler, "/debug/decisions")
+    assert status == 403
+
     status, page = await get(scheduler, "/metrics/resources", certificate=admin_certificate)
     assert status == 200
     assert 'kube_pod_resource_request{namespace="default",pod="a"' in page

@@ -1,0 +1,140 @@
+"""The last attempts, in memory: what was tried when, and how it ended.
+
+Always on, so it must be cheap: the loop writes a tuple into a list of fixed length and goes on. Everything else happens when
+the attempts are read, which may be on another thread: a reader copies the list in one step and never sees a half-written
+entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kubesched.framework.queued_pod import QueuedPodInfo
+
+RING_SIZE = 10_000
+
+
+class Outcome(Enum):
+    """How an attempt ended, in the words of the metric `scheduler_schedule_attempts_total`."""
+
+    SCHEDULED = "scheduled"
+    """A node was chosen and the binding began. One that fails later is another entry."""
+    UNSCHEDULABLE = "unschedulable"
+    ERROR = "error"
+
+
+class Decision(NamedTuple):
+    """One attempt."""
+
+    number: int
+    """Counts attempts since the start of the process, from 1."""
+    time: float
+    """When it ended, in seconds since the epoch."""
+    seconds: float
+    """How long it took."""
+    namespace: str
+    name: str
+    uid: str
+    profile: str
+    attempt: int
+    """How often this pod had been tried by then, this time included."""
+    outcome: Outcome
+    node: str = ""
+    """The chosen node; for other outcomes the one the pod was nominated to, if any."""
+    feasible_nodes: int = 0
+    evaluated_nodes: int = 0
+    message: str = ""
+    reasons: Sequence[str] = ()
+    """`<count> <reason>` per distinct reason, over the nodes."""
+    plugins: Iterable[str] = ()
+    """Plugins that rejected the pod."""
+    queue: str = ""
+    """Where the pod waited afterwards: active, backoff, unschedulable, gated."""
+    backoff_s: float = 0.0
+    """How long it was still to rest, if it waited in backoff."""
+
+
+class DecisionRing:
+    """The last attempts, by number."""
+
+    def __init__(self, size: int = RING_SIZE) -> None:
+        self._size = size
+        self._entries: list[tuple[Any, ...] | None] = [None] * size
+        self.count = 0
+        """Attempts since the start of the process."""
+
+    def scheduled(
+        self,
+        info: QueuedPodInfo,
+        profile: str,
+        now: float,
+        seconds: float,
+        node: str,
+        feasible: int,
+        evaluated: int,
+    ) -> None:
+        pod = info.pod_info
+        number = self.count = self.count + 1
+        self._entries[number % self._size] = (
+            number,
+            now,
+            seconds,
+            pod.namespace,
+            pod.pod.metadata.name,
+            pod.uid,
+            profile,
+            info.attempts,
+            Outcome.SCHEDULED,
+            node,
+            feasible,
+            evaluated,
+        )
+
+    def failed(
+        self,
+        info: QueuedPodInfo,
+        profile: str,
+        now: float,
+        seconds: float,
+        outcome: Outcome,
+        *,
+        node: str,
+        evaluated: int,
+        message: str,
+        reasons: Sequence[str],
+        queue: str,
+        backoff_s: float,
+    ) -> None:
+        pod = info.pod_info
+        number = self.count = self.count + 1
+        self._entries[number % self._size] = (
+            number,
+            now,
+            seconds,
+            pod.namespace,
+            pod.pod.metadata.name,
+            pod.uid,
+            profile,
+            info.attempts,
+            outcome,
+            node,
+            0,
+            evaluated,
+            message,
+            reasons,
+            info.unschedulable_plugins,
+            queue,
+            backoff_s,
+        )
+
+    def newest(self) -> list[Decision]:
+        """What the ring holds, the newest first."""
+        entries = [Decision(*each) for each in tuple(self._entries) if each is not None]
+        entries.sort(key=lambda decision: -decision.number)
+        return entries
+
+    def get(self, number: int) -> Decision | None:
+        entry = self._entries[number % self._size]
+        return Decision(*entry) if entry is not None and entry[0] == number else None
