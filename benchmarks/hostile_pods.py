@@ -1,0 +1,168 @@
+"""Pods that are as expensive as the API server admits: CPU time of one attempt, and how it grows.
+
+    python benchmarks/hostile_pods.py [--nodes 200] [--sizes 250,500,1000] [--kinds spread-hard,...] [--budget MS]
+
+Anyone who may create pods can create these. An attempt goes through event handler, queue, scheduling cycle and failure
+handling in one process, without an API. Every pod is new, so nothing kept for equal pods helps. The last column is the
+growth of the time from one size to the next, as an exponent: 1 is linear, 2 is quadratic. With --budget the exit code is 1
+if any attempt took longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from kubesched.api.codec import decode
+from kubesched.api.core_v1 import Pod
+from kubesched.testing import make_node, make_pod
+from kubesched.testing.harness import SchedulerHarness
+
+ZONES = 5
+PODS_PER_NODE = 3
+Spec = dict[str, object]
+
+
+def _selector(n: int) -> Spec:
+    return {"matchLabels": {"app": f"a{n % 7}"}}
+
+
+def _spread(action: str, count: int) -> Spec:
+    """The API server wants every key once per action."""
+    return {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": f"example.com/key-{n}",
+                "whenUnsatisfiable": action,
+                "labelSelector": _selector(n),
+            }
+            for n in range(count)
+        ]
+    }
+
+
+def _pod_terms(kind: str, count: int, *, preferred: bool = False) -> Spec:
+    terms = [
+        {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": _selector(n)}
+        if n % 2
+        else {
+            "topologyKey": f"example.com/key-{n}",
+            "labelSelector": {"matchLabels": {"x": f"{n}"}},
+        }
+        for n in range(count)
+    ]
+    if preferred:
+        weighted = [{"weight": 1 + n % 100, "podAffinityTerm": t} for n, t in enumerate(terms)]
+        return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+def _node_terms(count: int) -> Spec:
+    terms = [
+        {"matchExpressions": [{"key": f"key-{n}", "operator": "In", "values": [f"v{n}"]}]}
+        for n in range(count)
+    ]
+    return {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+            }
+        }
+    }
+
+
+def _containers(count: int) -> Spec:
+    return {
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": f"example.com/image-{n}",
+                "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+                "ports": [{"containerPort": 80, "hostPort": 1 + n, "protocol": "TCP"}],
+            }
+            for n in range(count)
+        ]
+    }
+
+
+KINDS: dict[str, Callable[[int], Spec]] = {
+    "spread-hard": lambda count: _spread("DoNotSchedule", count),
+    "spread-soft": lambda count: _spread("ScheduleAnyway", count),
+    "affinity": lambda count: _pod_terms("podAffinity", count),
+    "anti-affinity": lambda count: _pod_terms("podAntiAffinity", count),
+    "preferred": lambda count: _pod_terms("podAffinity", count, preferred=True),
+    "node-terms": _node_terms,
+    "tolerations": lambda count: {
+        "tolerations": [
+            {"key": f"k{n}", "operator": "Equal", "value": "v", "effect": "NoSchedule"}
+            for n in range(count)
+        ]
+    },
+    "containers": _containers,
+    "volumes": lambda count: {"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(count)]},
+    "claims": lambda count: {
+        "volumes": [
+            {"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}} for n in range(count)
+        ]
+    },
+}
+
+
+def hostile_pod(kind: str, count: int) -> Pod:
+    spec = {
+        "schedulerName": "default-scheduler",
+        "containers": [{"name": "c", "image": "x"}],
+        **KINDS[kind](count),
+    }
+    name = f"{kind}-{count}"
+    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}
+    return decode(msgspec.json.encode(body), Pod)
+
+
+async def attempt_s(kind: str, count: int, nodes: int) -> float:
+    """CPU seconds from a pod's arrival to the end of its first attempt, in a cluster of its own."""
+    async with SchedulerHarness() as world:
+        for n in range(nodes):
+            node = make_node(f"n{n}").label("topology.kubernetes.io/zone", f"z{n % ZONES}")
+            world.add_node(node.label("kubernetes.io/hostname", f"n{n}").build())
+        for n in range(nodes * PODS_PER_NODE):
+            pod = make_pod(f"p{n}").label("app", f"a{n % 7}").on(f"n{n % nodes}")
+            world.add_pod(pod.build())
+        await world.settle()
+        pod = hostile_pod(kind, count)
+        began = time.process_time()
+        world.add_pod(pod)
+        await world.settle()
+        return time.process_time() - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--sizes", default="250,500,1000")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--budget", type=float, default=math.inf, help="milliseconds per attempt")
+    args = parser.parse_args()
+    sizes = [int(size) for size in args.sizes.split(",")]
+    print(f"{args.nodes} nodes, {args.nodes * PODS_PER_NODE} pods; CPU milliseconds of one attempt")
+    print(f"{'kind':<15}" + "".join(f"{size:>10}" for size in sizes) + "    growth")
+    worst = 0.0
+    for kind in args.kinds.split(","):
+        asyncio.run(attempt_s(kind, 1, 10))  # imports and first calls are not the pod's fault
+        took = [asyncio.run(attempt_s(kind, size, args.nodes)) * 1000 for size in sizes]
+        worst = max(worst, *took)
+        growth = math.log(took[-1] / took[-2]) / math.log(sizes[-1] / sizes[-2])
+        print(f"{kind:<15}" + "".join(f"{ms:>10.1f}" for ms in took) + f"{growth:>10.1f}")
+    return 1 if worst > args.budget else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
