@@ -45,11 +45,11 @@ class Premises:
         self._values: list[tuple[Premise, Hashable]] = [(each, each()) for each in premises]
         self._table = table
         # Rules may hold on to columns, and speak of resources by their index.
-        self._epoch, self._resource_count = table.epoch, len(table.lines)
+        self._epoch, self._resource_count = table.epoch, len(table.resource_index)
 
     def hold(self) -> bool:
         table = self._table
-        if self._epoch != table.epoch or self._resource_count != len(table.lines):
+        if self._epoch != table.epoch or self._resource_count != len(table.resource_index):
             return False
         for premise, value in self._values:  # noqa: SIM110  # called for every pod: a generator costs more
             if premise() != value:

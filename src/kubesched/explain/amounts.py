@@ -40,8 +40,8 @@ def exact(resource: str, amount: int) -> str:
 
 def free_of(table: NodeTable, resource: str, row: int) -> tuple[int, int]:
     """(free, allocatable) of a resource on a node."""
-    line = table.lines.get(resource)
-    if line is None:
+    column = table.resource_index.get(resource)
+    if column is None:
         return 0, 0
-    offered = int(table.allocatable[line].array[row])
-    return offered - int(table.requested[line].array[row]), offered
+    offered = int(table.allocatable[column].array[row])
+    return offered - int(table.requested[column].array[row]), offered

@@ -96,11 +96,11 @@ def _by_taint(table: NodeTable, pod: PodInfo, rows: Mask) -> Iterator[Detail]:
 
 def _shortage(table: NodeTable, pod: PodInfo, resource: str, rows: Mask) -> str:
     wanted = pod.requests.get(resource)
-    line = table.lines.get(resource)
-    if line is None:
+    column = table.resource_index.get(resource)
+    if column is None:
         return f"wants {amounts.shown(resource, wanted)}, no node offers any"
-    offered = table.allocatable[line].array[: len(rows)][rows]
-    free = int((offered - table.requested[line].array[: len(rows)][rows]).max())
+    offered = table.allocatable[column].array[: len(rows)][rows]
+    free = int((offered - table.requested[column].array[: len(rows)][rows]).max())
     text = f"wants {amounts.shown(resource, wanted)}, largest free part is {amounts.shown(resource, max(free, 0))}"
     if int(offered.max()) < wanted:
         text += f", the largest of these nodes offers {amounts.shown(resource, int(offered.max()))}"

@@ -75,10 +75,10 @@ def _shortage(
     """How much is missing of what the pod asks for, as the sum of the missing shares."""
     table, requests = evaluation.table, evaluation.pod.requests
     missing = np.zeros(len(rows), dtype=np.float64)
-    for resource, line in table.lines.items():
+    for resource, column in table.resource_index.items():
         wanted = requests.get(resource)
         if wanted:
-            free = table.allocatable[line].array[rows] - table.requested[line].array[rows]
+            free = table.allocatable[column].array[rows] - table.requested[column].array[rows]
             missing += np.clip(wanted - free, 0, wanted) / wanted
     return missing
 

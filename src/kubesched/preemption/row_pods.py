@@ -19,10 +19,12 @@ from kubesched.snapshot.pods import PodInfo
 PRIORITY: Final = 0
 STARTED: Final = 1
 """Microseconds since the epoch, or NOT_STARTED."""
-FIRST_LINE: Final = 2
-"""Columns from here on: requests of the native resources, in the order of the table's lines."""
-_COLUMNS: Final = FIRST_LINE + 3
-assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), "the columns follow the table's lines"
+FIRST_RESOURCE: Final = 2
+"""Columns from here on: requests of the native resources, in the order of the table's resource index."""
+_COLUMNS: Final = FIRST_RESOURCE + 3
+assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), (
+    "the columns follow the table's resource index"
+)
 
 
 class RowPods:
@@ -121,12 +123,12 @@ class CountedBelow:
     def pod_count(self, rows: Rows) -> Ints:
         return np.bincount(self._owner, minlength=self._table.high_water)[rows]
 
-    def requested(self, line: int, rows: Rows) -> Ints:
+    def requested(self, resource: int, rows: Rows) -> Ints:
         sums = np.zeros(self._table.high_water, dtype=np.int64)
-        if line < _COLUMNS - FIRST_LINE:
-            np.add.at(sums, self._owner, self._numbers[:, FIRST_LINE + line])
+        if resource < _COLUMNS - FIRST_RESOURCE:
+            np.add.at(sums, self._owner, self._numbers[:, FIRST_RESOURCE + resource])
             return sums[rows]
-        name = next(name for name, known in self._table.lines.items() if known == line)
+        name = next(name for name, known in self._table.resource_index.items() if known == resource)
         for row, each in zip(self._rows.tolist(), self._pods, strict=True):
             if each.has_scalars:
                 sums[row] = sum(

@@ -29,7 +29,7 @@ from kubesched.framework.status import Status
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import PRIORITY_OFFSET, Candidate
 from kubesched.preemption.importance import NOT_STARTED
-from kubesched.preemption.row_pods import FIRST_LINE, PRIORITY, STARTED, CountedBelow, RowPods
+from kubesched.preemption.row_pods import FIRST_RESOURCE, PRIORITY, STARTED, CountedBelow, RowPods
 from kubesched.preemption.victims import Preemptor
 from kubesched.snapshot.columns import Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
@@ -37,7 +37,7 @@ from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import Below
 from kubesched.snapshot.views import BulkWhatIfColumns
 
-_NATIVE_LINES: Final = 3
+_NATIVE_RESOURCES: Final = 3
 
 
 class Broken(Exception):
@@ -80,9 +80,9 @@ def _with_rivals(view: BulkWhatIfColumns, rivals: Rivals, indices: Indices) -> B
     """The rows at these indices of a view, with their rivals in place."""
     rows = view.row_indices()[indices]
 
-    def delta(line: int) -> Ints:
-        less = view.requested_delta(line)
-        more = rivals.requested(line, rows)
+    def delta(resource: int) -> Ints:
+        less = view.requested_delta(resource)
+        more = rivals.requested(resource, rows)
         return more if less is None else more + less[indices]
 
     return BulkWhatIfColumns(
@@ -110,7 +110,7 @@ def without_lower(
     return BulkWhatIfColumns(
         table,
         rows,
-        requested_delta=lambda line: -below.requested(line, rows),
+        requested_delta=lambda resource: -below.requested(resource, rows),
         pods_delta=-below.pod_count(rows),
         removed=removed,
     )
@@ -187,21 +187,23 @@ class VictimColumns:
         return violating if violating.any() else None
 
     def _find_amounts(self) -> tuple[Ints, dict[int, int]]:
-        """What each pod frees, (pods, resources), and which column is which line of the table."""
-        native = self._numbers[:, FIRST_LINE:]
-        column_of = {line: line for line in range(_NATIVE_LINES)}
+        """What each pod frees, (pods, resources), and which column holds which resource of the table."""
+        native = self._numbers[:, FIRST_RESOURCE:]
+        column_of = {resource: resource for resource in range(_NATIVE_RESOURCES)}
         if not any([each.has_scalars for each in self._row_pods]):
             return native, column_of
         scalars: dict[int, Ints] = {}
-        lines = self._preemptor.framework.handle.table.lines
+        resource_index = self._preemptor.framework.handle.table.resource_index
         for index, each in enumerate(self._row_pods):
             if each.has_scalars:
                 start = int(self._first[index])
                 for at, pod in enumerate(self._pods_of(index), start):
                     for name, amount in pod.requests.scalars.items():
-                        column = scalars.setdefault(lines[name], np.zeros(len(native), np.int64))
+                        column = scalars.setdefault(
+                            resource_index[name], np.zeros(len(native), np.int64)
+                        )
                         column[at] = amount
-        column_of |= {line: _NATIVE_LINES + at for at, line in enumerate(scalars)}
+        column_of |= {resource: _NATIVE_RESOURCES + at for at, resource in enumerate(scalars)}
         return np.column_stack((native, *scalars.values())), column_of
 
     # -- who may stay ----------------------------------------------------------------------------------------------
@@ -255,8 +257,8 @@ class VictimColumns:
             delta, pods_delta = self._requested_delta[at], self._pods_delta[at]
             rows = self.rows[at]
 
-        def requested_delta(line: int) -> Ints | None:
-            column = columns.get(line)
+        def requested_delta(resource: int) -> Ints | None:
+            column = columns.get(resource)
             return None if column is None else delta[:, column]
 
         return BulkWhatIfColumns(

@@ -30,10 +30,10 @@ from kubesched.snapshot.ports import HostPortIndex
 from kubesched.snapshot.priorities import Below, PriorityIndex
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
-"""Lines every table has. Scalar resources get the next line when first seen."""
+"""Indices of the resources every table has. A scalar resource gets the next index when first seen."""
 T = TypeVar("T")
 
-_NATIVE_LINES = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
+_NATIVE_RESOURCES = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 
 
 class NodeTable:
@@ -53,9 +53,10 @@ class NodeTable:
         self.ghosts: dict[str, dict[str, PodInfo]] = {}
         self._free: list[int] = []
 
-        self.lines: dict[str, int] = dict(_NATIVE_LINES)
-        self.allocatable = [IntColumn(capacity) for _ in _NATIVE_LINES]
-        self.requested = [IntColumn(capacity) for _ in _NATIVE_LINES]
+        self.resource_index: dict[str, int] = dict(_NATIVE_RESOURCES)
+        """Resource name -> its position in `allocatable` and `requested`."""
+        self.allocatable = [IntColumn(capacity) for _ in _NATIVE_RESOURCES]
+        self.requested = [IntColumn(capacity) for _ in _NATIVE_RESOURCES]
         self.nonzero_cpu = IntColumn(capacity)
         self.nonzero_memory = IntColumn(capacity)
         self.pod_count = IntColumn(capacity)
@@ -72,7 +73,7 @@ class NodeTable:
         self.node_log = RowLog(max(8192, 2 * capacity))
         self.swap_log = RowLog(max(8192, 2 * capacity))
         self.pod_index = PodIndex(self)
-        self.priorities = PriorityIndex(capacity, self.lines)
+        self.priorities = PriorityIndex(capacity, self.resource_index)
         self.order = NodeOrder()
         self._order_version = -1
         self._order_rows: Ids = np.zeros(0, dtype=np.int32)
@@ -167,16 +168,16 @@ class NodeTable:
         self.allocatable[EPHEMERAL_STORAGE].cells[row] = allocatable.ephemeral_storage
         self.allowed_pods.cells[row] = allocatable.allowed_pods
         for name, amount in allocatable.scalars.items():
-            self.allocatable[self.line(name)].cells[row] = amount
+            self.allocatable[self.ensure_resource(name)].cells[row] = amount
 
-    def line(self, resource: str) -> int:
-        """The line of a resource, made when first asked for."""
-        line = self.lines.get(resource)
-        if line is None:
-            line = self.lines[resource] = len(self.allocatable)
+    def ensure_resource(self, name: str) -> int:
+        """The index of a resource in `allocatable` and `requested`; its columns are added on first use."""
+        index = self.resource_index.get(name)
+        if index is None:
+            index = self.resource_index[name] = len(self.allocatable)
             self.allocatable.append(IntColumn(self.capacity))
             self.requested.append(IntColumn(self.capacity))
-        return line
+        return index
 
     def _log_node(self, row: int) -> None:
         self.node_log.append(row)
@@ -277,7 +278,7 @@ class NodeTable:
         if requests.ephemeral_storage:
             requested[EPHEMERAL_STORAGE].add(row, sign * requests.ephemeral_storage)
         for name, amount in requests.scalars.items():
-            requested[self.line(name)].add(row, sign * amount)
+            requested[self.ensure_resource(name)].add(row, sign * amount)
         cpu, memory = pod.nonzero_requests
         self.nonzero_cpu.add(row, sign * cpu)
         self.nonzero_memory.add(row, sign * memory)
@@ -421,9 +422,9 @@ class NodeTable:
             (self.pod_count, other.pod_count),
             (self.allowed_pods, other.allowed_pods),
         ]
-        for name, line in self.lines.items():
-            pairs.append((self.allocatable[line], other.allocatable[other.line(name)]))
-            pairs.append((self.requested[line], other.requested[other.line(name)]))
+        for name, index in self.resource_index.items():
+            pairs.append((self.allocatable[index], other.allocatable[other.ensure_resource(name)]))
+            pairs.append((self.requested[index], other.requested[other.ensure_resource(name)]))
         return pairs
 
 

@@ -20,7 +20,7 @@ from kubesched.snapshot.pods import PodInfo
 PRIORITY_LIMIT: Final = 64
 """Priorities with columns at most, about 32 bytes per row each. Pods of further ones are only counted."""
 
-_CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_LINES = 0, 1, 2, 3
+_CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_RESOURCES = 0, 1, 2, 3
 
 
 class RequestSums:
@@ -31,15 +31,15 @@ class RequestSums:
     def __init__(self, capacity: int) -> None:
         self.total = 0
         self.pod_count = IntColumn(capacity)
-        self.requested = [IntColumn(capacity) for _ in range(_NATIVE_LINES)]
+        self.requested = [IntColumn(capacity) for _ in range(_NATIVE_RESOURCES)]
 
-    def line(self, line: int) -> IntColumn:
+    def column(self, resource: int) -> IntColumn:
         """The column of a resource; resources first seen later get theirs when needed."""
-        while line >= len(self.requested):
+        while resource >= len(self.requested):
             self.requested.append(IntColumn(len(self.pod_count.array)))
-        return self.requested[line]
+        return self.requested[resource]
 
-    def add(self, pod: PodInfo, row: int, sign: int, lines: dict[str, int]) -> None:
+    def add(self, pod: PodInfo, row: int, sign: int, resource_index: dict[str, int]) -> None:
         requests, requested = pod.requests, self.requested
         self.total += sign
         self.pod_count.cells[row] += sign
@@ -48,7 +48,7 @@ class RequestSums:
         if requests.ephemeral_storage:
             requested[_EPHEMERAL_STORAGE].add(row, sign * requests.ephemeral_storage)
         for name, amount in requests.scalars.items():
-            self.line(lines[name]).add(row, sign * amount)
+            self.column(resource_index[name]).add(row, sign * amount)
 
     def grow(self, capacity: int) -> None:
         for column in (self.pod_count, *self.requested):
@@ -58,12 +58,12 @@ class RequestSums:
 class PriorityIndex:
     """Sums per row and priority, kept by the node table."""
 
-    __slots__ = ("_capacity", "_crowd", "_lines", "_sums", "base", "base_total")
+    __slots__ = ("_capacity", "_crowd", "_resource_index", "_sums", "base", "base_total")
 
-    def __init__(self, capacity: int, lines: dict[str, int]) -> None:
-        """`lines`: the table's resource lines, by resource name; shared, never written."""
+    def __init__(self, capacity: int, resource_index: dict[str, int]) -> None:
+        """`resource_index` is the table's own; shared, never written here."""
         self._capacity = capacity
-        self._lines = lines
+        self._resource_index = resource_index
         self._sums: dict[int, RequestSums] = {}
         self._crowd: dict[int, int] = {}
         self.base: int | None = None
@@ -72,14 +72,14 @@ class PriorityIndex:
     # -- pods come and go ------------------------------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int, sign: int) -> None:
-        """A pod came to (1) or left (-1) a row; the table's lines know its resources already."""
+        """A pod came to (1) or left (-1) a row; its resources are in the resource index already."""
         priority = pod.priority
         if priority == self.base:
             self.base_total += sign
             return
         sums = self._sums.get(priority)
         if sums is not None:
-            sums.add(pod, row, sign, self._lines)
+            sums.add(pod, row, sign, self._resource_index)
             if not sums.total:
                 del self._sums[priority]
         else:
@@ -97,7 +97,7 @@ class PriorityIndex:
                 del self._crowd[priority]
         else:
             sums = self._sums[priority] = RequestSums(self._capacity)
-            sums.add(pod, row, sign, self._lines)
+            sums.add(pod, row, sign, self._resource_index)
 
     def grow(self, capacity: int) -> None:
         self._capacity = capacity
@@ -119,21 +119,21 @@ class PriorityIndex:
         return Below(self, priority, pod_count, requested)
 
     def split(self, priority: int) -> tuple[bool, list[RequestSums]]:
-        """(is the base below, the columns on the other side of the line than the base)."""
+        """(is the base below, the columns on the other side of `priority` than the base)."""
         base_below = self.base is not None and self.base < priority
         return base_below, [s for p, s in self._sums.items() if (p < priority) != base_below]
 
     # -- self-check ------------------------------------------------------------------------------------------------
 
     def check_invariants(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
-        fresh = PriorityIndex(self._capacity, self._lines)
+        fresh = PriorityIndex(self._capacity, self._resource_index)
         fresh.base, fresh._sums = self.base, {}
         counted: dict[int, int] = {}
         for row, pod in pods:
             counted[pod.priority] = counted.get(pod.priority, 0) + 1
             if pod.priority in self._sums:
                 fresh._sums.setdefault(pod.priority, RequestSums(self._capacity)).add(
-                    pod, row, 1, self._lines
+                    pod, row, 1, self._resource_index
                 )
         own = {priority: sums.total for priority, sums in self._sums.items()} | self._crowd
         if self.base_total:
@@ -145,8 +145,8 @@ class PriorityIndex:
             assert (sums.pod_count.array == other.pod_count.array).all(), (
                 f"pods of priority {priority} drifted"
             )
-            for line, column in enumerate(sums.requested):
-                assert (column.array == other.line(line).array).all(), (
+            for resource, column in enumerate(sums.requested):
+                assert (column.array == other.column(resource).array).all(), (
                     f"requests of priority {priority} drifted"
                 )
 
@@ -170,9 +170,9 @@ class Below:
     def pod_count(self, rows: Rows) -> Ints:
         return self._combined(self._pod_count, [s.pod_count for s in self._sums], rows)
 
-    def requested(self, line: int, rows: Rows) -> Ints:
-        columns = [s.requested[line] for s in self._sums if line < len(s.requested)]
-        return self._combined(self._requested[line].array, columns, rows)
+    def requested(self, resource: int, rows: Rows) -> Ints:
+        columns = [s.requested[resource] for s in self._sums if resource < len(s.requested)]
+        return self._combined(self._requested[resource].array, columns, rows)
 
     def _combined(self, whole: Ints, columns: list[IntColumn], rows: Rows) -> Ints:
         """With the base below: everything but the others. Otherwise: the others."""

@@ -121,11 +121,11 @@ class NodeColumns:
 
     # -- resources -------------------------------------------------------------------------------------------------
 
-    def allocatable(self, line: int) -> Ints:
-        return self.table.allocatable[line].array[self.rows]
+    def allocatable(self, resource: int) -> Ints:
+        return self.table.allocatable[resource].array[self.rows]
 
-    def requested(self, line: int) -> Ints:
-        return self.table.requested[line].array[self.rows]
+    def requested(self, resource: int) -> Ints:
+        return self.table.requested[resource].array[self.rows]
 
     @property
     def nonzero_cpu(self) -> Ints:
@@ -189,8 +189,8 @@ class NodeColumns:
     ) -> Resource:
         scalars = {
             name: amount
-            for name, line in self.table.lines.items()
-            if line > EPHEMERAL_STORAGE and (amount := int(amounts(line)[index]))
+            for name, resource in self.table.resource_index.items()
+            if resource > EPHEMERAL_STORAGE and (amount := int(amounts(resource)[index]))
         }
         return Resource(
             int(amounts(CPU)[index]),
@@ -258,7 +258,7 @@ class WhatIfColumns(NodeColumns):
         self._change(MEMORY, index, sign * requests.memory)
         self._change(EPHEMERAL_STORAGE, index, sign * requests.ephemeral_storage)
         for name, amount in requests.scalars.items():
-            self._change(self.table.line(name), index, sign * amount)
+            self._change(self.table.ensure_resource(name), index, sign * amount)
         cpu, memory = pod.nonzero_requests
         self._change("nonzero cpu", index, sign * cpu)
         self._change("nonzero memory", index, sign * memory)
@@ -316,8 +316,8 @@ class WhatIfColumns(NodeColumns):
         view._ports = {at: set(self.ports_at(index)) for at, index in enumerate(chosen)}
         return view
 
-    def requested(self, line: int) -> Ints:
-        return self._with_delta(line, super().requested(line))
+    def requested(self, resource: int) -> Ints:
+        return self._with_delta(resource, super().requested(resource))
 
     @property
     def nonzero_cpu(self) -> Ints:
@@ -406,7 +406,7 @@ class BulkWhatIfColumns(WhatIfColumns):
         ports: Callable[[int], set[HostPort]] | None = None,
         takers: Callable[[], Iterable[int]] | None = None,
     ) -> None:
-        """`requested_delta(line)` is what changes per row, None for nothing; `added` and `removed` are asked by index.
+        """`requested_delta(resource)` is what changes per row, None for nothing; `added` and `removed` are asked by index.
 
         So are `ports`, by default those of the table without the removed and with the added pods'; `takers` are the
         indices at which they may be more than the table's, by default where pods with ports are added.
@@ -420,10 +420,10 @@ class BulkWhatIfColumns(WhatIfColumns):
         self._takers = takers
         self._cut: dict[tuple[str, int], Ints] = {}
 
-    def _live(self, what: str, line: int, column: Ints) -> Ints:
-        known = self._cut.get((what, line))
+    def _live(self, what: str, resource: int, column: Ints) -> Ints:
+        known = self._cut.get((what, resource))
         if known is None:
-            known = self._cut[what, line] = column[self.rows]
+            known = self._cut[what, resource] = column[self.rows]
         return known
 
     def _with_more_ports(self) -> Iterable[int]:
@@ -445,12 +445,12 @@ class BulkWhatIfColumns(WhatIfColumns):
     def removed_at(self, index: int) -> Sequence[PodInfo]:
         return () if self._removed_of is None else self._removed_of(index)
 
-    def allocatable(self, line: int) -> Ints:
-        return self._live("allocatable", line, self.table.allocatable[line].array)
+    def allocatable(self, resource: int) -> Ints:
+        return self._live("allocatable", resource, self.table.allocatable[resource].array)
 
-    def requested(self, line: int) -> Ints:
-        live = self._live("requested", line, self.table.requested[line].array)
-        delta = self.requested_delta(line)
+    def requested(self, resource: int) -> Ints:
+        live = self._live("requested", resource, self.table.requested[resource].array)
+        delta = self.requested_delta(resource)
         return live if delta is None else live + delta
 
     @property

@@ -24,18 +24,20 @@ def random_pod(rng: Random, name: str):
     return pod
 
 
-def recount(table: NodeTable, priority: int, line: int | None):
+def recount(table: NodeTable, priority: int, resource: int | None):
     """By row, over the pods themselves."""
     counts = np.zeros(table.high_water, dtype=np.int64)
-    names = {number: name for name, number in table.lines.items()}
+    names = {number: name for name, number in table.resource_index.items()}
     for row, pod in table.all_pods():
         if pod.priority < priority:
             requests = pod.requests
             native = (requests.milli_cpu, requests.memory, requests.ephemeral_storage)
-            if line is None:
+            if resource is None:
                 counts[row] += 1
             else:
-                counts[row] += native[line] if line < 3 else requests.scalars.get(names[line], 0)
+                counts[row] += (
+                    native[resource] if resource < 3 else requests.scalars.get(names[resource], 0)
+                )
     return counts
 
 
@@ -63,9 +65,9 @@ def test_sums_equal_a_recount(seed: int) -> None:
         below = table.pods_below(priority)
         assert below is not None
         assert below.pod_count(rows).tolist() == recount(table, priority, None).tolist()
-        for line in range(len(table.requested)):
-            expected = recount(table, priority, line).tolist()
-            assert below.requested(line, rows).tolist() == expected
+        for resource in range(len(table.requested)):
+            expected = recount(table, priority, resource).tolist()
+            assert below.requested(resource, rows).tolist() == expected
         assert table.priorities.any_below(priority) == bool(recount(table, priority, None).any())
 
 

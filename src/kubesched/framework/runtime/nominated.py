@@ -56,13 +56,13 @@ class Rivals:
     def pod_count(self, rows: Indices) -> Ints:
         return self._pod_count[rows]
 
-    def requested(self, line: int, rows: Indices) -> Ints:
+    def requested(self, resource: int, rows: Indices) -> Ints:
         """What the rivals ask for."""
-        known = self._requested.get(line)
+        known = self._requested.get(resource)
         if known is None:
-            amount = _amount_of(self._nominated.table, line)
-            known = self._nominated.sum_of(amount, line, self._priority, self._own)
-            self._requested[line] = known
+            amount = _amount_of(self._nominated.table, resource)
+            known = self._nominated.sum_of(amount, resource, self._priority, self._own)
+            self._requested[resource] = known
         return known[rows]
 
     def pods_at(self, row: int) -> list[PodInfo]:
@@ -77,20 +77,20 @@ class Rivals:
         return BulkWhatIfColumns(
             self._nominated.table,
             rows,
-            requested_delta=lambda line: self.requested(line, rows),
+            requested_delta=lambda resource: self.requested(resource, rows),
             pods_delta=self.pod_count(rows),
             added=lambda index: self.pods_at(int(rows[index])),
         )
 
 
-def _amount_of(table: NodeTable, line: int) -> Callable[[PodInfo], int]:
-    if line == CPU:
+def _amount_of(table: NodeTable, resource: int) -> Callable[[PodInfo], int]:
+    if resource == CPU:
         return lambda pod: pod.requests.milli_cpu
-    if line == MEMORY:
+    if resource == MEMORY:
         return lambda pod: pod.requests.memory
-    if line == EPHEMERAL_STORAGE:
+    if resource == EPHEMERAL_STORAGE:
         return lambda pod: pod.requests.ephemeral_storage
-    name = next(name for name, known in table.lines.items() if known == line)
+    name = next(name for name, known in table.resource_index.items() if known == resource)
     return lambda pod: pod.requests.scalars.get(name, 0)
 
 
@@ -108,7 +108,7 @@ class NominatedPods:
         self._version = self._nominator.version
         self._nodes, self._epoch = table.node_log.end, table.epoch
         self._sums = RequestSums(table.capacity)
-        self._priorities = PriorityIndex(table.capacity, table.lines)
+        self._priorities = PriorityIndex(table.capacity, table.resource_index)
         self._held: dict[str, tuple[int, Sequence[PodInfo]]] = {}
         self._by_row: dict[int, Sequence[PodInfo]] = {}
         self._by_uid: dict[str, tuple[int, PodInfo]] = {}
@@ -144,11 +144,11 @@ class NominatedPods:
     def sum_of(
         self,
         amount: Callable[[PodInfo], int],
-        line: int | None,
+        resource: int | None,
         priority: int,
         without: PodInfo | None,
     ) -> Ints:
-        """Per row, requests of a line (or, for None, the number) of the pods of at least that priority."""
+        """Per row, requests of a resource (or, for None, the number) of the pods of at least that priority."""
         rows = slice(0, self.table.high_water)
         sums = self._sums
         below = self._priorities.below(priority, sums.pod_count.array, sums.requested)
@@ -156,10 +156,10 @@ class NominatedPods:
             found = np.zeros(self.table.high_water, dtype=np.int64)
             for row, pods in self._by_row.items():
                 found[row] = sum(amount(pod) for pod in pods if pod.priority >= priority)
-        elif line is None:
+        elif resource is None:
             found = sums.pod_count.array[rows] - below.pod_count(rows)
-        elif line < len(sums.requested):
-            found = sums.requested[line].array[rows] - below.requested(line, rows)
+        elif resource < len(sums.requested):
+            found = sums.requested[resource].array[rows] - below.requested(resource, rows)
         else:
             return np.zeros(self.table.high_water, dtype=np.int64)
         if without is not None and without.priority >= priority:
@@ -189,10 +189,10 @@ class NominatedPods:
         self._held[name] = (row, pods)
         self._by_row[row] = pods
         for pod in pods:
-            for resource in pod.requests.scalars:
-                self.table.line(resource)
+            for scalar in pod.requests.scalars:
+                self.table.ensure_resource(scalar)
             self._by_uid[pod.uid] = (row, pod)
-            self._sums.add(pod, row, 1, self.table.lines)
+            self._sums.add(pod, row, 1, self.table.resource_index)
             self._priorities.add(pod, row, 1)
 
     def _take(self, name: str) -> None:
@@ -205,7 +205,7 @@ class NominatedPods:
             # The pod may have been nominated to another node since, and be known from there.
             if self._by_uid.get(pod.uid, (None,))[0] == row:
                 del self._by_uid[pod.uid]
-            self._sums.add(pod, row, -1, self.table.lines)
+            self._sums.add(pod, row, -1, self.table.resource_index)
             self._priorities.add(pod, row, -1)
 
 

@@ -78,12 +78,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
                 return np.zeros(length, dtype=np.int64)
         if not wanted.resources:
             return np.full(length, _UNCHANGED, dtype=np.int64)
-        amounts = resource_amounts(nodes, wanted.lines)
+        amounts = resource_amounts(nodes, wanted.indices)
         if not (amounts.is_exact and wanted.is_exact):
             return self._score_one_by_one(wanted.resources, nodes)
         before = None
         if not isinstance(nodes, WhatIfColumns):
-            before = self._current_balance(nodes.table, wanted.lines).over(nodes)
+            before = self._current_balance(nodes.table, wanted.indices).over(nodes)
         if length <= BLOCK:
             return _score_block(amounts, wanted, before).astype(np.int64)
         scores = np.empty(length, dtype=np.int64)
@@ -93,8 +93,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         """The scalar form for every node: amounts are too large for doubles."""
-        capacities = np.stack([nodes.allocatable(each.line) for each in resources], axis=1)
-        used = np.stack([nodes.requested(each.line) for each in resources], axis=1)
+        capacities = np.stack([nodes.allocatable(each.resource) for each in resources], axis=1)
+        used = np.stack([nodes.requested(each.resource) for each in resources], axis=1)
         requests = [each.request for each in resources]
         return np.array(
             [
@@ -104,12 +104,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             dtype=np.int64,
         )
 
-    def _current_balance(self, table: NodeTable, lines: tuple[int, ...]) -> CurrentBalance:
-        found = self._current.get(lines)
+    def _current_balance(self, table: NodeTable, resources: tuple[int, ...]) -> CurrentBalance:
+        found = self._current.get(resources)
         if found is None or found.table is not table:
             if len(self._current) >= _CURRENT_LIMIT:
                 self._current.clear()
-            found = self._current[lines] = CurrentBalance(table, lines)
+            found = self._current[resources] = CurrentBalance(table, resources)
         return found
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
@@ -126,8 +126,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         def exactly(row: int) -> int:
             return _score(
                 [
-                    (table.requested[line].cells[row], request, table.allocatable[line].cells[row])
-                    for line, request, _ in wanted.resources
+                    (
+                        table.requested[resource].cells[row],
+                        request,
+                        table.allocatable[resource].cells[row],
+                    )
+                    for resource, request, _ in wanted.resources
                 ]
             )
 
@@ -183,11 +187,11 @@ def _score(demands: Sequence[tuple[int, int, int]]) -> int:
 class CurrentBalance(RowMirror):
     """The balance of every row as it is (its `_offset`): the same for all pods that compare the same resources."""
 
-    __slots__ = ("_cells", "_lines", "_values")
+    __slots__ = ("_cells", "_resources", "_values")
 
-    def __init__(self, table: NodeTable, lines: tuple[int, ...]) -> None:
+    def __init__(self, table: NodeTable, resources: tuple[int, ...]) -> None:
         super().__init__(table)
-        self._lines = lines
+        self._resources = resources
 
     def over(self, nodes: NodeColumns) -> Ids:
         self.sync()
@@ -195,7 +199,7 @@ class CurrentBalance(RowMirror):
 
     def _rebuild(self) -> None:
         nodes = NodeColumns(self.table)
-        amounts = resource_amounts(nodes, self._lines)
+        amounts = resource_amounts(nodes, self._resources)
         self._values: Ids = np.zeros(self.table.capacity, dtype=np.int32)
         self._values[: len(nodes)] = _offset(
             balances(amounts.used.copy(), amounts.capacity, amounts.absent)
@@ -206,8 +210,8 @@ class CurrentBalance(RowMirror):
         table = self.table
         self._cells[row] = 3 * _HALF_SCORE - balance(
             [
-                min(table.requested[line].cells[row] / capacity, 1.0)
-                for line in self._lines
-                if (capacity := table.allocatable[line].cells[row])
+                min(table.requested[resource].cells[row] / capacity, 1.0)
+                for resource in self._resources
+                if (capacity := table.allocatable[resource].cells[row])
             ]
         )

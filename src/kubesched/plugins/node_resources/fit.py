@@ -131,17 +131,17 @@ class NodeResourcesFit(
         self, need: Need, nodes: NodeColumns, left_of: Callable[[int], Ints]
     ) -> Mask | None:
         """Where a resource does not suffice; None for nowhere."""
-        line = nodes.table.lines.get(need.name)
-        if line is None:
+        resource = nodes.table.resource_index.get(need.name)
+        if resource is None:
             # No node offers it and no pod has it.
             is_left_to_devices = need.is_scalar and need.name in self._device_backed
             return None if is_left_to_devices else np.ones(len(nodes), dtype=np.bool_)
-        left = left_of(line)
+        left = left_of(resource)
         if least(left) >= need.amount:
             return None
         short: Mask = left < need.amount
         if need.is_scalar and need.name in self._device_backed:
-            short &= nodes.allocatable(line) > 0
+            short &= nodes.allocatable(resource) > 0
         return short
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
@@ -157,10 +157,13 @@ class NodeResourcesFit(
         pods, allowed = table.pod_count.cells, table.allowed_pods.cells
         compared = []
         for need in needs:
-            line = table.lines.get(need.name)
+            resource = table.resource_index.get(need.name)
             is_backed = need.is_scalar and need.name in self._device_backed
-            if line is not None:
-                offered, requested = table.allocatable[line].cells, table.requested[line].cells
+            if resource is not None:
+                offered, requested = (
+                    table.allocatable[resource].cells,
+                    table.requested[resource].cells,
+                )
                 compared.append((need.amount, offered, requested, is_backed))
             elif not is_backed:
                 return _never  # no node offers it
@@ -306,9 +309,9 @@ def _verdicts(
         none = np.zeros(len(rejected), dtype=np.bool_)
         hopeless = [none]
         for need, short in zip(needs, shortages, strict=True):
-            line = nodes.table.lines.get(need.name)
-            if short is not None and line is not None:
-                hopeless.append(short & (nodes.allocatable(line) < need.amount))
+            resource = nodes.table.resource_index.get(need.name)
+            if short is not None and resource is not None:
+                hopeless.append(short & (nodes.allocatable(resource) < need.amount))
             elif short is not None:
                 hopeless.append(short)
         masks = [none if each is None else each for each in (full, *shortages)]

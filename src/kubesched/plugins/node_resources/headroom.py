@@ -18,7 +18,7 @@ from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
 PODS: Final = -1
-"""Stands for the number of pods where a line of the table stands for a resource."""
+"""Stands for the number of pods where an index stands for a resource."""
 
 
 class Headroom(RowMirror):
@@ -30,38 +30,40 @@ class Headroom(RowMirror):
         super().__init__(table)
         self._left: dict[int, IntColumn] = {}
 
-    def over(self, nodes: NodeColumns, line: int) -> Ints:
-        """What is left of a line (or of `PODS`) on each node of a live view; call `sync` first."""
-        column = self._left.get(line)
+    def over(self, nodes: NodeColumns, resource: int) -> Ints:
+        """What is left of a resource (or of `PODS`) on each node of a live view; call `sync` first."""
+        column = self._left.get(resource)
         if column is None:
-            column = self._left[line] = self._column(line)
+            column = self._left[resource] = self._column(resource)
         return column.array[nodes.rows]
 
     def _rebuild(self) -> None:
-        self._left = {line: self._column(line) for line in self._left}
+        self._left = {resource: self._column(resource) for resource in self._left}
 
-    def _column(self, line: int) -> IntColumn:
+    def _column(self, resource: int) -> IntColumn:
         table = self.table
         left = IntColumn(table.capacity)
-        np.copyto(left.array, _left(NodeColumns(table, slice(0, table.capacity)), line))
+        np.copyto(left.array, _left(NodeColumns(table, slice(0, table.capacity)), resource))
         left.array[~table.alive] = int64.MAX
         return left
 
     def _patch(self, row: int) -> None:
         table = self.table
         is_alive = table.alive[row]
-        for line, left in self._left.items():
+        for resource, left in self._left.items():
             if not is_alive:
                 amount = int64.MAX
-            elif line == PODS:
+            elif resource == PODS:
                 amount = table.allowed_pods.cells[row] - table.pod_count.cells[row]
             else:
-                amount = table.allocatable[line].cells[row] - table.requested[line].cells[row]
+                amount = (
+                    table.allocatable[resource].cells[row] - table.requested[resource].cells[row]
+                )
             left.cells[row] = int64.wrap(amount)
 
 
 def headroom(nodes: NodeColumns) -> Callable[[int], Ints]:
-    """What is left of a line (or of `PODS`) on each node of a view, to be asked for at once."""
+    """What is left of a resource (or of `PODS`) on each node of a view, to be asked for at once."""
     if isinstance(nodes, WhatIfColumns):
         return partial(_left, nodes)
     kept = nodes.table.derived(Headroom)
@@ -69,10 +71,10 @@ def headroom(nodes: NodeColumns) -> Callable[[int], Ints]:
     return partial(kept.over, nodes)
 
 
-def _left(nodes: NodeColumns, line: int) -> Ints:
-    if line == PODS:
+def _left(nodes: NodeColumns, resource: int) -> Ints:
+    if resource == PODS:
         return nodes.allowed_pods - nodes.pod_count
-    return nodes.allocatable(line) - nodes.requested(line)
+    return nodes.allocatable(resource) - nodes.requested(resource)
 
 
 def least(amounts: Ints) -> int:

@@ -92,14 +92,14 @@ class ResourceMatrix(RowMirror):
         "_cells",
         "_is_exact",
         "_lacking",
-        "_lines",
+        "_resources",
         "_spare",
         "_used",
     )
 
-    def __init__(self, table: NodeTable, lines: tuple[int, ...]) -> None:
+    def __init__(self, table: NodeTable, resources: tuple[int, ...]) -> None:
         super().__init__(table)
-        self._lines = lines
+        self._resources = resources
 
     def over(self, nodes: NodeColumns) -> Amounts:
         if isinstance(nodes, WhatIfColumns):
@@ -111,9 +111,9 @@ class ResourceMatrix(RowMirror):
         return amounts
 
     def _of_view(self, nodes: NodeColumns) -> Amounts:
-        offered = np.stack([nodes.allocatable(line) for line in self._lines])
-        used = np.stack([nodes.requested(line) for line in self._lines])
-        nonzero = np.stack([nonzero_use(nodes, line) for line in self._lines])
+        offered = np.stack([nodes.allocatable(resource) for resource in self._resources])
+        used = np.stack([nodes.requested(resource) for resource in self._resources])
+        nonzero = np.stack([nonzero_use(nodes, resource) for resource in self._resources])
         none = offered == 0
         capacity = offered.astype(np.float64)
         capacity[none] = 1.0
@@ -135,16 +135,16 @@ class ResourceMatrix(RowMirror):
         self._lacking = int(np.count_nonzero(self._absent))
         # Single cells are written through memoryviews, which is twice as fast.
         self._cells = [
-            (line, _cells(self._capacity[at]), _cells(self._used[at]), _cells(self._spare[at]))
-            for at, line in enumerate(self._lines)
+            (resource, _cells(self._capacity[at]), _cells(self._used[at]), _cells(self._spare[at]))
+            for at, resource in enumerate(self._resources)
         ]
 
     def _patch(self, row: int) -> None:
         table = self.table
-        for at, (line, capacity, used, spare) in enumerate(self._cells):
-            offered = table.allocatable[line].cells[row]
-            requested = table.requested[line].cells[row]
-            nonzero = nonzero_use_at(table, line, row)
+        for at, (resource, capacity, used, spare) in enumerate(self._cells):
+            offered = table.allocatable[resource].cells[row]
+            requested = table.requested[resource].cells[row]
+            nonzero = nonzero_use_at(table, resource, row)
             capacity[row] = offered or 1.0
             used[row] = requested
             spare[row] = ((offered or 1) - nonzero) * MAX_NODE_SCORE
@@ -161,8 +161,8 @@ class ResourceMatrix(RowMirror):
                 self._is_exact = False
 
 
-def _cells(line: Floats) -> memoryview[float]:
-    return memoryview(line)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+def _cells(column: Floats) -> memoryview[float]:
+    return memoryview(column)  # type: ignore[arg-type]  # arrays offer the buffer protocol
 
 
 def _all_exact(amounts: Ints) -> bool:
@@ -172,21 +172,21 @@ def _all_exact(amounts: Ints) -> bool:
 class ResourceMatrices:
     """The matrices of a table: one per combination of resources that pods compare."""
 
-    __slots__ = ("_by_lines", "_table")
+    __slots__ = ("_by_resources", "_table")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._by_lines: dict[tuple[int, ...], ResourceMatrix] = {}
+        self._by_resources: dict[tuple[int, ...], ResourceMatrix] = {}
 
-    def over(self, nodes: NodeColumns, lines: tuple[int, ...]) -> Amounts:
-        found = self._by_lines.get(lines)
+    def over(self, nodes: NodeColumns, resources: tuple[int, ...]) -> Amounts:
+        found = self._by_resources.get(resources)
         if found is None:
-            if len(self._by_lines) >= _MATRICES_LIMIT:
-                self._by_lines.clear()
-            found = self._by_lines[lines] = ResourceMatrix(self._table, lines)
+            if len(self._by_resources) >= _MATRICES_LIMIT:
+                self._by_resources.clear()
+            found = self._by_resources[resources] = ResourceMatrix(self._table, resources)
         return found.over(nodes)
 
 
-def resource_amounts(nodes: NodeColumns, lines: tuple[int, ...]) -> Amounts:
+def resource_amounts(nodes: NodeColumns, resources: tuple[int, ...]) -> Amounts:
     """What the nodes of a view offer and have given away of some resources."""
-    return nodes.table.derived(ResourceMatrices).over(nodes, lines)
+    return nodes.table.derived(ResourceMatrices).over(nodes, resources)

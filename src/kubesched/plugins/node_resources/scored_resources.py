@@ -35,7 +35,7 @@ _COUNTED = (
 class ScoredResource(NamedTuple):
     """One resource in the comparison of nodes, and what the pod would add to it."""
 
-    line: int
+    resource: int
     request: int
     weight: int
 
@@ -47,8 +47,8 @@ class ScoredRequests:
         "amounts",
         "any_requested",
         "hundredfold",
+        "indices",
         "is_exact",
-        "lines",
         "resources",
         "weights",
     )
@@ -57,7 +57,7 @@ class ScoredRequests:
         self.resources = tuple(resources)
         self.any_requested = any_requested
         """Does the pod ask for any of the configured resources?"""
-        self.lines = tuple([each.line for each in resources])
+        self.indices = tuple([each.resource for each in resources])
         self.weights = [each.weight for each in resources]
         self.is_exact = all(0 <= each.request < EXACT_BELOW for each in resources)
         requests = [[float(each.request)] for each in resources]
@@ -83,7 +83,7 @@ class ScoredResources:
     def for_pod(self, requests: PodRequests, table: NodeTable) -> ScoredRequests:
         """The resources that count for this pod, in configured order.
 
-        An extended resource the pod does not ask for is left out. One that no node has yet gets its line in the
+        An extended resource the pod does not ask for is left out. One that no node has yet gets its column in the
         table here, so that the answer stays right when a node with it comes.
         """
         wanted = tuple([requests.get(name) for name, _, _ in self._specs])
@@ -92,7 +92,7 @@ class ScoredResources:
         known = self._known.get(wanted)
         if known is None:
             found = [
-                ScoredResource(table.line(name), request, weight)
+                ScoredResource(table.ensure_resource(name), request, weight)
                 for (name, kind, weight), request in zip(self._specs, wanted, strict=True)
                 if kind in _COUNTED and (request or kind is not ResourceClass.SCALAR)
             ]
@@ -100,21 +100,21 @@ class ScoredResources:
         return known
 
 
-def nonzero_use(nodes: NodeColumns, line: int) -> Ints:
+def nonzero_use(nodes: NodeColumns, resource: int) -> Ints:
     """What is given away, with defaults for containers that request no CPU or memory."""
-    if line == CPU:
+    if resource == CPU:
         return nodes.nonzero_cpu
-    return nodes.nonzero_memory if line == MEMORY else nodes.requested(line)
+    return nodes.nonzero_memory if resource == MEMORY else nodes.requested(resource)
 
 
-def nonzero_cells(table: NodeTable, line: int) -> memoryview:
+def nonzero_cells(table: NodeTable, resource: int) -> memoryview:
     """The same, row by row."""
-    if line == CPU:
+    if resource == CPU:
         return table.nonzero_cpu.cells
-    return table.nonzero_memory.cells if line == MEMORY else table.requested[line].cells
+    return table.nonzero_memory.cells if resource == MEMORY else table.requested[resource].cells
 
 
-def nonzero_use_at(table: NodeTable, line: int, row: int) -> int:
+def nonzero_use_at(table: NodeTable, resource: int, row: int) -> int:
     """The same for one row."""
-    found: int = nonzero_cells(table, line)[row]
+    found: int = nonzero_cells(table, resource)[row]
     return found

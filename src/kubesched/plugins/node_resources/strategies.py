@@ -47,7 +47,7 @@ class Strategy(ABC):
         length = len(nodes)
         if not wanted.resources:
             return np.zeros(length, dtype=np.int64)
-        amounts = resource_amounts(nodes, wanted.lines)
+        amounts = resource_amounts(nodes, wanted.indices)
         if not (amounts.is_exact and wanted.is_exact):
             return self._score_one_by_one(wanted.resources, nodes)
         if length <= BLOCK:
@@ -81,8 +81,10 @@ class Strategy(ABC):
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         """The scalar form for every node, in integers."""
-        capacities = np.stack([nodes.allocatable(each.line) for each in resources], axis=1)
-        requested = np.stack([nonzero_use(nodes, r.line) + r.request for r in resources], axis=1)
+        capacities = np.stack([nodes.allocatable(each.resource) for each in resources], axis=1)
+        requested = np.stack(
+            [nonzero_use(nodes, r.resource) + r.request for r in resources], axis=1
+        )
         weights = [each.weight for each in resources]
         return np.array(
             [
@@ -104,10 +106,10 @@ class Strategy(ABC):
                 [
                     (
                         weight,
-                        nonzero_use_at(table, line, row) + request,
-                        table.allocatable[line].cells[row],
+                        nonzero_use_at(table, resource, row) + request,
+                        table.allocatable[resource].cells[row],
                     )
-                    for line, request, weight in wanted.resources
+                    for resource, request, weight in wanted.resources
                 ]
             )
 
@@ -138,8 +140,8 @@ class LeastAllocated(Strategy):
         exactly = super().row_scorer(wanted, table)
         whole = sum(wanted.weights)
         columns = [
-            (weight, request, nonzero_cells(table, line), table.allocatable[line].cells)
-            for line, request, weight in wanted.resources
+            (weight, request, nonzero_cells(table, resource), table.allocatable[resource].cells)
+            for resource, request, weight in wanted.resources
         ]
         if not whole:
             return exactly
