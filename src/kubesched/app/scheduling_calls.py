@@ -25,27 +25,18 @@ from kubesched.errors import (
 from kubesched.framework.handle import SchedulerClient
 from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
+from kubesched.scheduler.unknown_binding import MAX_PAUSE_S, PAUSE_S, resolve_unknown_binding
 
 log = get_logger(__name__)
 
 R = TypeVar("R", bound=Record)
 
-LOOKS = 150
-PAUSE_S = 0.2
-MAX_PAUSE_S = 5.0
-"""Reads of a pod after a binding with unknown outcome: enough for an API server outage of more than ten minutes.
-Giving up earlier would free the node's resources while the pod may be bound there."""
 STATUS_TRIES = 8
 """Writes of a status with an unknown outcome; about half a minute altogether."""
-MAX_REPEATS_AFTER_ERRORS = 3
-"""After this many errors the binding most likely had no effect; the pod goes back to the queue."""
 
 
 class CarefulCalls:
     """A `SchedulerClient` that resolves bindings with an unknown outcome.
-
-    It reads the pod. As long as the pod has no node, the binding may still be in flight (in a buffer, in a slow server),
-    so it is sent again: the API server rejects whichever arrives second, and the outcome is known.
 
     `may_write` is checked before every write: a process that was suspended (SIGSTOP, a frozen machine) resumes with
     bindings ready to be sent, while another scheduler may lead by now.
@@ -71,7 +62,15 @@ class CarefulCalls:
         self._require_permission()
         unclear = await self._try_to_bind(pod, node_name)
         if unclear is not None:
-            await self._settle(pod, node_name, unclear)
+            await resolve_unknown_binding(
+                pod,
+                node_name,
+                unclear,
+                read_node=lambda: self._node_of(pod),
+                sleep=self._sleep,
+                repeat=lambda: self._try_to_bind(pod, node_name),
+                may_repeat=self._may_write,
+            )
 
     async def _try_to_bind(self, pod: Pod, node_name: str) -> KubeschedError | None:
         """Send the binding; returns an error that leaves the outcome unknown, raises the others."""
@@ -85,54 +84,12 @@ class CarefulCalls:
             return error
         return None
 
-    async def _settle(self, pod: Pod, node_name: str, cause: KubeschedError) -> None:
-        """Return if the pod gets to the node after all; otherwise raise what the binding failed with."""
-        repeats = 0
-        refused: Conflict | None = None
-        for look in range(LOOKS):
-            if look and refused is None:
-                await self._sleep(min(PAUSE_S * 2**look, MAX_PAUSE_S))
-            try:
-                if await self._is_on(pod, node_name, cause):
-                    return
-            except Conflict:
-                raise
-            except KubeschedError as error:
-                if error is cause:
-                    raise
-                log.warning("Cannot read pod after an unclear binding", pod=pod, err=error)
-                continue
-            if refused is not None:
-                raise refused
-            if not self._may_write() or repeats >= MAX_REPEATS_AFTER_ERRORS:
-                raise cause
-            try:
-                unclear = await self._try_to_bind(pod, node_name)
-            except Conflict as error:
-                refused = error  # the first one may have arrived: read the pod once more
-            except TransportError as error:
-                log.warning("Cannot repeat an unclear binding", pod=pod, err=error)
-            else:
-                if unclear is None:
-                    return
-                cause = unclear
-                repeats += isinstance(unclear, ServerError)
-        raise cause
-
-    async def _is_on(self, pod: Pod, node_name: str, cause: KubeschedError) -> bool:
-        """Whether the pod is on the node. Raises `cause` if it is gone, `Conflict` if it is on another one."""
+    async def _node_of(self, pod: Pod) -> str:
         meta = pod.metadata
-        try:
-            current = await self._client.get(Pod, meta.name, meta.namespace)
-        except NotFound:
-            raise cause from None
+        current = await self._client.get(Pod, meta.name, meta.namespace)
         if current.metadata.uid != meta.uid:
-            raise cause
-        current_node = current.spec.node_name
-        if current_node and current_node != node_name:
-            message = f"pod {meta.namespace}/{meta.name} is already assigned to node {current_node}"
-            raise Conflict(message) from cause
-        return bool(current_node)
+            raise NotFound(f'pods "{meta.name}" not found')
+        return current.spec.node_name or ""
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         self._require_permission()

@@ -19,6 +19,7 @@ from kubesched.errors import ConnectFailed, CredentialsError, KubeschedError, No
 from kubesched.framework.extenders import ExtenderFilterResult, Victims
 from kubesched.logs import get_logger
 from kubesched.preemption.extenders import find_victims
+from kubesched.scheduler.unknown_binding import resolve_unknown_binding
 from kubesched.snapshot.node_table import NodeTable
 
 log = get_logger(__name__)
@@ -29,8 +30,6 @@ BASE_ANSWER_BYTES = 1024 * 1024
 BYTES_PER_ASKED_BYTE = 4
 """An answer repeats the nodes of the question, with a reason for each that was rejected: it may be this much longer
 than the question, plus the base. A decoded answer takes about ten times its length in memory."""
-LOOKS, FIRST_PAUSE_S, MAX_PAUSE_S = 150, 0.2, 5.0
-"""Looks at a pod after an unclear binding: for as long as an outage of the API server may reasonably last."""
 SCORE_SCALE = 10
 """Extenders give 0..10 points, plugins 0..100."""
 
@@ -164,30 +163,20 @@ class HttpExtender:
         except ExtenderNotReached:
             raise
         except KubeschedError as error:
-            await self._settle_binding(pod, node_name, error)
+            await resolve_unknown_binding(
+                pod, node_name, error, read_node=lambda: self._node_of(pod), sleep=asyncio.sleep
+            )
             return
         if fields.get("error"):
             raise ExtenderError(str(fields["error"]))
 
-    async def _settle_binding(self, pod: Pod, node_name: str, cause: KubeschedError) -> None:
-        """Without a clear answer the pod itself tells: return if it is on the node, else raise `cause`.
-
-        Taking the binding for failed would give the pod's room to another while the pod may well be there.
-        """
-        for look in range(LOOKS):
-            if look:
-                await asyncio.sleep(min(FIRST_PAUSE_S * 2**look, MAX_PAUSE_S))
-            try:
-                current = await self._whole.pod(pod)
-            except NotFound:
-                raise cause from None
-            except KubeschedError as error:
-                log.warning("Cannot read pod after an unclear binding", pod=pod, err=error)
-                continue
-            if _is_bound_to(current, pod, node_name):
-                return
-            raise cause
-        raise cause
+    async def _node_of(self, pod: Pod) -> str:
+        current = await self._whole.pod(pod)
+        metadata, spec = current.get("metadata"), current.get("spec")
+        uid = metadata.get("uid") if isinstance(metadata, dict) else None
+        if uid != pod.metadata.uid:
+            raise NotFound(f'pods "{pod.metadata.name}" not found')
+        return str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
 
     async def process_preemption(
         self, pod: Pod, victims: Mapping[str, Victims]
@@ -360,16 +349,6 @@ def _int64(value: object, extender: str, what: str) -> int:
 
 def _texts(value: object, extender: str, what: str) -> dict[str, str]:
     return {key: _text(each, extender, what) for key, each in _mapping(value, extender).items()}
-
-
-def _is_bound_to(current: JsonObject, pod: Pod, node_name: str) -> bool:
-    metadata, spec = current.get("metadata"), current.get("spec")
-    return (
-        isinstance(metadata, dict)
-        and isinstance(spec, dict)
-        and metadata.get("uid") == pod.metadata.uid
-        and spec.get("nodeName") == node_name
-    )
 
 
 def _name_of(item: object) -> object:

@@ -1,0 +1,79 @@
+"""Resolving a binding whose outcome is unknown: the answer was lost, or the server failed while it answered.
+
+Taking such a binding for failed would give the node's room to another pod while the first may well be there. So the pod is
+read until it tells. As long as it has no node, the binding may still be in flight (in a buffer, in a slow server); it is
+sent again where that is possible: the API server rejects whichever arrives second, and the outcome is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
+from kubesched.errors import Conflict, KubeschedError, NotFound, ServerError, TransportError
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
+
+READS: Final = 150
+PAUSE_S: Final = 0.2
+MAX_PAUSE_S: Final = 5.0
+"""Enough reads for an API server outage of more than ten minutes."""
+MAX_REPEATS_AFTER_ERRORS: Final = 3
+"""After this many server errors the binding most likely had no effect; the pod goes back to the queue."""
+
+ReadNode = Callable[[], Awaitable[str]]
+"""The name of the pod's node, empty while it has none; NotFound if the pod is gone or was replaced."""
+Repeat = Callable[[], Awaitable[KubeschedError | None]]
+"""Sends the binding again; returns an error that leaves the outcome unknown, raises the others."""
+
+
+async def resolve_unknown_binding(
+    pod: Pod,
+    node_name: str,
+    cause: KubeschedError,
+    read_node: ReadNode,
+    sleep: Callable[[float], Awaitable[None]],
+    repeat: Repeat | None = None,
+    may_repeat: Callable[[], bool] = lambda: True,
+) -> None:
+    """Return if the pod is on the node after all; otherwise raise what the binding failed with.
+
+    Raises:
+        Conflict: the pod is on another node, or the API server refused the repeated binding.
+    """
+    server_errors = 0
+    refused: Conflict | None = None
+    for read in range(READS):
+        if read and refused is None:
+            await sleep(min(PAUSE_S * 2**read, MAX_PAUSE_S))
+        try:
+            current = await read_node()
+        except NotFound:
+            raise cause from None
+        except KubeschedError as error:
+            log.warning("Cannot read pod after an unclear binding", pod=pod, err=error)
+            continue
+        if current == node_name:
+            return
+        if current and repeat is not None:
+            message = f"pod {key_of(pod.metadata)} is already assigned to node {current}"
+            raise Conflict(message) from cause
+        if refused is not None:
+            raise refused
+        if repeat is None or not may_repeat() or server_errors >= MAX_REPEATS_AFTER_ERRORS:
+            raise cause
+        try:
+            unclear = await repeat()
+        except Conflict as error:
+            refused = error  # the first one may have arrived: read the pod once more
+        except TransportError as error:
+            log.warning("Cannot repeat an unclear binding", pod=pod, err=error)
+        else:
+            if unclear is None:
+                return
+            cause = unclear
+            server_errors += isinstance(unclear, ServerError)
+    raise cause
