@@ -167,7 +167,7 @@ KINDS: tuple[Kind[Any], ...] = (
     _kind("v1", core_v1.ReplicationController, "replicationcontrollers", short="rc", subresources="scale status", categories="all"),
     _json("v1", "ResourceQuota", "resourcequotas", short="quota", subresources="status"),
     _json("v1", "Secret", "secrets"),
-    _kind("v1", core_v1.ServiceAccount, "serviceaccounts", short="sa"),
+    _kind("v1", core_v1.ServiceAccount, "serviceaccounts", short="sa", subresources="token"),
     _kind("v1", core_v1.Service, "services", short="svc", subresources="status", categories="all"),
     _json(_ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", cluster_scoped=True, categories="api-extensions"),
     _json(_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", cluster_scoped=True, subresources="status", categories="api-extensions"),

@@ -19,6 +19,7 @@ from kubesched.client.client_config import load_config
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.auth.access import Authorization
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.embedded.controllers import ControllerOptions
 from kubesched.embedded.controllers.volumes import StorageDriver
@@ -37,6 +38,7 @@ class PlaygroundSettings:
     name: str = "kubesched"
     """Name of cluster, user and context in the kubeconfig."""
     address: str = "127.0.0.1"
+    authorization: Authorization = "allow"
     nodes: int = 10
     pools: tuple[NodePool, ...] = DEFAULT_POOLS
     stages: tuple[Stage, ...] = field(default_factory=default_stages)
@@ -64,6 +66,7 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
     cluster_settings = ClusterSettings(
         name=settings.name,
         address=settings.address,
+        authorization=settings.authorization,
         port=settings.port,
         kubeconfig=settings.kubeconfig,
         data_dir=settings.data_dir,

@@ -72,6 +72,12 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="IP",
         help="address to listen on (default: 127.0.0.1); others can then reach the cluster",
     )
+    parser.add_argument(
+        "--authorization",
+        choices=("allow", "rbac"),
+        default="allow",
+        help="allow: every authenticated user may do everything (default); rbac: what roles say",
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", help="where to write the kubeconfig")
     parser.add_argument(
         "--config", metavar="FILE", help="scheduler configuration (KubeSchedulerConfiguration)"
@@ -175,6 +181,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
         kubeconfig=(path or _kubeconfig_path(data_dir, args.name or "")).absolute(),
         name=f"kubesched-{args.name}" if args.name else "kubesched",
         address=args.address,
+        authorization=args.authorization,
         nodes=args.nodes,
         pools=load_node_pools(read_file(args.node_template), args.node_template)
         if args.node_template

@@ -24,6 +24,7 @@ from typing import Self
 
 from kubesched.clock import Clock, SystemClock
 from kubesched.embedded import bootstrap, pki
+from kubesched.embedded.auth.access import Authorization
 from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.controllers import ControllerOptions, ControllerSet, start_all
 from kubesched.embedded.kubelet.options import KubeletOptions
@@ -48,6 +49,9 @@ class ClusterSettings:
 
     address: str = LOOPBACK
     """Where to listen; the administrator's credentials are needed from everywhere."""
+
+    authorization: Authorization = "allow"
+    """Whether every authenticated user may do everything, or what roles and bindings say."""
 
     port: int = 0
     """Where to listen; 0 takes a free port."""
@@ -135,6 +139,7 @@ class EmbeddedCluster:
             rng=self.rng,
             journal=journal,
             token=self.token,
+            authorization=self.settings.authorization,
         )
         await self._start_controllers(stack)
         await self._start_web(stack, self._certificates)
@@ -147,7 +152,7 @@ class EmbeddedCluster:
         self, stack: contextlib.AsyncExitStack, certificates: pki.Certificates
     ) -> None:
         tls = certificates.server_context()
-        self._web = WebServer(self.server, token=self.token, tls=tls, clock=self.clock)
+        self._web = WebServer(self.server, tls=tls, clock=self.clock)
         self._web.listen(self.settings.address, self.settings.port)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         stack.push_async_callback(self._web.stop)

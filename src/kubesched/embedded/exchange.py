@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from kubesched.embedded.auth.users import ADMINISTRATOR, User
 from kubesched.embedded.objects import Json, JsonObject, decode, encode
 from kubesched.errors import BadRequest, NotAcceptable, RequestEntityTooLarge, UnsupportedMediaType
 from kubesched.http_server.messages import ByteStream, Response
@@ -34,7 +35,7 @@ class ApiRequest:
     query: str
     headers: Mapping[str, str]
     body: bytes
-    user: str = "kubernetes-admin"
+    user: User = ADMINISTRATOR
 
     @property
     def media_type(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from urllib.parse import unquote
 
 from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
+from kubesched.embedded.auth.users import ADMINISTRATOR, User
 from kubesched.embedded.exchange import ApiRequest, ApiResponse
 from kubesched.embedded.server import ApiServer
 from kubesched.errors import DeadlineExceeded, StreamEnded
@@ -20,7 +21,7 @@ class MemoryTransport:
     """Requests go straight to the server object."""
 
     def __init__(
-        self, server: ApiServer, *, user_agent: str = "kubesched", user: str = "kubernetes-admin"
+        self, server: ApiServer, *, user_agent: str = "kubesched", user: User = ADMINISTRATOR
     ) -> None:
         self._server = server
         self._user_agent = user_agent

@@ -14,6 +14,8 @@ import random
 from typing import Protocol
 
 from kubesched.clock import Clock
+from kubesched.embedded.auth.access import AccessControl, Authorization
+from kubesched.embedded.auth.rbac import Attributes
 from kubesched.embedded.exchange import ApiRequest, ApiResponse, Query, negotiate
 from kubesched.embedded.failures import status_of
 from kubesched.embedded.handlers import reading, subresources, writing
@@ -21,6 +23,7 @@ from kubesched.embedded.handlers.discovery import Discovery
 from kubesched.embedded.handlers.openapi import OpenApi
 from kubesched.embedded.handlers.reviews import review
 from kubesched.embedded.handlers.routes import Target, parse_target, unknown_path
+from kubesched.embedded.handlers.tokens import issue_token
 from kubesched.embedded.handlers.watching import WatchStream, parse_watch_request
 from kubesched.embedded.objects import encode
 from kubesched.embedded.registry.registry import Registry
@@ -58,12 +61,14 @@ class ApiServer:
         rng: random.Random,
         journal: Settling | None = None,
         token: str = "",
+        authorization: Authorization = "allow",
     ) -> None:
         self.registry = registry
         self._clock = clock
         self._rng = rng
         self._journal = journal
         self._token = token
+        self.access = AccessControl(registry, clock, token=token, authorization=authorization)
         self._discovery = Discovery(registry.catalog)
         self._openapi = OpenApi(registry)
 
@@ -104,11 +109,14 @@ class ApiServer:
         return response
 
     def _dispatch(self, request: ApiRequest) -> ApiResponse:
+        request.user = self.access.effective_user(request.user, request.headers)
         path = request.path
         if path.startswith("/api"):
             if path.count("/") >= 3 and not self._discovery.is_discovery_path(path):
                 return self._dispatch_resource(request)
+            self._authorize_path(request)
             return self._discovery.answer(request)
+        self._authorize_path(request)
         if request.method not in ("GET", "HEAD"):
             raise MethodNotAllowed(
                 "the server does not allow this method on the requested resource"
@@ -127,6 +135,9 @@ class ApiServer:
         target = parse_target(request.path, self.registry.catalog)
         query = Query(request.query)
         method = request.method
+        if self.access.rbac is not None:
+            is_watch = target.is_watch_path or query.flag("watch")
+            self.access.require(request.user, attributes_of(method, target, is_watch=is_watch))
         if method in ("GET", "HEAD"):
             return self._read(request, target, query)
         accepted = negotiate(request.headers.get("accept", ""))
@@ -137,7 +148,7 @@ class ApiServer:
             if target.name:
                 return writing.delete(self.registry, request, target, query, accepted)
             return writing.delete_collection(self.registry, request, target, query)
-        if not target.name or target.subresource in ("binding", "eviction", "log"):
+        if not target.name or target.subresource in ("binding", "eviction", "log", "token"):
             raise not_allowed()
         if method == "PUT":
             self._require(target, "update")
@@ -149,7 +160,7 @@ class ApiServer:
 
     def _read(self, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
         self._require(target, "get")
-        if target.subresource in ("binding", "eviction", "finalize"):
+        if target.subresource in ("binding", "eviction", "finalize", "token"):
             raise not_allowed()
         accepted = negotiate(request.headers.get("accept", ""))
         is_watch = target.is_watch_path or query.flag("watch")
@@ -174,7 +185,9 @@ class ApiServer:
         resource = target.resource
         if not resource.is_stored and resource.plural != "bindings":
             self._require(target, "create")
-            return review(request, resource, token=self._token)
+            return review(request, target, self.access)
+        if target.subresource == "token":
+            return issue_token(self.registry, request, target, self.access.tokens)
         if target.subresource or resource.plural == "bindings":
             return subresources.post(self.registry, request, target, query)
         if target.name:
@@ -183,10 +196,36 @@ class ApiServer:
         accepted = negotiate(request.headers.get("accept", ""))
         return writing.create(self.registry, request, target, query, accepted)
 
+    def _authorize_path(self, request: ApiRequest) -> None:
+        if self.access.rbac is not None:
+            verb = request.method.lower()
+            self.access.require(request.user, Attributes(verb=verb, path=request.path))
+
     @staticmethod
     def _require(target: Target, verb: str) -> None:
         if verb not in target.resource.verbs:
             raise not_allowed()
+
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+def attributes_of(method: str, target: Target, *, is_watch: bool) -> Attributes:
+    """What a request for a resource wants, in the words of authorization."""
+    if method in ("GET", "HEAD"):
+        verb = "watch" if is_watch else "get" if target.name else "list"
+    elif method == "DELETE":
+        verb = "delete" if target.name else "deletecollection"
+    else:
+        verb = _VERBS.get(method, method.lower())
+    return Attributes(
+        verb=verb,
+        group=target.resource.group,
+        resource=target.resource.plural,
+        subresource=target.subresource,
+        name=target.name,
+        namespace=target.namespace or "",
+    )
 
 
 def not_allowed() -> MethodNotAllowed:

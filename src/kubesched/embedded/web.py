@@ -5,12 +5,12 @@ What happens on a connection is `kubesched.http_server`; what a request means is
 
 from __future__ import annotations
 
-import hmac
 import ssl
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from kubesched.clock import Clock
+from kubesched.embedded.auth.users import User
 from kubesched.embedded.exchange import MAX_BODY_BYTES, ApiRequest
 from kubesched.embedded.server import ApiServer, failure
 from kubesched.errors import (
@@ -26,8 +26,6 @@ from kubesched.http_server.limits import Limits
 from kubesched.http_server.listener import Listener
 from kubesched.http_server.messages import Refusal, Request, Response
 from kubesched.http_server.sockets import open_socket
-
-ADMINISTRATOR: Final = "kubernetes-admin"
 
 STREAM_HEADERS: Final = {"Cache-Control": "no-cache, private"}
 
@@ -56,11 +54,10 @@ LIMITS: Final = Limits(
 
 
 class ApiApplication:
-    """Answers HTTP requests with an `ApiServer`; only the administrator's token or certificate is accepted."""
+    """Answers HTTP requests with an `ApiServer`, which knows the tokens that are accepted."""
 
-    def __init__(self, server: ApiServer, *, token: str) -> None:
+    def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._bearer = f"Bearer {token}".encode()
 
     def begin(self, request: Request) -> Response | None:
         """Refuse a client that is not authenticated, before its body is received."""
@@ -86,13 +83,13 @@ class ApiApplication:
     def finished(self, request: Request, status: int) -> None:
         """Requests are not logged."""
 
-    def _user(self, request: Request) -> str | None:
+    def _user(self, request: Request) -> User | None:
         header = request.headers.get("authorization")
         if header is None:
-            # TLS has verified the chain against our own authority; only the name is left to read.
-            return _common_name(request.peer.certificate)
-        is_ours = hmac.compare_digest(header.encode("latin-1"), self._bearer)
-        return ADMINISTRATOR if is_ours else None
+            # TLS has verified the chain against our own authority; only the names are left to read.
+            return _certified_user(request.peer.certificate)
+        scheme, _, token = header.partition(" ")
+        return self._server.access.authenticate(token) if scheme == "Bearer" else None
 
 
 class WebServer:
@@ -102,12 +99,11 @@ class WebServer:
         self,
         server: ApiServer,
         *,
-        token: str,
         tls: ssl.SSLContext | None,
         clock: Clock,
         limits: Limits = LIMITS,
     ) -> None:
-        self._application = ApiApplication(server, token=token)
+        self._application = ApiApplication(server)
         self._tls = tls
         self._clock = clock
         self._limits = limits
@@ -156,9 +152,13 @@ def _api_error(refusal: Refusal) -> ApiError:
     return BadRequest(message, code=status)
 
 
-def _common_name(certificate: Mapping[str, Any] | None) -> str | None:
+def _certified_user(certificate: Mapping[str, Any] | None) -> User | None:
+    name = ""
+    organizations: list[str] = []
     for part in (certificate or {}).get("subject", ()):
         for key, value in part:
             if key == "commonName":
-                return str(value)
-    return None
+                name = name or str(value)
+            elif key == "organizationName":
+                organizations.append(str(value))
+    return User.of_certificate(name, tuple(organizations)) if name else None

@@ -21,13 +21,14 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 def peer_of(server: ApiServer, **limits) -> HttpPeer:
-    application = ApiApplication(server, token="secret")
+    application = ApiApplication(server)
     return HttpPeer(application, dataclasses.replace(LIMITS, **limits))
 
 
 def fresh_peer() -> HttpPeer:
     api = LocalApi.in_memory(clock=ManualClock(), rng=random.Random(1))
-    return peer_of(ApiServer(api.registry, clock=ManualClock(), rng=random.Random(1)))
+    server = ApiServer(api.registry, clock=ManualClock(), rng=random.Random(1), token="secret")
+    return peer_of(server)
 
 
 @pytest.fixture
@@ -259,7 +260,7 @@ async def test_a_trailer_does_not_authenticate(peer):
 
 async def test_bodies_of_all_connections_together_are_bounded(http):
     first = peer_of(http.server, max_buffered_bytes=150_000)
-    second = HttpPeer(ApiApplication(http.server, token="secret"), owner=first.owner)
+    second = HttpPeer(ApiApplication(http.server), owner=first.owner)
     head = request("POST", MAPS, b"", "Content-Length: 100000")
     first.send(head + b"x" * 99_000)
     second.send(head + b"x" * 99_000)

@@ -36,6 +36,7 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "log": ("", "v1", "Pod", ("get",)),
     "ephemeralcontainers": ("", "v1", "Pod", ("get", "patch", "update")),
     "resize": ("", "v1", "Pod", ("get", "patch", "update")),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
     "attach": ("", "v1", "PodAttachOptions", ("create", "get")),
     "exec": ("", "v1", "PodExecOptions", ("create", "get")),
     "portforward": ("", "v1", "PodPortForwardOptions", ("create", "get")),
