@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from kubesched.snapshot.columns import ABSENT, Ints, Mask
+from kubesched.snapshot.columns import ABSENT, Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
@@ -20,7 +19,7 @@ class Representatives(NodeColumns):
     def __init__(
         self,
         table: NodeTable,
-        rows: np.ndarray[Any, np.dtype[np.intp]],
+        rows: Indices,
         stands_for: Sequence[int],
     ) -> None:
         super().__init__(table, rows)

@@ -22,7 +22,6 @@ from kubesched.framework.events import (
     EVENT_UNSCHEDULABLE_POD_UPDATE,
     Action,
     ClusterEvent,
-    Resource,
 )
 from kubesched.framework.waiting_pods import WaitingPods
 from kubesched.logs import get_logger
@@ -252,7 +251,3 @@ class EventHandlers:
             self._observe(event.label, started)
 
         return changed
-
-
-HANDLED_APART = frozenset({Resource.POD, Resource.NODE, Resource.ANY})
-"""Resources with handlers of their own; all others that plugins register for get a generic one."""

@@ -28,10 +28,6 @@ class PageRequest:
     sender: Callable[[], Awaitable[User]] = _anonymous
     """Who sent it, for pages that show different clients different things."""
 
-    def asks_for(self, name: str) -> bool:
-        """Whether a query parameter is present, with or without a value."""
-        return name in self.query
-
 
 def is_for_people(user_agent: str, query: Mapping[str, list[str]]) -> bool:
     """Whether to indent JSON: by the parameter `pretty`, else by the user agent, as upstream does."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from kubesched.api.core_v1 import Node
 from kubesched.api.host_ports import HostPort
-from kubesched.snapshot.columns import Ids, InternedColumn, Ints, Mask, Rows
+from kubesched.snapshot.columns import Ids, Indices, InternedColumn, Ints, Mask, Rows
 from kubesched.snapshot.node_info import NodeInfo, Resource
 from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -60,13 +60,13 @@ class NodeColumns:
             return int(self.rows.start or 0) + index
         return int(self.rows[index])
 
-    def row_indices(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+    def row_indices(self) -> Indices:
         """The table rows as an index array."""
         if isinstance(self.rows, slice):
             return np.arange(*self.rows.indices(self.table.high_water))
         return self.rows
 
-    def subset(self, indices: np.ndarray[Any, np.dtype[np.intp]]) -> NodeColumns:
+    def subset(self, indices: Indices) -> NodeColumns:
         """A view of some of this view's entries."""
         return NodeColumns(self.table, self.row_indices()[indices])
 
@@ -235,7 +235,7 @@ class WhatIfColumns(NodeColumns):
     def __init__(
         self,
         table: NodeTable,
-        rows: np.ndarray[Any, np.dtype[np.intp]],
+        rows: Indices,
         added: list[list[PodInfo]],
         removed: list[list[PodInfo]],
     ) -> None:
@@ -305,7 +305,7 @@ class WhatIfColumns(NodeColumns):
         """Pods that are missing from the index-th node only in thought."""
         return self._removed[index]
 
-    def subset(self, indices: np.ndarray[Any, np.dtype[np.intp]]) -> WhatIfColumns:
+    def subset(self, indices: Indices) -> WhatIfColumns:
         chosen = indices.tolist()
         view = WhatIfColumns(
             self.table,
@@ -372,7 +372,7 @@ class BareColumns(WhatIfColumns):
 
     is_bare = True
 
-    def __init__(self, table: NodeTable, rows: np.ndarray[Any, np.dtype[np.intp]]) -> None:
+    def __init__(self, table: NodeTable, rows: Indices) -> None:
         everyone = [list(table.pods[row].values()) for row in rows.tolist()]
         super().__init__(table, rows, [[] for _ in everyone], everyone)
 
@@ -397,7 +397,7 @@ class BulkWhatIfColumns(WhatIfColumns):
     def __init__(
         self,
         table: NodeTable,
-        rows: np.ndarray[Any, np.dtype[np.intp]],
+        rows: Indices,
         *,
         requested_delta: Callable[[int], Ints | None],
         pods_delta: Ints,
