@@ -40,6 +40,10 @@ class ErrorType(Enum):
 _WITHOUT_VALUE = (ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL)
 
 
+OMITTED: Any = msgspec.UNSET
+"""Stands for a value that is too large to be shown."""
+
+
 class FieldError(msgspec.Struct, frozen=True):
     """One problem of one field."""
 
@@ -51,7 +55,7 @@ class FieldError(msgspec.Struct, frozen=True):
     def body(self) -> str:
         """The message without the field's name."""
         text = self.kind.words
-        if self.kind not in _WITHOUT_VALUE:
+        if self.kind not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {_shown(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 

@@ -78,7 +78,7 @@ def create(
     if target.resource.namespaced and not namespace:
         raise BadRequest("an empty namespace may not be set during creation")
     entry = registry.create(target.resource, namespace, obj, write_options(request, query))
-    warnings += warnings_for(target.resource, entry.obj)
+    warnings += warnings_for(target.resource)
     return with_warnings(entry_response(registry, target, entry, query, accepted, 201), warnings)
 
 

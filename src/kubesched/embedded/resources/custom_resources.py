@@ -13,6 +13,7 @@ from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry.registry import Registry
 from kubesched.embedded.registry.strategy import GENERIC_CUSTOM, Strategy
 from kubesched.embedded.resources.catalog import ResourceInfo
+from kubesched.embedded.resources.schema_rules import compile_rules, rule_problems
 from kubesched.embedded.resources.structural_schema import fill_defaults, problems_of, prune
 from kubesched.embedded.resources.validation.common import one_of, unchanged
 from kubesched.embedded.storage.store import Change
@@ -90,6 +91,9 @@ def validate_definition(obj: JsonObject) -> list[FieldError]:
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             path = f"spec.versions[{index}].schema.openAPIV3Schema"
             problems.append(required(path, "schemas are required"))
+        else:
+            path = f"spec.versions[{index}].schema.openAPIV3Schema"
+            problems += rule_problems(version["schema"]["openAPIV3Schema"], path)
     if (spec.get("conversion") or {}).get("strategy") != "None":
         problems += one_of(
             spec["conversion"].get("strategy", ""), ("None",), "spec.conversion.strategy"
@@ -117,14 +121,25 @@ def custom_strategy(resource: ResourceInfo) -> Strategy:
         prune(schema, obj)
         fill_defaults(schema, obj)
 
+    rules = compile_rules(schema)
+
     def validate(obj: JsonObject) -> list[FieldError]:
-        return problems_of(schema, obj)
+        problems = problems_of(schema, obj)
+        # Upstream: rules are evaluated only on objects that are valid otherwise.
+        return problems if problems or rules is None else rules.problems(obj, None)
+
+    def validate_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+        if rules is None or problems_of(schema, new):
+            return []
+        broken = rules.problems(new, None)
+        return [problem for problem in rules.problems(new, old) if problem not in broken]
 
     return replace(
         GENERIC_CUSTOM,
         default=default,
         default_status=default,
         validate=validate,
+        validate_update=validate_update,
         validate_status=validate,
     )
 

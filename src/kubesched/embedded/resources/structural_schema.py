@@ -2,8 +2,7 @@
 
     decode ──► prune ──► fill_defaults ──► admission ──► problems_of
 
-Messages are those of upstream's validator. Not evaluated: CEL rules (`x-kubernetes-validations`); `has_rules` says whether
-a schema has any. `format` is checked for the common formats, others are accepted as they are upstream.
+Messages are those of upstream's validator. CEL rules are in `schema_rules`. `format` is checked for the common formats, others are accepted as they are upstream.
 """
 
 from __future__ import annotations
@@ -103,13 +102,6 @@ def fill_defaults(schema: JsonObject, value: Json) -> None:
 def _whole(schema: JsonObject, value: Json) -> Json:
     is_whole = isinstance(value, float) and value.is_integer()
     return int(value) if is_whole and schema.get("type") == "integer" else value
-
-
-def has_rules(schema: Json) -> bool:
-    """Whether CEL rules are anywhere in the schema."""
-    if isinstance(schema, dict):
-        return RULES in schema or any(has_rules(member) for member in schema.values())
-    return isinstance(schema, list) and any(has_rules(item) for item in schema)
 
 
 # -- validation -----------------------------------------------------------------------------------

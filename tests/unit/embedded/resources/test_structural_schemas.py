@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from kubesched.embedded.resources.structural_schema import (
     fill_defaults,
-    has_rules,
     problems_of,
     prune,
 )
@@ -179,9 +178,3 @@ def test_any_object_is_judged_and_a_second_time_alike(spec):
     assert problems_of(SCHEMA, again) == problems
     if not problems:
         assert set(obj["spec"]) <= set(SPEC)
-
-
-def test_rules_are_found_anywhere():
-    rule = {"x-kubernetes-validations": [{"rule": "self > 0"}]}
-    assert has_rules({"properties": {"a": {"items": rule}}})
-    assert not has_rules(SCHEMA)
