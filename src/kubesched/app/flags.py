@@ -44,6 +44,7 @@ def _flag(type_: FlagType, default: object, group: str, text: str, *, shorthand:
 
 _MISC, _SERVING, _AUTHN, _AUTHZ = "Misc", "Secure serving", "Authentication", "Authorization"
 _DEPRECATED, _ELECTION, _GATES = "Deprecated", "Leader election", "Feature gate"
+MIN_RECORD_LIMIT = 1 << 20
 _METRICS, _LOGS, _OWN, _GLOBAL = "Metrics", "Logs", "kubesched", "Global"
 
 
@@ -291,6 +292,15 @@ class RunOptions:
     drain_timeout: float = _flag(
         flag_types.DURATION, 10.0, _OWN, "how long bindings under way may take once told to stop"
     )
+    record: str = _flag(
+        flag_types.STRING, "", _OWN, "folder to record decisions and their inputs in; empty: none"
+    )
+    record_limit: int = _flag(
+        flag_types.QUANTITY,
+        1 << 30,
+        _OWN,
+        "how much the recording may take in bytes; the oldest segments are deleted",
+    )
 
     version: str = _flag(flag_types.VERSION, "false", _GLOBAL, "print versions and exit")
     help: bool = _flag(flag_types.BOOL, False, _GLOBAL, "show this help", shorthand="h")
@@ -346,6 +356,8 @@ def problems(options: RunOptions) -> Iterator[FieldProblem]:
             yield FieldProblem(
                 "", f'--authorization-always-allow-paths: only trailing * allowed in "{path}"'
             )
+    if options.record_limit < MIN_RECORD_LIMIT:
+        yield FieldProblem("", f"--record-limit must be at least {MIN_RECORD_LIMIT} bytes")
     if options.drain_timeout < 0:
         yield FieldProblem("", "--drain-timeout must not be negative")
     previous = f"1.{int(MINOR_VERSION.rpartition('.')[2]) - 1}"

@@ -14,8 +14,10 @@ from pathlib import Path
 from random import Random
 
 from kubesched.app.connecting import connections_to
+from kubesched.app.recording import RING_BYTES, Recording, open_recording
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.client.client_config import load_config
+from kubesched.clock import SystemClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -26,6 +28,7 @@ from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, NodePool
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.stages import Stage, default_stages
+from kubesched.recording.writer import Limits
 
 UNLIMITED_QPS = -1.0
 
@@ -49,6 +52,9 @@ class PlaygroundSettings:
     with_scheduler: bool = True
     config: KubeSchedulerConfiguration | None = None
     gates: FeatureGates = DEFAULT_GATES
+    record: str | None = None
+    """Folder to record decisions in; None: in memory."""
+    record_limit: int = RING_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ class Playground:
 
     cluster: EmbeddedCluster
     scheduler: SchedulerApp | None
+    recording: Recording | None = None
 
 
 @contextlib.asynccontextmanager
@@ -76,22 +83,37 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
         if not settings.with_scheduler:
             yield Playground(cluster, None)
             return
-        async with _scheduler(settings) as app:
-            yield Playground(cluster, app)
+        config = settings.config or default_config(settings.gates)
+        recording = open_recording(
+            settings.record,
+            config,
+            settings.gates,
+            limits=Limits(settings.record_limit),
+            clock=SystemClock(),
+            random=Random(),
+        )
+        try:
+            async with _scheduler(settings, config, recording) as app:
+                yield Playground(cluster, app, recording)
+        finally:
+            recording.close()
 
 
 @contextlib.asynccontextmanager
-async def _scheduler(settings: PlaygroundSettings) -> AsyncIterator[SchedulerApp]:
+async def _scheduler(
+    settings: PlaygroundSettings, config: KubeSchedulerConfiguration, recording: Recording
+) -> AsyncIterator[SchedulerApp]:
     connection = load_config(str(settings.kubeconfig)).connection
     async with (
         connections_to(connection, qps=UNLIMITED_QPS, random=Random()) as connections,
         asyncio.TaskGroup() as group,
     ):
         app = SchedulerApp(
-            settings.config or default_config(settings.gates),
+            config,
             settings.gates,
             connections.main,
             connections.recorder,
+            recording=recording,
         )
         tasks = [group.create_task(app.run()), group.create_task(connections.write_events())]
         await app.synced.wait()

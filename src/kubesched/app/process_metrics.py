@@ -15,6 +15,7 @@ from kubesched.errors import ConfigError, FieldProblem
 from kubesched.informers.factory import InformerFactory
 from kubesched.metrics.process import register_process_metrics
 from kubesched.metrics.registry import MetricsRegistry, Stability
+from kubesched.recording.recorder import Recorder
 
 _LOSSES = (
     events.QUEUE_FULL,
@@ -161,3 +162,12 @@ def register_informers(registry: MetricsRegistry, informers: InformerFactory) ->
     )
     for informer in informers.informers():
         family.labels(informer.name).read_from(informer.unconfirmed_s)
+
+
+def register_recorder(registry: MetricsRegistry, recorder: Recorder) -> None:
+    """Whether recording goes on, and what the recording takes."""
+    registry.gauge(
+        "kubesched_recorder_active", "Whether decisions are being recorded: 0 once that has failed."
+    ).labels().read_from(lambda: 0.0 if recorder.stopped_reason else 1.0)
+    size = registry.gauge("kubesched_recorder_bytes", "What the recording takes on disk.")
+    size.labels().read_from(lambda: float(recorder.written_bytes))

@@ -15,6 +15,7 @@ from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread, run_on
 from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
 from kubesched.app.election import make_elector
+from kubesched.app.recording import Recording
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.client.leader_election import LeaderElectionSettings, LeaderElector, LeaderMetrics
@@ -44,6 +45,7 @@ class Replica:
         dry_run: bool = False,
         max_in_unschedulable_s: float = 300.0,
         extender_transport: Transport | None = None,
+        recording: Recording | None = None,
     ) -> None:
         """Without `election` the replica schedules at once, whether or not there are others."""
         self._config = config
@@ -68,6 +70,7 @@ class Replica:
             random=random,
             max_in_unschedulable_s=max_in_unschedulable_s,
             extender_transport=extender_transport,
+            recording=recording,
         )
 
     def may_write(self) -> bool:

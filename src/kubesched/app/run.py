@@ -19,7 +19,7 @@ import contextlib
 import gc
 import platform
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -40,7 +40,9 @@ from kubesched.app.process_metrics import (
     register_common,
     register_event_losses,
     register_informers,
+    register_recorder,
 )
+from kubesched.app.recording import Recording, open_recording
 from kubesched.app.replica import Replica
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.serving import Exposed, Serving
@@ -56,6 +58,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.metrics.registry import MetricsRegistry
+from kubesched.recording.writer import Limits
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.server.health import PING, Check, waits_for
 
@@ -162,12 +165,25 @@ class SchedulerProcess:
             lock_connection=lock_config.connection,
         )
         serving = self._make_serving()
+        with self._recorded() as recording:
+            return await self._run_connected(connections, serving, elected, recording)
+
+    async def _run_connected(
+        self,
+        connections: Connections,
+        serving: Serving | None,
+        elected: LeaderElectionSettings | None,
+        recording: Recording | None,
+    ) -> int:
+        options = self._settings.options
         async with connections:
-            replica = self._make_replica(connections, elected)
+            replica = self._make_replica(connections, elected, recording)
             app = self._app = replica.app
             if options.write_config_to:
                 return self._write_config(Path(options.write_config_to))
             self._register_metrics(connections, app)
+            if recording is not None:
+                register_recorder(self._registry, recording.recorder)
             self._log_start()
             watchdog = LoopWatchdog(asyncio.get_running_loop(), self._registry, self._clock)
             exit_limit = ExitLimit(self._stop, options.drain_timeout)
@@ -224,8 +240,33 @@ class SchedulerProcess:
         register_event_losses(self._registry, lambda: connections.event_statistics().dropped)
         register_informers(self._registry, app.informers)
 
+    @contextlib.contextmanager
+    def _recorded(self) -> Iterator[Recording | None]:
+        """Record while the body runs, if asked to."""
+        settings = self._settings
+        options = settings.options
+        if not options.record or options.write_config_to:
+            yield None
+            return
+        recording = open_recording(
+            options.record,
+            settings.config,
+            settings.gates,
+            limits=Limits(options.record_limit),
+            clock=self._clock,
+            random=self._random,
+            max_in_unschedulable_s=options.pod_max_in_unschedulable_pods_duration,
+        )
+        try:
+            yield recording
+        finally:
+            recording.close()
+
     def _make_replica(
-        self, connections: Connections, election: LeaderElectionSettings | None
+        self,
+        connections: Connections,
+        election: LeaderElectionSettings | None,
+        recording: Recording | None,
     ) -> Replica:
         settings = self._settings
         return Replica(
@@ -238,6 +279,7 @@ class SchedulerProcess:
             random=self._random,
             dry_run=settings.options.dry_run,
             max_in_unschedulable_s=settings.options.pod_max_in_unschedulable_pods_duration,
+            recording=recording,
         )
 
     def _write_config(self, path: Path) -> int:

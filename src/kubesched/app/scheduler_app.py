@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
+from kubesched.app.recording import Recording, recorded_surroundings
 from kubesched.app.scheduling_calls import CarefulCalls, MeasuredCalls
 from kubesched.app.watching import ask_for_informers, connect
 from kubesched.app.whole_objects import WholeObjectsByRest
@@ -50,6 +51,7 @@ class SchedulerApp:
         classes: bool = True,
         max_in_unschedulable_s: float = 300.0,
         extender_transport: Transport | None = None,
+        recording: Recording | None = None,
     ) -> None:
         """`extender_transport` replaces the connections to the extenders' URLs."""
         clock = clock or SystemClock()
@@ -57,6 +59,8 @@ class SchedulerApp:
         self.metrics_registry = metrics_registry or MetricsRegistry()
         self.metrics = SchedulerMetrics(self.metrics_registry, metric_gates(gates))
         self.informers = InformerFactory(client, clock=clock, random=random)
+        if recording is not None:
+            self.informers.on_change = recording.recorder.changed
         if registry is None:
             registry = in_tree_registry()
             registry.add_installed()
@@ -64,23 +68,23 @@ class SchedulerApp:
         calls = calls or CarefulCalls(client)
         if gates.SchedulerAsyncAPICalls:
             calls = MeasuredCalls(calls, self.metrics, clock)
-        loop = asyncio.get_running_loop()
+        surroundings = Surroundings(
+            listers=self.informers,
+            client=calls,
+            recorder=recorder,
+            clock=clock,
+            random=random,
+            call_later=asyncio.get_running_loop().call_later,
+            metrics=self.metrics,
+            extenders=lambda configured, table: make_extenders(
+                configured, WholeObjectsByRest(client), table, extender_transport
+            ),
+        )
         self.assembly: Assembly = assemble(
             config,
             gates,
             registry,
-            Surroundings(
-                listers=self.informers,
-                client=calls,
-                recorder=recorder,
-                clock=clock,
-                random=random,
-                call_later=loop.call_later,
-                metrics=self.metrics,
-                extenders=lambda configured, table: make_extenders(
-                    configured, WholeObjectsByRest(client), table, extender_transport
-                ),
-            ),
+            surroundings if recording is None else recorded_surroundings(surroundings, recording),
             classes=classes,
             max_in_unschedulable_s=max_in_unschedulable_s,
         )

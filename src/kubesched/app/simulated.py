@@ -9,6 +9,7 @@ from random import Random
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.election import election_settings
+from kubesched.app.recording import Recording
 from kubesched.app.replica import Replica
 from kubesched.client.leader_election import LeaderMetrics
 from kubesched.client.rate_limit import TokenBucket
@@ -19,6 +20,8 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
 from kubesched.scheduler.factory import Assembly
+
+OpenRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, Clock], Recording]
 
 
 class SimulatedProcess(Replica):
@@ -37,6 +40,7 @@ class SimulatedProcess(Replica):
         random: Random,
         host_name: str,
         identity: str,
+        record: OpenRecording | None = None,
     ) -> None:
         connection, election = config.client_connection, config.leader_election
         connections = Connections(
@@ -56,6 +60,7 @@ class SimulatedProcess(Replica):
             clock=clock,
             random=random,
             extender_transport=extender_transport,
+            recording=None if record is None else record(config, gates, clock),
         )
 
     @property

@@ -50,6 +50,7 @@ COMMANDS = (
     Command("config", _INSPECT, "show and check scheduler configurations"),
     Command("explain", _INSPECT, "say why a pod is pending, or why it is where it is"),
     Command("snapshot", _INSPECT, "save what scheduling reads of a cluster, to look at elsewhere"),
+    Command("replay", _PROVE, "play a recording and compare its decisions"),
     Command("conformance", _PROVE, "compare decisions with those of kube-scheduler"),
     Command("simulate", _PROVE, "run the scheduler in virtual time, with faults from a seed"),
     Command("bench", _PROVE, "measure throughput and latency"),

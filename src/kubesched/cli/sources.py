@@ -6,8 +6,11 @@ Every command that takes a state calls `add_state_source` on its parser and `loa
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import TYPE_CHECKING
+
+_NEGATIVE = re.compile(r"^-\d")
 
 if TYPE_CHECKING:
     from kubesched.state.cluster_state import ClusterState
@@ -34,6 +37,16 @@ def add_state_source(parser: argparse.ArgumentParser, *, files: bool = True) -> 
             help="a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory of them, "
             "or - for standard input; may be repeated",
         )
+        parser._negative_number_matcher = _NEGATIVE  # else argparse takes -5m for an option
+        group.add_argument(
+            "--recording", metavar="DIR", help="a recording of 'kubesched run --record DIR'"
+        )
+        group.add_argument(
+            "--at",
+            metavar="T",
+            help="with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or the number of "
+            "an attempt of its last run (default: its end)",
+        )
 
 
 def load_state(args: argparse.Namespace) -> ClusterState:
@@ -43,11 +56,19 @@ def load_state(args: argparse.Namespace) -> ClusterState:
         StateError, CredentialsError, ApiError, TransportError: it cannot be had, and why.
     """
     dumps: list[str] = getattr(args, "from_", [])
-    if dumps and (args.kubeconfig or args.context):
-        raise SystemExit(
-            _wrong_usage("--from names files, --kubeconfig and --context a cluster; choose one")
+    recording: str | None = getattr(args, "recording", None)
+    at: str | None = getattr(args, "at", None)
+    if at is not None and recording is None:
+        raise SystemExit(_wrong_usage("--at needs --recording"))
+    if bool(dumps) + (recording is not None) + bool(args.kubeconfig or args.context) > 1:
+        text = (
+            "--from, --recording and --kubeconfig or --context name different sources; choose one"
         )
-    state = _dumped(dumps) if dumps else _live(args.kubeconfig, args.context)
+        raise SystemExit(_wrong_usage(text))
+    if recording is not None:
+        state = _recorded(recording, at)
+    else:
+        state = _dumped(dumps) if dumps else _live(args.kubeconfig, args.context)
     for note in state.notes:
         print(f"note: {note}", file=sys.stderr)
     return state
@@ -57,6 +78,23 @@ def _dumped(paths: list[str]) -> ClusterState:
     from kubesched.state.dumps import load_dumps
 
     return load_dumps(paths)
+
+
+def _recorded(folder: str, at: str | None) -> ClusterState:
+    from kubesched.api.times import parse_duration, parse_time
+    from kubesched.recording.reader import RecordingReader
+
+    reader = RecordingReader.of_folder(folder)
+    if at is None:
+        return reader.state_at()
+    if at.isdecimal():
+        return reader.state_at(attempt=int(at))
+    try:
+        if at.startswith("-"):
+            return reader.state_at(wall_time=reader.end() - parse_duration(at[1:]))
+        return reader.state_at(wall_time=parse_time(at))
+    except ValueError as error:
+        raise SystemExit(_wrong_usage(f"--at: {error}")) from None
 
 
 def _live(kubeconfig: str, context: str) -> ClusterState:

@@ -96,6 +96,15 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         help="how much is logged (default: warnings and errors)",
     )
+    parser.add_argument(
+        "--record", metavar="DIR", help="record decisions there (default: the last ones, in memory)"
+    )
+    parser.add_argument(
+        "--record-limit",
+        type=_mebibytes,
+        metavar="MIB",
+        help="how much the recording may take (default: 1024, in memory 32)",
+    )
     add_feature_gates(parser)
     parser.set_defaults(parser=parser)
 
@@ -108,6 +117,13 @@ def _number(text: str, highest: int) -> int:
 
 def _count(text: str) -> int:
     return _number(text, 100_000)
+
+
+def _mebibytes(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number << 20
 
 
 def _port(text: str) -> int:
@@ -168,10 +184,12 @@ def _repair(data_dir: str | None) -> None:
 
 def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     from kubesched.app.playground import PlaygroundSettings
+    from kubesched.app.recording import RING_BYTES
     from kubesched.config import features
     from kubesched.config.load import load_file, read_file
     from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, load_node_pools
     from kubesched.embedded.kubelet.stages import default_stages, load_stages
+    from kubesched.recording.writer import DEFAULT_LIMIT_BYTES
 
     gates = features.parse(args.feature_gates)
     features.check_implemented(gates)
@@ -194,6 +212,8 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
         with_scheduler=not args.no_scheduler,
         config=load_file(args.config, gates) if args.config else None,
         gates=gates,
+        record=args.record,
+        record_limit=args.record_limit or (DEFAULT_LIMIT_BYTES if args.record else RING_BYTES),
     )
 
 

@@ -148,6 +148,9 @@ class Handle:
     table: NodeTable
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=lambda: Random(0))
+    """For decisions: draws made beside the scheduling cycle would make it unrepeatable."""
+    jitter: Random = field(default_factory=lambda: Random(0))
+    """For pauses between retries."""
     profile_name: str = "default-scheduler"
     listers: Listers | None = None
     nominator: Nominator | None = None

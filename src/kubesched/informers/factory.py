@@ -17,7 +17,7 @@ from kubesched.client.rest import RestClient
 from kubesched.clock import Clock
 from kubesched.errors import DeadlineExceeded, KubeschedError
 from kubesched.informers.collection import Collection, Selection
-from kubesched.informers.informer import Informer, Transform
+from kubesched.informers.informer import Informer, OnChange, Transform
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import ReflectorSettings
 from kubesched.informers.restore import Restore
@@ -68,6 +68,8 @@ class InformerFactory:
         self._settings = settings
         self._entries: dict[Kind[Any], _Entry] = {}
         self._restore = Restore(lambda: [informer.reflector for informer in self.started()])
+        self.on_change: OnChange | None = None
+        """Given to every informer made from now on."""
 
     @overload
     def informer(
@@ -109,6 +111,7 @@ class InformerFactory:
                 settings=self._settings,
                 restore=self._restore,
             )
+            informer.on_change = self.on_change
             self._entries[kind] = _Entry(informer, selection)
             return informer
         if selection is not None and selection != entry.selection:

@@ -19,7 +19,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kubesched.api.names import key_of
 from kubesched.api.watch import WatchEvent
@@ -37,6 +37,7 @@ log = get_logger(__name__)
 T = TypeVar("T", bound=ApiObject)
 
 Transform = Callable[[T], T]
+OnChange = Callable[[str, str, str, Any, Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class Informer(Generic[T]):
         self.store: Store[T] = Store()
         self.lister: Lister[T] = Lister(self.store)
         self.handler_error_count = 0
+        self.on_change: OnChange | None = None
+        """Told of every change before it happens: name, op (`a`, `u`, `d`, or `t` for a tombstone), key, old, new."""
         self.reflector = Reflector(
             source,
             self,
@@ -150,6 +153,10 @@ class Informer(Generic[T]):
         else:
             self._put(key, obj)
 
+    def note_missing(self, key: str) -> None:
+        """Forget an object whose deletion was not seen; handlers get a tombstone."""
+        self._remove(key, None)
+
     # Changes.
 
     def _put(self, key: str, obj: T) -> None:
@@ -162,6 +169,8 @@ class Informer(Generic[T]):
                 old = None
         if self._transform is not None:
             obj = self._transform(obj)
+        if self.on_change is not None:
+            self.on_change(self.name, "a" if old is None else "u", key, old, obj)
         self.store.put(key, obj)
         for handler in tuple(self._handlers):
             if old is None:
@@ -172,14 +181,15 @@ class Informer(Generic[T]):
 
     def _remove(self, key: str, final: T | None) -> None:
         """Forget an object; without its final state handlers get a tombstone."""
-        old = self.store.remove(key)
+        old = self.store.get(key)
         if old is None:
             return
-        gone: T | DeletedFinalStateUnknown[T]
-        if final is None:
-            gone = DeletedFinalStateUnknown(key, old)
-        else:
-            gone = final if self._transform is None else self._transform(final)
+        if final is not None and self._transform is not None:
+            final = self._transform(final)
+        if self.on_change is not None:
+            self.on_change(self.name, "t" if final is None else "d", key, old, final)
+        self.store.remove(key)
+        gone = DeletedFinalStateUnknown(key, old) if final is None else final
         for handler in tuple(self._handlers):
             if handler.on_delete is not None:
                 self._call(handler.on_delete, key, gone)

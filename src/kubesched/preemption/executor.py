@@ -271,7 +271,7 @@ class Executor:
             return status_patch(victim, condition, None, now)
 
         try:
-            await write_status(self._client, victim, patch, self._handle.random)
+            await write_status(self._client, victim, patch, self._handle.jitter)
             await self._client.delete_pod(victim)
         except NotFound:
             log.info(
@@ -296,7 +296,7 @@ class Executor:
                 continue
             try:
                 await write_status(
-                    self._client, other.pod, partial(_cleared, other.pod), self._handle.random
+                    self._client, other.pod, partial(_cleared, other.pod), self._handle.jitter
                 )
             except KubeschedError as error:
                 log.error("Cannot clear 'NominatedNodeName' field of pod", error, pod=other.pod)

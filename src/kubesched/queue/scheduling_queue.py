@@ -91,6 +91,7 @@ class SchedulingQueue:
         self,
         *,
         clock: Clock,
+        stopwatch: Clock | None = None,
         queue_sort: QueueSort,
         hints: HintMap,
         pre_enqueue: Mapping[str, Mapping[str, PreEnqueueFn]],
@@ -104,6 +105,7 @@ class SchedulingQueue:
 
         Args:
             clock: Its monotonic reading is the time of everything here.
+            stopwatch: Measures how long plugins take, if not `clock`.
             queue_sort: The QueueSort plugin of the first profile; all profiles share its order.
             hints: The plugins interested in each event.
             pre_enqueue: Per scheduler name, the PreEnqueue plugins by name, in order.
@@ -133,11 +135,11 @@ class SchedulingQueue:
         self._in_flight = InFlight(
             metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)
         )
-        self._evaluator = HintEvaluator(hints, clock, metrics)
+        self._evaluator = HintEvaluator(hints, stopwatch or clock, metrics)
         self._pre_enqueue = PreEnqueueRunner(
             pre_enqueue,
             hints,
-            clock=clock,
+            clock=stopwatch or clock,
             random=random,
             metrics=metrics,
             sample_percent=settings.plugin_metrics_sample_percent,

@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from kubesched.logs import get_logger
+from kubesched.scheduler.flight import FlightRecorder, Stepped
 
 log = get_logger(__name__)
 
@@ -23,9 +24,11 @@ AT_ONCE: Final = 64
 class BackgroundTasks:
     """Starts coroutines once `run` is active, `at_once` of them at a time."""
 
-    def __init__(self, at_once: int = AT_ONCE) -> None:
+    def __init__(self, at_once: int = AT_ONCE, flight: FlightRecorder | None = None) -> None:
         self._at_once = at_once
-        self._waiting: deque[tuple[Coroutine[Any, Any, None], str]] = deque()
+        self._flight = flight
+        self._count = 0
+        self._waiting: deque[tuple[Coroutine[Any, Any, None], str, int]] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._is_over = False
@@ -38,7 +41,8 @@ class BackgroundTasks:
         if self._is_over:
             work.close()
             return
-        self._waiting.append((work, what))
+        self._count += 1
+        self._waiting.append((work, what, self._count))
         self._start()
 
     async def run(self) -> None:
@@ -61,8 +65,7 @@ class BackgroundTasks:
 
     def _start(self) -> None:
         while self._group is not None and self._waiting and len(self._running) < self._at_once:
-            work, what = self._waiting.popleft()
-            task = self._group.create_task(_watched(work, what))
+            task = self._group.create_task(self._watched(*self._waiting.popleft()))
             self._running.add(task)
             task.add_done_callback(self._done)
 
@@ -70,9 +73,13 @@ class BackgroundTasks:
         self._running.discard(task)
         self._start()
 
-
-async def _watched(work: Coroutine[Any, Any, None], what: str) -> None:
-    try:
-        await work
-    except Exception:  # the outermost edge of a task: nothing may be lost silently
-        log.exception("Background work broke", work=what)
+    async def _watched(self, work: Coroutine[Any, Any, None], what: str, number: int) -> None:
+        try:
+            if self._flight is None:
+                await work
+            else:
+                await Stepped(work, f"{what} ({number})", self._flight)
+        except Exception:  # the outermost edge of a task: nothing may be lost silently
+            log.exception("Background work broke", work=what)
+        finally:
+            work.close()

@@ -27,6 +27,13 @@ from kubesched.metrics.scheduler import SchedulerMetrics, attempts_label
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler, PutStatus
+from kubesched.scheduler.flight import (
+    BINDING_BEGINS,
+    BINDING_DONE,
+    PERMIT_DECIDED,
+    PRE_BIND_DONE,
+    FlightRecorder,
+)
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 
 log = get_logger(__name__)
@@ -51,6 +58,7 @@ class BindingCycle:
         event_gate: EventGate,
         nominate_for_expectation: bool = True,
         concurrency: int = BINDINGS_AT_A_TIME,
+        flight: FlightRecorder | None = None,
     ) -> None:
         self._cycle = cycle
         self._queue = queue
@@ -59,6 +67,7 @@ class BindingCycle:
         self._put_status = put_status
         self._flush_status = flush_status
         self._event_gate = event_gate
+        self._flight = flight
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = asyncio.Semaphore(concurrency)
         self._running = metrics.goroutines.labels("binding")
@@ -71,12 +80,18 @@ class BindingCycle:
     async def run(self, assumed: Assumed) -> None:
         """See one pod through to its binding or its failure. Never raises, except when cancelled."""
         self._running.inc()
+        flight, uid = self._flight, assumed.pod.uid
         try:
+            if flight is not None:
+                await flight.reach(BINDING_BEGINS, uid)
             status = await self._bind(assumed)
+            if status is not None:
+                await self._event_gate.wait()
+            if flight is not None:
+                status = await flight.reach(BINDING_DONE, uid, status)
             if status is None:
                 await self._record_success(assumed)
             else:
-                await self._event_gate.wait()
                 self._fail(assumed, status)
         except asyncio.CancelledError:
             self._cycle.undo(assumed)
@@ -158,6 +173,8 @@ class BindingCycle:
         self.on_waiting()
         try:
             status = await decided
+            if self._flight is not None:
+                await self._flight.reach(PERMIT_DECIDED, uid)
         finally:
             self.waiting_count -= 1
             waiting_pods.remove(uid)
@@ -193,6 +210,8 @@ class BindingCycle:
                 if entry is None or entry.cancel_reason is None:
                     raise
                 status = error_status(entry.cancel_reason)
+            if self._flight is not None:
+                status = await self._flight.reach(PRE_BIND_DONE, assumed.pod.uid, status)
             framework.point_done("PreBind", started, status)
             if (
                 entry is not None

@@ -52,6 +52,7 @@ from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.flight import FlightRecorder
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
@@ -83,6 +84,11 @@ class Surroundings:
     metrics: SchedulerMetrics
     extenders: Callable[[Sequence[ExtenderConfig], NodeTable], Sequence[Extender]] = _no_extenders
     """Configured extenders -> extenders, in the order in which they are asked."""
+    flight: FlightRecorder | None = None
+    plugin_client: SchedulerClient | None = None
+    """The client that plugins get, if it is not `client`: a recorder must know when their calls return."""
+    jitter: Random | None = None
+    """For pauses between retries, if not `random`: with a recorder, draws must follow from the log alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ def assemble(
 
     pods = world.listers.of(Pod)
     nominator = Nominator(pods)
-    background = BackgroundTasks()
+    background = BackgroundTasks(flight=world.flight)
     dra_manager = DRAManager(world.listers, gates)
 
     def make_handle(profile: str) -> Handle:
@@ -129,9 +135,10 @@ def assemble(
             table=table,
             clock=world.clock,
             random=world.random,
+            jitter=world.jitter or world.random,
             profile_name=profile,
             listers=world.listers,
-            client=world.client,
+            client=world.plugin_client or world.client,
             recorder=world.recorder(profile),
             metrics=world.metrics,
             waiting_pods=waiting_pods,
@@ -157,7 +164,8 @@ def assemble(
     signers = _enable_batching(frameworks, gates, batching)
     first = next(iter(frameworks.values()))
     queue = SchedulingQueue(
-        clock=world.clock,
+        clock=world.clock if world.flight is None else world.flight.clock,
+        stopwatch=world.clock,
         queue_sort=first.queue_sort[0],
         hints=hints,
         pre_enqueue={
@@ -184,7 +192,7 @@ def assemble(
         engine=EquivalenceEngine(table) if classes else None,
         batching=batching,
     )
-    writer = StatusWriter(world.client, pods, world.clock, world.random)
+    writer = StatusWriter(world.client, pods, world.clock, world.jitter or world.random)
     extended = ExtendedAlgorithm(algorithm, extenders) if extenders else None
     cycle = SchedulingCycle(algorithm, cache, queue, extended)
     decisions = DecisionRing()
@@ -198,6 +206,7 @@ def assemble(
         writer.flush,
         event_gate=event_gate,
         nominate_for_expectation=gates.enabled("NominatedNodeNameForExpectation"),
+        flight=world.flight,
     )
     scheduler = Scheduler(
         queue=queue,
@@ -213,6 +222,7 @@ def assemble(
         random=world.random,
         event_gate=event_gate,
         decisions=decisions,
+        flight=world.flight,
     )
     handlers = EventHandlers(
         cache,

@@ -23,6 +23,7 @@ from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.flight import ATTEMPT_DECIDED, FlightRecorder
 from kubesched.scheduler.scheduling_cycle import Assumed, Failed, SchedulingCycle
 from kubesched.scheduler.status_writer import StatusWriter
 
@@ -81,6 +82,7 @@ class Scheduler:
         random: Random,
         event_gate: EventGate,
         decisions: DecisionRing,
+        flight: FlightRecorder | None = None,
     ) -> None:
         self.queue = queue
         self.event_gate = event_gate
@@ -96,6 +98,7 @@ class Scheduler:
         self.decisions = decisions
         self._bindings: set[asyncio.Task[None]] = set()
         self._is_draining = False
+        self._flight = flight
         self.background = background
         self._wake = asyncio.Event()
         queue.on_ready = self._wake.set
@@ -105,9 +108,13 @@ class Scheduler:
 
     def attempt(self) -> AttemptOutcome:
         """Try the next pod."""
+        if self._flight is not None:
+            self._flight.tick()
         info = self.queue.pop()
         if info is None:
             return QUEUE_EMPTY
+        if self._flight is not None:
+            self._flight.attempt(info)
         pod = info.pod_info.pod
         if log.enabled(4):
             log.info("About to try and schedule pod", v=4, pod=pod)
@@ -134,15 +141,22 @@ class Scheduler:
         state.cycle, state.signature = self.queue.scheduling_cycle, info.signature
         if self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT:
             state.timer = framework.timer
+        ran = self.cycle.run(framework, state, info, started)
+        if self._flight is not None and not isinstance(ran, Assumed | Failed):
+            ran = self._reported(self._flight, ran, info)
         outcome: Assumed | Finished | Awaitable[Assumed | Finished] = then(
-            self.cycle.run(framework, state, info, started),
-            self._conclude,
-            framework,
-            state,
-            info,
-            started,
+            ran, self._conclude, framework, state, info, started
         )
         return outcome if isinstance(outcome, Assumed | Finished) else Suspended(outcome)
+
+    @staticmethod
+    async def _reported(
+        flight: FlightRecorder, outcome: Awaitable[Assumed | Failed], info: QueuedPodInfo
+    ) -> Assumed | Failed:
+        """Report where an attempt that awaited something goes on."""
+        decided = await outcome
+        await flight.reach(ATTEMPT_DECIDED, info.pod_info.uid)
+        return decided
 
     def _conclude(
         self,
@@ -157,7 +171,11 @@ class Scheduler:
             self.decisions.scheduled(
                 info, framework.profile_name, self._clock.now(), seconds, *outcome.result
             )
+            if self._flight is not None:
+                self._flight.decided(info, outcome.node_name, None)
             return outcome
+        if self._flight is not None:
+            self._flight.decided(info, "", outcome.status)
         self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
         return FINISHED
 
@@ -195,6 +213,8 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled; bindings under way are called off then and undone."""
+        if self._flight is not None:
+            self._flight.began()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._run_timers())
             group.create_task(self.status_writer.run())
@@ -207,12 +227,14 @@ class Scheduler:
                         with self.event_gate.hold():
                             outcome = await worked.outcome
                         if isinstance(outcome, Assumed):
-                            self._start_binding(group, outcome)
+                            self.start_binding(group, outcome)
                     elif worked and not self._is_saturated():
                         await asyncio.sleep(0)
                     else:
                         await self._wake.wait()
             finally:
+                if self._flight is not None:
+                    self._flight.ended()
                 self.queue.close()
 
     def _burst(self, group: asyncio.TaskGroup) -> Suspended | bool:
@@ -227,7 +249,7 @@ class Scheduler:
                 break
             worked = True
             if isinstance(outcome, Assumed):
-                self._start_binding(group, outcome)
+                self.start_binding(group, outcome)
             elif isinstance(outcome, Suspended):
                 return outcome
             if self._clock.monotonic() >= deadline:
@@ -237,7 +259,7 @@ class Scheduler:
     def _is_saturated(self) -> bool:
         return len(self._bindings) - self.binding.waiting_count >= MAX_BINDINGS
 
-    def _start_binding(self, group: asyncio.TaskGroup, assumed: Assumed) -> None:
+    def start_binding(self, group: asyncio.TaskGroup, assumed: Assumed) -> None:
         task = group.create_task(self.binding.run(assumed))
         self._bindings.add(task)
         task.add_done_callback(self._binding_done)
@@ -252,6 +274,8 @@ class Scheduler:
             kind: self.metrics.cache_size.labels(kind) for kind in ("nodes", "pods", "assumed_pods")
         }
         while True:
+            if self._flight is not None and self.queue.next_deadline() is not None:
+                self._flight.flushed()
             self.queue.run_timers()
             sizes["nodes"].set(self.cache.node_count)
             sizes["pods"].set(self.cache.pod_count)

@@ -107,7 +107,7 @@ def _same_delimiter(text):
     return "\n".join(line for line in lines if line)
 
 
-OWN_FLAGS = ("config", "dry-run", "drain-timeout")
+OWN_FLAGS = ("config", "dry-run", "drain-timeout", "record", "record-limit")
 VARIES = {
     "Started": "Started|",
     "Up": "Up|",

@@ -1,0 +1,205 @@
+"""The records of a recording, and objects as parts of them.
+
+A record is a MessagePack array whose first element says what it is. Times are the scheduler's monotonic clock; the
+header of a segment relates it to the time of day.
+
+An updated object is written as the top-level parts that differ from its previous version (most updates of a pod change
+its status alone), so reading needs the versions before it; a checkpoint provides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api.meta import Record
+
+Parts = dict[str, Any]
+"""Top-level fields of an object by their JSON names."""
+
+
+# What the first element says.
+STORED: Final = 0
+CHECKPOINT_END: Final = 1
+CHANGED: Final = 2
+ATTEMPT: Final = 3
+DECISION: Final = 4
+REACHED: Final = 5
+CALL_DONE: Final = 6
+TIMER_FIRED: Final = 7
+QUEUE_FLUSHED: Final = 8
+SCHEDULING_BEGAN: Final = 9
+SCHEDULING_ENDED: Final = 10
+
+
+class Entry(msgspec.Struct, array_like=True, gc=False):
+    """Base of all records; `time` is when it happened."""
+
+    time: float
+
+
+class Stored(Entry, tag=STORED):
+    """An object of a checkpoint."""
+
+    resource: str
+    parts: Parts
+
+
+class CheckpointEnd(Entry, tag=CHECKPOINT_END):
+    """All objects of the checkpoint came before; the log follows."""
+
+    objects: int
+
+
+class Changed(Entry, tag=CHANGED):
+    """An informer's store changed.
+
+    `op` is `a` (added), `u` (updated: `parts` differ), `d` (deleted: `parts` of the final state differ from the last
+    known one) or `t` (found missing in a list: the last known state is the final one).
+    """
+
+    resource: str
+    op: str
+    key: str
+    parts: Parts
+
+
+class Attempt(Entry, tag=ATTEMPT):
+    """A pod was taken off the queue."""
+
+    number: int
+    pod: str
+    uid: str
+
+
+class Decision(Entry, tag=DECISION):
+    """What an attempt came to: a node, or a status whose text has this digest."""
+
+    number: int
+    pod: str
+    uid: str
+    node: str
+    code: str
+    digest: str
+
+
+class Reached(Entry, tag=REACHED):
+    """A task went past a point from which on it changes what decisions read."""
+
+    point: str
+    uid: str
+    outcome: list[str] | None = None
+    """Of a point that has one: code, plugin and reasons of a status."""
+
+
+class CallDone(Entry, tag=CALL_DONE):
+    """A call to the outside returned to its caller."""
+
+    verb: str
+    key: str
+    error: list[str] | None = None
+    """Type and message of what it raised; code and reason of an API error."""
+    result: Any = None
+
+
+class TimerFired(Entry, tag=TIMER_FIRED):
+    """A timer of the scheduler's own fired."""
+
+    number: int
+
+
+class QueueFlushed(Entry, tag=QUEUE_FLUSHED):
+    """The queue looked for pods whose backoff or stay was over."""
+
+
+class SchedulingBegan(Entry, tag=SCHEDULING_BEGAN):
+    """This process leads, and its loop takes pods from now on."""
+
+
+class SchedulingEnded(Entry, tag=SCHEDULING_ENDED):
+    """The loop ended; what was under way was called off."""
+
+
+AnyEntry = (
+    Stored
+    | CheckpointEnd
+    | Changed
+    | Attempt
+    | Decision
+    | Reached
+    | CallDone
+    | TimerFired
+    | QueueFlushed
+    | SchedulingBegan
+    | SchedulingEnded
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[list[AnyEntry]] = msgspec.msgpack.Decoder(list[AnyEntry])
+
+
+def encode_entries(entries: Sequence[Entry | tuple[Any, ...]]) -> bytes:
+    """Records as one block."""
+    try:
+        return _encoder.encode(entries)
+    except OverflowError:
+        # A quantity may be a number of any size; as text it means the same.
+        return _encoder.encode([_small_numbers(msgspec.to_builtins(entry)) for entry in entries])
+
+
+def _small_numbers(value: Any) -> Any:  # noqa: ANN401  # plain data
+    if isinstance(value, dict):
+        return {key: _small_numbers(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_small_numbers(each) for each in value]
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value
+
+
+def decode_entries(data: bytes) -> list[AnyEntry]:
+    """The records of a block. Raises msgspec.DecodeError."""
+    return _decoder.decode(data)
+
+
+# -- objects -------------------------------------------------------------------------------------
+
+
+def whole(obj: Record) -> Parts:
+    """All parts of an object that are not empty."""
+    parts: Parts = {}
+    names = zip(obj.__struct_fields__, obj.__struct_encode_fields__, strict=True)
+    defaults = obj.__struct_defaults__
+    for index, (attribute, name) in enumerate(names):
+        value = getattr(obj, attribute)
+        if value != defaults[index]:
+            parts[name] = value
+    return parts
+
+
+def difference(old: Record, new: Record) -> Parts:
+    """The parts of `new` that are not those of `old`."""
+    parts: Parts = {}
+    for attribute, name in zip(new.__struct_fields__, new.__struct_encode_fields__, strict=True):
+        before, after = getattr(old, attribute), getattr(new, attribute)
+        if before is not after and before != after:
+            parts[name] = after
+    return parts
+
+
+def restored(record: type[Any], parts: Parts) -> Any:  # noqa: ANN401  # a record of that type
+    """An object from all its parts. Raises msgspec.ValidationError."""
+    return msgspec.convert(parts, record)
+
+
+def patched(old: Any, parts: Parts) -> Any:  # noqa: ANN401  # a record of any type
+    """The version of an object after `old`. Raises msgspec.ValidationError."""
+    record = type(old)
+    new = msgspec.convert(parts, record)
+    attributes = dict(zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True))
+    return structs.replace(
+        old, **{attributes[name]: getattr(new, attributes[name]) for name in parts}
+    )

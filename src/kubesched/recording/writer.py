@@ -1,0 +1,167 @@
+"""Writing a recording: segments in turn, each with a checkpoint, within a limit.
+
+`RecordingWriter` does all that takes time: encoding, packing, writing, deleting. It keeps a mirror of the stores (the
+same frozen records, so it costs a dictionary entry for each object) from which it makes checkpoints, so that the
+scheduling loop never has to walk over the cluster. It runs wherever it is called: in `recorder`'s thread, or in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from msgspec import structs
+
+from kubesched.recording.records import (
+    ATTEMPT,
+    CHANGED,
+    CheckpointEnd,
+    Entry,
+    Stored,
+    difference,
+    encode_entries,
+    whole,
+)
+from kubesched.recording.segments import Header, SegmentWriter
+from kubesched.recording.storage import Storage
+
+DEFAULT_LIMIT_BYTES = 1 << 30
+SEGMENT_BYTES = 64 << 20
+CHECKPOINT_BLOCK = 2_000
+"""Objects of a checkpoint in one block."""
+
+
+Handed = tuple[Any, ...]
+"""An entry as the loop hands it over: its tag and its fields. A change holds the old and the new object instead of parts."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """How much a recording may take."""
+
+    total_bytes: int = DEFAULT_LIMIT_BYTES
+    segment_bytes: int = 0
+    """0: an eighth of the total, at most 64 MiB."""
+
+    @property
+    def per_segment(self) -> int:
+        return self.segment_bytes or max(1, min(SEGMENT_BYTES, self.total_bytes // 8))
+
+
+class RecordingWriter:
+    """Writes entries in order. Raises OSError when the storage fails; the caller stops then."""
+
+    def __init__(self, storage: Storage, limits: Limits, header: Header) -> None:
+        """`header` describes the run; number, time and attempts are filled in for each segment."""
+        self._storage = storage
+        self._limits = limits
+        self._mirror: dict[str, dict[str, Any]] = {}
+        self._attempts = 0
+        self._checkpoint_bytes = 0
+        numbers = storage.numbers()
+        self._number = (numbers[-1] if numbers else 0) + 1
+        self._header = structs.replace(header, number=self._number, run=self._number)
+        self._file: BinaryIO = storage.create(self._number)
+        self._segment = SegmentWriter(self._file, self._header)
+        self._total = sum(storage.size(number) for number in numbers)
+        self._segment.write_block(encode_entries([CheckpointEnd(header.time, 0)]))
+
+    @property
+    def started_at(self) -> float:
+        """The scheduler's clock when the run began."""
+        return self._header.time
+
+    @property
+    def total_bytes(self) -> int:
+        """What all segments take."""
+        return self._total + self._segment.size
+
+    def write(self, entries: Sequence[Handed]) -> None:
+        """Write entries as one block; they survive a crash of the process, and of the machine after `sync`."""
+        if not entries:
+            return
+        encoded = [self._encoded(*each) if each[0] == CHANGED else each for each in entries]
+        self._attempts += sum(each[0] == ATTEMPT for each in entries)
+        self._segment.write_block(encode_entries(encoded))
+        if self._is_full():
+            self._rotate(entries[-1][1])
+        if self.total_bytes > self._limits.total_bytes:
+            self._keep_within_limit()
+
+    def sync(self) -> None:
+        self._storage.sync(self._file)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _is_full(self) -> bool:
+        """A large checkpoint is followed by at least as much log, so that most of a recording is not checkpoints."""
+        log_bytes = self._segment.size - self._checkpoint_bytes
+        return (
+            self._segment.size >= self._limits.per_segment and log_bytes >= self._checkpoint_bytes
+        )
+
+    def _encoded(
+        self,
+        tag: int,
+        time: float,
+        resource: str,
+        op: str,
+        key: str,
+        old: Any,  # noqa: ANN401  # a record of any kind
+        new: Any,  # noqa: ANN401  # as above
+    ) -> Handed:
+        """The change as it is written, and the mirror brought up to date."""
+        objects = self._mirror.setdefault(resource, {})
+        if op == "a":
+            parts = whole(new)
+        elif op == "t":
+            parts = {}
+        else:
+            parts = difference(old, new)
+        if op in "dt":
+            objects.pop(key, None)
+        else:
+            objects[key] = new
+        return tag, time, resource, op, key, parts
+
+    def _rotate(self, time: float) -> None:
+        """Begin the next segment: it must be readable before the old ones may go."""
+        self.sync()
+        self._file.close()
+        self._total += self._segment.size
+        self._number += 1
+        wall_time = self._header.wall_time + (time - self._header.time)
+        header = structs.replace(
+            self._header,
+            number=self._number,
+            time=time,
+            wall_time=wall_time,
+            attempts=self._attempts,
+        )
+        self._file = self._storage.create(self._number)
+        self._segment = SegmentWriter(self._file, header)
+        self._write_checkpoint(time)
+
+    def _write_checkpoint(self, time: float) -> None:
+        block: list[Entry] = []
+        count = 0
+        for resource, objects in self._mirror.items():
+            for obj in objects.values():
+                block.append(Stored(time, resource, whole(obj)))
+                count += 1
+                if len(block) == CHECKPOINT_BLOCK:
+                    self._segment.write_block(encode_entries(block))
+                    block.clear()
+        self._segment.write_block(encode_entries([*block, CheckpointEnd(time, count)]))
+        self._storage.sync(self._file)
+        self._checkpoint_bytes = self._segment.size
+
+    def _keep_within_limit(self) -> None:
+        """Delete the oldest segments, never the one being written."""
+        numbers = self._storage.numbers()
+        while self.total_bytes > self._limits.total_bytes and numbers[0] != self._number:
+            number = numbers.pop(0)
+            self._total -= self._storage.size(number)
+            self._storage.delete(number)

@@ -1,0 +1,99 @@
+"""`kubesched replay` and `--recording`: over a recording of the playground's scheduler, in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from kubesched.app import demo
+from kubesched.app.playground import PlaygroundSettings, playground
+from kubesched.cli.main import main
+from kubesched.recording.reader import RecordingReader
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    settings = PlaygroundSettings(
+        kubeconfig=folder / "kubeconfig", nodes=3, record=str(folder / "recording")
+    )
+
+    async def record() -> None:
+        async with playground(settings) as running:
+            expected = demo.create(running.cluster.api)
+            await demo.wait_until_running(running.cluster.api, expected, 60.0)
+
+    asyncio.run(record())
+    return folder / "recording"
+
+
+def test_every_decision_of_a_playground_is_the_same_when_played(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "--verify", str(recording)]) == 0
+    out = capsys.readouterr().out
+    assert "all as logged" in out
+    assert "run of 20" in out
+
+
+def counts(path: Path) -> tuple[int, int]:
+    """Nodes, and pods that have one."""
+    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    placed = [each for each in found if each["kind"] == "Pod" and each["spec"].get("nodeName")]
+    return sum(each["kind"] == "Node" for each in found), len(placed)
+
+
+def test_a_recording_is_a_source_of_states(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "state.gz"
+    source = ["snapshot", "-o", str(out), "--recording", str(recording)]
+    assert main(source) == 0
+    assert counts(out) == (3, 12)
+    assert main([*source, "--at", "1"]) == 0
+    assert counts(out) == (3, 0)
+    assert main([*source, "--at", "-1ms"]) == 0
+    assert main([*source, "--at", "2001-01-01T00:00:00Z"]) == 1
+    assert "does not reach back to that time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--at", "5"], "--at needs --recording"),
+        (["--recording", "x", "--from", "y"], "choose one"),
+    ],
+)
+def test_sources_that_contradict_each_other_are_wrong_usage(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["snapshot", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_times_that_make_no_sense_are_wrong_usage(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["snapshot", "--recording", str(recording), "--at", "soon"]) == 2
+    assert '--at: cannot parse "soon"' in capsys.readouterr().err
+
+
+def test_a_folder_without_recording_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "--verify", str(tmp_path)]) == 1
+    assert f"{tmp_path}: no recording there" in capsys.readouterr().err
+
+
+def test_a_damaged_end_is_said(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = (recording / "00000001.rec").read_bytes()
+    (tmp_path / "00000001.rec").write_bytes(whole[:-7])
+    assert main(["replay", "--verify", str(tmp_path)]) == 0
+    assert "breaks off at byte" in capsys.readouterr().err
+    assert len(RecordingReader.of_folder(str(tmp_path)).segments) == 1

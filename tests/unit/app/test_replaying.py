@@ -1,0 +1,125 @@
+"""Playing recordings: differences are found and explained."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from recorded_simulation import SilentAuditor, playing_registry, record_simulation
+
+from kubesched.api.core_v1 import Pod
+from kubesched.app import replaying
+from kubesched.app.replaying import play
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.status import Code, Status
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.recording import recorder
+from kubesched.recording.reader import Run
+from kubesched.recording.records import AnyEntry, Attempt, Decision
+from kubesched.recording.segments import RecordingError
+from kubesched.simulation.audit import AUDITOR
+
+SEED = 35
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return max(record_simulation(SEED), key=lambda each: sum(1 for _ in each.entries()))
+
+
+class Tampered(Run):
+    """A run whose log is changed while it is read."""
+
+    def __init__(self, run: Run, change: Any) -> None:
+        super().__init__(run.segments)
+        object.__setattr__(self, "change", change)
+
+    def entries(self) -> Iterator[AnyEntry]:
+        return self.change(super().entries())  # type: ignore[attr-defined, no-any-return]  # set above
+
+
+@pytest.fixture
+def segmented(monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(recorder, "BLOCK_RECORDS", 16)
+    return max(record_simulation(SEED, segment_bytes=2_000), key=lambda run: len(run.segments))
+
+
+def test_a_run_over_several_segments_plays_as_one(segmented: Run) -> None:
+    assert len(segmented.segments) >= 3
+    played = play(segmented, playing_registry())
+    assert played.difference == ""
+    assert played.decisions > 100
+
+
+def test_another_node_is_a_difference(run: Run) -> None:
+    def change(entries: Iterator[AnyEntry]) -> Iterator[AnyEntry]:
+        for entry in entries:
+            if isinstance(entry, Decision) and entry.node and entry.number > 3:
+                entry.node = "elsewhere"
+            yield entry
+
+    played = play(Tampered(run, change), playing_registry())
+    assert "logged node elsewhere; played node " in played.difference
+    assert played.difference.startswith("attempt ")
+
+
+def test_another_message_is_a_difference(run: Run) -> None:
+    def change(entries: Iterator[AnyEntry]) -> Iterator[AnyEntry]:
+        for entry in entries:
+            if isinstance(entry, Decision) and entry.digest:
+                entry.digest = "0123456789abcdef"
+            yield entry
+
+    played = play(Tampered(run, change), playing_registry())
+    assert "(digest 0123456789abcdef); played " in played.difference
+    assert "nodes are available" in played.difference
+
+
+def test_another_pod_is_a_difference(run: Run) -> None:
+    def change(entries: Iterator[AnyEntry]) -> Iterator[AnyEntry]:
+        for entry in entries:
+            if isinstance(entry, Attempt) and entry.number == 5:
+                entry.uid, entry.pod = "nobody", "default/nobody"
+            yield entry
+
+    played = play(Tampered(run, change), playing_registry())
+    assert "default/nobody was taken off the queue; played, it is " in played.difference
+
+
+def test_a_decision_that_was_not_logged_is_a_difference(run: Run) -> None:
+    def change(entries: Iterator[AnyEntry]) -> Iterator[AnyEntry]:
+        return (each for each in entries if not (isinstance(each, Decision) and each.number == 4))
+
+    played = play(Tampered(run, change), playing_registry())
+    assert "is decided when played, but was not then" in played.difference
+
+
+def test_a_plugin_that_reads_the_outside_world_is_found(run: Run) -> None:
+    weather = itertools.count()
+
+    class Moody(SilentAuditor):
+        def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+            return Status(Code.UNSCHEDULABLE, ("it rains",)) if next(weather) == 2 else None
+
+    registry = in_tree_registry()
+    registry.register(AUDITOR, lambda: Moody)
+    played = play(run, registry)
+    assert "logged node" in played.difference
+    assert "it rains" in played.difference
+
+
+def test_a_run_without_its_beginning_cannot_be_played(segmented: Run) -> None:
+    first, _second, *others = segmented.segments
+    with pytest.raises(RecordingError, match="beginning of this run was deleted"):
+        play(Run(others), playing_registry())
+    with pytest.raises(RecordingError, match="the segment before it is missing"):
+        play(Run([first, *others]), playing_registry())
+
+
+def test_errors_of_calls_come_back_as_they_were() -> None:
+    raised = replaying._raised(["Conflict", "changed", "409", "Conflict"])
+    assert (type(raised).__name__, str(raised)) == ("Conflict", "changed")
+    raised = replaying._raised(["ConnectFailed", "not sent"])
+    assert type(raised).__name__ == "ConnectFailed"

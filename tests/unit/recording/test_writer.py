@@ -1,0 +1,248 @@
+"""Writing in turns: checkpoints, limits, permissions, and what happens when the disk says no."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from random import Random
+from typing import Any, BinaryIO, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
+from kubesched.clock import ManualClock
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.recording import recorder as recorder_module
+from kubesched.recording.reader import RecordingReader
+from kubesched.recording.recorder import Recorder
+from kubesched.recording.records import ATTEMPT, CHANGED
+from kubesched.recording.segments import Header, RecordingError
+from kubesched.recording.storage import FolderStorage, MemoryStorage
+from kubesched.recording.writer import Limits, RecordingWriter
+from kubesched.snapshot.pods import PodInfo
+from kubesched.testing import make_pod
+
+HEADER = Header(
+    number=0,
+    run=0,
+    made_by="test",
+    wall_time=1_000_000.0,
+    time=0.0,
+    attempts=0,
+    seed=1,
+    config={},
+    feature_gates={},
+)
+
+
+class Change(NamedTuple):
+    """A change as the loop hands it over."""
+
+    tag: int
+    time: float
+    resource: str
+    op: str
+    key: str
+    old: Any
+    new: Any
+
+
+def changes(random: Random, count: int) -> list[tuple[Change, dict[str, Pod]]]:
+    """Random changes, each with the model of what is there afterwards."""
+    model: dict[str, Pod] = {}
+    made: list[tuple[Change, dict[str, Pod]]] = []
+    for index in range(count):
+        name = f"p{random.randrange(8)}"
+        key = f"default/{name}"
+        old = model.get(key)
+        new = make_pod(name).uid(key).label("n", str(index)).cpu(str(index % 3)).build()
+        op = "a" if old is None else random.choice("uuudt")
+        if op in "dt":
+            del model[key]
+        else:
+            model[key] = new
+        made.append((Change(CHANGED, float(index), "pods", op, key, old, new), dict(model)))
+    return made
+
+
+def pods(state: Any) -> dict[str, Pod]:
+    return {key_of(pod.metadata): pod for pod in state.of(Pod)}
+
+
+@given(st.integers(0, 2**32), st.sampled_from((300, 2_000, 1 << 20)))
+def test_the_state_at_any_time_is_that_of_the_store(seed: int, segment_bytes: int) -> None:
+    storage = MemoryStorage()
+    writer = RecordingWriter(storage, Limits(segment_bytes=segment_bytes), HEADER)
+    made = changes(Random(seed), 60)
+    for change, _ in made:
+        writer.write([change])
+    reader = RecordingReader(storage, "test")
+    assert pods(reader.state_at()) == made[-1][1]
+    for index in (0, 17, 31, 59):
+        assert pods(reader.state_at(wall_time=1_000_000.0 + index + 0.5)) == made[index][1]
+    with pytest.raises(RecordingError, match="does not reach back"):
+        reader.state_at(wall_time=999_999.0)
+
+
+def test_the_state_before_an_attempt() -> None:
+    storage = MemoryStorage()
+    writer = RecordingWriter(storage, Limits(segment_bytes=200), HEADER)
+    made = changes(Random(1), 30)
+    for number, (change, _) in enumerate(made, start=1):
+        writer.write([change, (ATTEMPT, change.time + 0.1, number, "default/x", "u")])
+    reader = RecordingReader(storage, "test")
+    assert len(reader.segments) > 3
+    for number in (1, 2, 15, 30):
+        assert pods(reader.state_at(attempt=number)) == made[number - 1][1]
+
+
+def test_old_segments_go_when_the_limit_is_reached() -> None:
+    storage = MemoryStorage()
+    writer = RecordingWriter(storage, Limits(total_bytes=8_000, segment_bytes=1_000), HEADER)
+    made = changes(Random(1), 400)
+    for change, _ in made:
+        writer.write([change])
+        assert writer.total_bytes <= 8_000 + 1_000
+        assert writer.total_bytes == sum(storage.size(number) for number in storage.numbers())
+    assert storage.numbers()[0] > 1
+    reader = RecordingReader(storage, "test")
+    assert pods(reader.state_at()) == made[-1][1]
+    [run] = reader.runs()
+    assert not run.is_complete
+
+
+def test_the_log_of_a_run_is_that_of_all_its_segments() -> None:
+    storage = MemoryStorage()
+    writer = RecordingWriter(storage, Limits(segment_bytes=500), HEADER)
+    made = changes(Random(2), 100)
+    for change, _ in made:
+        writer.write([change])
+    [run] = RecordingReader(storage, "test").runs()
+    assert len(run.segments) > 3
+    logged = [entry for entry in run.entries() if hasattr(entry, "op")]
+    assert [entry.key for entry in logged] == [change.key for change, _ in made]
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+def folder(path: Path) -> FolderStorage:
+    storage = FolderStorage(str(path))
+    storage.lock()
+    return storage
+
+
+def test_only_the_owner_can_read(tmp_path: Path) -> None:
+    previous = os.umask(0)
+    try:
+        path = tmp_path / "new"
+        RecordingWriter(folder(path), Limits(), HEADER).close()
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    for each in path.iterdir():
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    first = folder(tmp_path)
+    with pytest.raises(RecordingError, match="another process records there"):
+        folder(tmp_path)
+    first.close()
+    folder(tmp_path).close()
+
+
+def test_another_run_in_the_same_folder_leaves_the_first_alone(tmp_path: Path) -> None:
+    for _ in range(2):
+        storage = folder(tmp_path)
+        writer = RecordingWriter(storage, Limits(segment_bytes=300), HEADER)
+        for change, _ in changes(Random(3), 20):
+            writer.write([change])
+        writer.close()
+        storage.close()
+    runs = RecordingReader.of_folder(str(tmp_path)).runs()
+    assert len(runs) == 2
+    assert all(run.is_complete for run in runs)
+    first, second = ([entry for entry in run.entries() if hasattr(entry, "op")] for run in runs)
+    assert first == second
+
+
+def test_a_folder_without_a_recording_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="no recording there"):
+        RecordingReader.of_folder(str(tmp_path))
+    with pytest.raises(RecordingError, match="No such file or directory"):
+        RecordingReader.of_folder(str(tmp_path / "none"))
+
+
+# -- the disk is full ----------------------------------------------------------------------------
+
+
+class FullDisk(MemoryStorage):
+    """Takes a number of bytes; a write that would pass it is cut short, as a real one is."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def create(self, number: int) -> BinaryIO:
+        storage, file = self, super().create(number)
+        write = file.write
+
+        def limited(data: Any) -> int:
+            taken = min(storage.room, len(data))
+            if not taken and len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            storage.room -= taken
+            return write(bytes(data[:taken]))
+
+        file.write = limited  # type: ignore[method-assign]  # on purpose
+        return file
+
+
+@pytest.mark.parametrize("room", range(400, 2_400, 97))
+def test_a_full_disk_ends_the_recording_and_keeps_what_was_written(
+    room: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = FullDisk(room)
+    clock = ManualClock()
+    recorder = Recorder(RecordingWriter(storage, Limits(segment_bytes=700), HEADER), clock)
+    made = changes(Random(4), 200)
+    for change, _ in made:
+        clock.advance(1)
+        recorder.changed("pods", change.op, change.key, change.old, change.new)
+        recorder.flush()
+    assert "No space left on device" in recorder.stopped_reason
+    lines = [each for each in caplog.records if "Recording has stopped" in each.message]
+    assert len(lines) == 1
+    storage.room = 1 << 20
+    recorder.changed("pods", *[getattr(made[0][0], name) for name in ("op", "key", "old", "new")])
+    recorder.stop()
+    state = RecordingReader(storage, "test").state_at()
+    assert any(pods(state) == model for _, model in [*made, (None, {})])
+
+
+def test_a_disk_that_cannot_keep_up_ends_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "MAX_PENDING", 10)
+    recorder = Recorder(RecordingWriter(MemoryStorage(), Limits(), HEADER), ManualClock())
+    info = QueuedPodInfo(PodInfo(make_pod("a").build()), 0.0)
+    for change, _ in changes(Random(4), 20):
+        recorder.changed("pods", change.op, change.key, change.old, change.new)
+        recorder.attempt(info)
+    assert recorder.stopped_reason == "10 records wait to be written"
+
+
+def test_the_thread_writes_what_is_left_when_it_is_stopped(tmp_path: Path) -> None:
+    storage = folder(tmp_path)
+    recorder = Recorder(RecordingWriter(storage, Limits(), HEADER), ManualClock(), flush_s=60.0)
+    recorder.start()
+    made = changes(Random(5), 50)
+    for change, _ in made:
+        recorder.changed("pods", change.op, change.key, change.old, change.new)
+    recorder.stop()
+    assert pods(RecordingReader.of_folder(str(tmp_path)).state_at()) == made[-1][1]
+    storage.close()
