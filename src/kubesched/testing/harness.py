@@ -84,7 +84,10 @@ class DictListers:
         self._by_kind: dict[type[Any] | str, DictLister] = {}
 
     def of(self, kind: type[Any] | str) -> DictLister:
-        return self._by_kind.setdefault(kind, DictLister())
+        lister = self._by_kind.get(kind)
+        if lister is None:
+            lister = self._by_kind[kind] = DictLister()
+        return lister
 
 
 class RecordingClient(StoredObjects):
