@@ -1,6 +1,8 @@
 """`kubesched completion`: scripts that complete commands, options and their values.
 
-The scripts are generated from the argparse tree, so they cannot fall behind it.
+The scripts are generated from the argparse tree, so they cannot fall behind it. Where a pod's name comes next they ask
+`kubesched completion pods WORD...`, which asks the cluster. kubectl completes `kubectl kubesched ...` through the
+executable `kubectl_complete-kubesched` (`complete_for_kubectl`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,50 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="bash|zsh|fish")
 
 
+def run_words(words: list[str]) -> int:
+    """The command, and what the scripts call: `completion pods WORD...`."""
+    if words[:1] == ["pods"]:
+        from kubesched.cli.pod_names import pod_names
+
+        sys.stdout.write("".join(f"{name}\n" for name in pod_names(words[1:])))
+        return 0
+    from kubesched.cli.main import new_parser
+
+    parser, subparsers = new_parser()
+    add_parser(subparsers)
+    return main(parser.parse_args(["completion", *words]))
+
+
+def complete_for_kubectl() -> int:
+    """Entry point of `kubectl_complete-kubesched`: the words so far are arguments, the last one is to be completed."""
+    from kubesched.cli.main import full_parser
+
+    *words, current = sys.argv[1:] or [""]
+    for candidate in candidates(list(walk(full_parser())), words):
+        if candidate.startswith(current):
+            print(candidate)
+    print(":4")  # kubectl's directive not to complete files
+    return 0
+
+
+def candidates(nodes: list[CommandNode], words: list[str]) -> list[str]:
+    """What may follow the words."""
+    by_words = {node.words: node for node in nodes}
+    path: tuple[str, ...] = ()
+    for word in words:
+        if (*path, word) in by_words:
+            path = (*path, word)
+    node = by_words[path]
+    for option in node.options:
+        if words and words[-1] in option.flags and option.takes_value:
+            return list(option.choices)
+    if node.path in TAKES_POD:
+        from kubesched.cli.pod_names import pod_names
+
+        return [*pod_names(words), *_words(node)]
+    return _words(node)
+
+
 def main(args: argparse.Namespace) -> int:
     from kubesched.cli.main import full_parser
 
@@ -38,6 +84,10 @@ def main(args: argparse.Namespace) -> int:
     write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]
     sys.stdout.write(write(nodes))
     return 0
+
+
+TAKES_POD = frozenset({"explain pod"})
+"""Commands whose argument is a pod's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +167,9 @@ _kubesched() {{
     case "$path" in
 {words}
     esac
+    case "$path $current" in
+{pods}
+    esac
     COMPREPLY=($(compgen -W "$words" -- "$current"))
     if [[ ${{#COMPREPLY[@]}} -eq 0 && "$current" != -* ]]; then
         COMPREPLY=($(compgen -f -- "$current"))
@@ -135,8 +188,16 @@ def _bash(nodes: list[CommandNode]) -> str:
                 choices = " ".join(option.choices)
                 values.append(f'        "{node.path} {flag}") values="{choices}" ;;')
     words = [f'        "{node.path}") words="{" ".join(_words(node))}" ;;' for node in nodes]
+    pods = [
+        f"""        "{path} -"*) ;;
+        "{path} "*) words+=" $(kubesched completion pods "${{COMP_WORDS[@]:1:COMP_CWORD-1}}" 2>/dev/null)" ;;"""
+        for path in sorted(TAKES_POD)
+    ]
     return _BASH.format(
-        paths="\n".join(paths), values="\n".join(values) or "        *) ;;", words="\n".join(words)
+        paths="\n".join(paths),
+        values="\n".join(values) or "        *) ;;",
+        words="\n".join(words),
+        pods="\n".join(pods),
     )
 
 
@@ -165,6 +226,9 @@ _kubesched() {{
     case "$command_path" in
 {words}
     esac
+    case "$command_path" in
+{pods}
+    esac
     _describe 'kubesched' candidates
     _files
 }}
@@ -186,8 +250,15 @@ def _zsh(nodes: list[CommandNode]) -> str:
     for node in nodes:
         listed = " ".join(_quoted(f"{name}:{text}") for name, text in _described(node))
         words.append(f'        "{node.path}") candidates=({listed}) ;;')
+    pods = [
+        f"""        "{path}") candidates+=(${{(f)"$(kubesched completion pods ${{words[2,CURRENT-1]}} 2>/dev/null)"}}) ;;"""
+        for path in sorted(TAKES_POD)
+    ]
     return _ZSH.format(
-        paths="\n".join(paths), values="\n".join(values) or "        *) ;;", words="\n".join(words)
+        paths="\n".join(paths),
+        values="\n".join(values) or "        *) ;;",
+        words="\n".join(words),
+        pods="\n".join(pods),
     )
 
 
@@ -230,7 +301,10 @@ def _fish(nodes: list[CommandNode]) -> str:
         lines += [f"{at} -a {name} -d {_quoted(text)}" for name, text in node.subcommands]
         lines += [f"{at} -a {choice}" for choice in node.choices]
         lines += [f"{at} {_fish_option(option)}" for option in node.options]
-        if not node.subcommands and not node.choices:
+        if node.path in TAKES_POD:
+            ask = "(kubesched completion pods (commandline -opc)[2..-1] 2>/dev/null)"
+            lines.append(f"{at} -a {_quoted(ask)}")
+        elif not node.subcommands and not node.choices:
             lines.append(f"{at} -F")
     return _FISH.format(paths=paths, lines="\n".join(lines))
 

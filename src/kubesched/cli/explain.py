@@ -146,7 +146,16 @@ def _key(args: argparse.Namespace) -> tuple[str, str]:
     namespace, slash, name = args.name.removeprefix("pod/").rpartition("/")
     if slash and args.namespace and args.namespace != namespace:
         raise KubeschedError(f"{args.name} and --namespace {args.namespace} contradict each other")
-    return namespace or args.namespace or "default", name
+    return namespace or _namespace(args), name
+
+
+def _namespace(args: argparse.Namespace) -> str:
+    """The given one; of a live cluster, else, the context's."""
+    if args.namespace or args.from_:
+        return args.namespace or "default"
+    from kubesched.client.client_config import load_default_config
+
+    return load_default_config(args.kubeconfig, context=args.context).namespace
 
 
 def _find_pod(state: ClusterState, namespace: str, name: str) -> Pod:
@@ -207,7 +216,7 @@ def _select_pods(args: argparse.Namespace, state: ClusterState) -> Sequence[Pod]
         selector = selectors.parse(args.selector)
     except selectors.SelectorError as error:
         raise KubeschedError(f"--selector {args.selector!r}: {error}") from None
-    namespace = "" if args.all_namespaces else args.namespace or "default"
+    namespace = "" if args.all_namespaces else _namespace(args)
     return [
         pod
         for pod in state.of(Pod)

@@ -177,12 +177,14 @@ def _print_fixes(fixes: Sequence[Fix] | None) -> None:
     for at, fix in enumerate(fixes, 1):
         more = f" and {fix.other_nodes} more" if fix.other_nodes else ""
         text = ", ".join(change.text for change in fix.changes)
-        effects = f" ({'; '.join(fix.effects)})" if fix.effects else ""
-        rows.append((str(at), f"{text}{effects}", f"fits {fix.node}{more}"))
+        rows.append((str(at), text, f"fits {fix.node}{more}"))
     terminal.table(("", "CHANGE", "RESULT"), rows)
     for at, fix in enumerate(fixes, 1):
-        for command in fix.commands:
-            print(f"{at}  {command}")
+        print()
+        for effect in fix.effects:
+            print(f"{at}   # {effect}")
+        for command in fix.commands or ["# there is no command for this"]:
+            print(f"{at}   {command}")
 
 
 def print_node(explanation: Explanation) -> None:

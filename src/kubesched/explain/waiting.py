@@ -56,7 +56,9 @@ def before_the_queue(framework: Framework, pod: Pod) -> Iterator[WaitingFor]:
         yield WaitingFor(
             code=code.code,
             plugin=plugin.name,
-            what=status.message,
+            what=f"scheduling gates {', '.join(gates)} are set"
+            if code is SCHEDULING_GATED
+            else status.message,
             names=gates if code is SCHEDULING_GATED else _names_in(status.message),
         )
 
