@@ -26,7 +26,8 @@ from kubesched.server.requests import PageRequest
 from kubesched.server.responses import NO_SNIFF, NOT_FOUND, error_text, text
 
 ROOT: Final = "/debug/pprof"
-VERBOSITY: Final = "/debug/flags/v"
+FLAGS: Final = "/debug/flags"
+VERBOSITY: Final = f"{FLAGS}/v"
 SAMPLES_PER_S: Final = 100
 DEFAULT_PROFILE_S: Final = 30.0
 MAX_PROFILE_S: Final = 300.0
@@ -58,6 +59,8 @@ class DebugPages:
     async def __call__(self, request: PageRequest) -> Response:
         if request.path == VERBOSITY:
             return _set_verbosity(request)
+        if request.path == FLAGS or request.path.startswith(f"{FLAGS}/"):
+            return text(f"{FLAGS}/\n\nflags:\nv\nfull flags configurable\n")
         if request.path == ROOT:
             return Response(status=302, headers={"Location": f"{ROOT}/"})
         if not request.path.startswith(f"{ROOT}/"):

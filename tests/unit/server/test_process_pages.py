@@ -141,6 +141,13 @@ def test_a_verbosity_that_is_no_number_is_refused(body):
     assert debug("/debug/flags/v", "PUT", body).status == 400
 
 
+@pytest.mark.parametrize("path", ["/debug/flags", "/debug/flags/", "/debug/flags/other"])
+def test_the_flags_that_can_be_set_are_listed(path):
+    answer = debug(path)
+    assert answer.status == 200
+    assert "v" in answer.body.decode().splitlines()
+
+
 def test_verbosity_cannot_be_read():
     assert debug("/debug/flags/v").status == 406
 
