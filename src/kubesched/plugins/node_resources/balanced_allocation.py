@@ -78,6 +78,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
                 return np.zeros(length, dtype=np.int64)
         if not wanted.resources:
             return np.full(length, _UNCHANGED, dtype=np.int64)
+        if self._scored.extended and (backed := self._backed(wanted)):
+            view = self._device_backed.with_devices(nodes, backed)
+            return self._score_one_by_one(wanted.resources, view)
         amounts = resource_amounts(nodes, wanted.indices)
         if not (amounts.is_exact and wanted.is_exact):
             return self._score_one_by_one(wanted.resources, nodes)
@@ -90,6 +93,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         for where, part in amounts.blocks(length):
             scores[where] = _score_block(part, wanted, None if before is None else before[where])
         return scores
+
+    def _backed(self, wanted: ScoredRequests) -> dict[str, int]:
+        return self._device_backed.scored(self._scored.extended, wanted)
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         """The scalar form for every node: amounts are too large for doubles."""
@@ -112,8 +118,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             found = self._current[resources] = CurrentBalance(table, resources)
         return found
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+        """None where devices are counted: allocations change that without the node changing."""
         wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
+        if self._scored.extended and wanted is not None and self._backed(wanted):
+            return None
         return Rule(Scope.ROW, at=None if wanted is None else self._score_row(wanted))
 
     def _score_row(self, wanted: ScoredRequests) -> Callable[[int], int]:

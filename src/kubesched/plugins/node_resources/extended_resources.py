@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+
+import numpy as np
 
 from kubesched.api.resource_v1 import DEVICE_CLASS_RESOURCE_PREFIX
 from kubesched.framework.handle import Handle
+from kubesched.plugins.dynamic_resources.device_totals import device_totals
 from kubesched.plugins.dynamic_resources.manager import manager_of
+from kubesched.plugins.node_resources.scored_resources import ScoredRequests
+from kubesched.snapshot.columns import Ints
+from kubesched.snapshot.views import NodeColumns
 
 IMPLICIT_PREFIX = DEVICE_CLASS_RESOURCE_PREFIX
 """Followed by its name, this is a resource every device class offers unasked."""
@@ -27,3 +33,47 @@ class DeviceBackedResources:
     def current_version(self) -> Hashable:
         """Changes whenever the mapping may have changed."""
         return manager_of(self._handle).extended_resources.version if self.is_enabled else None
+
+    def scored(self, names: Sequence[str], wanted: ScoredRequests) -> dict[str, int]:
+        """The resources a pod is scored by that devices may serve, with their indices in the table."""
+        if not self.is_enabled:
+            return {}
+        indices = self._handle.table.resource_index
+        return {
+            name: indices[name]
+            for name in names
+            if indices.get(name) in wanted.indices and name in self
+        }
+
+    def with_devices(self, nodes: NodeColumns, scored: dict[str, int]) -> NodeColumns:
+        """The view with devices in place of what device plugins do not offer."""
+        dra = manager_of(self._handle)
+        columns: dict[int, tuple[Ints, Ints]] = {}
+        for name, resource in scored.items():
+            device_class = dra.extended_resources.class_of(name)
+            assert device_class is not None, "only backed resources are asked for"
+            offered, used = nodes.allocatable(resource).copy(), nodes.requested(resource).copy()
+            for index in np.flatnonzero((offered == 0) & nodes.alive).tolist():
+                capacity, taken = device_totals(nodes.node_at(index), device_class, dra)
+                if capacity:
+                    offered[index], used[index] = capacity, taken
+            columns[resource] = offered, used
+        return _DeviceColumns(nodes, columns)
+
+
+class _DeviceColumns(NodeColumns):
+    """A view in which some resources are counted in devices."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, nodes: NodeColumns, columns: dict[int, tuple[Ints, Ints]]) -> None:
+        super().__init__(nodes.table, nodes.rows)
+        self._columns = columns
+
+    def allocatable(self, resource: int) -> Ints:
+        own = self._columns.get(resource)
+        return super().allocatable(resource) if own is None else own[0]
+
+    def requested(self, resource: int) -> Ints:
+        own = self._columns.get(resource)
+        return super().requested(resource) if own is None else own[1]

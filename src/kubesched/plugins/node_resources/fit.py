@@ -195,13 +195,22 @@ class NodeResourcesFit(
         resources = state.get(PRE_SCORE_STATE)
         if resources is None:
             resources = self._resources(pod, nodes.table)
+        if self._scored.extended and (backed := self._backed(resources)):
+            view = self._device_backed.with_devices(nodes, backed)
+            return self._strategy.score_one_by_one(resources.resources, view)
         return self._strategy.score_nodes(resources, nodes)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+        """None where devices are counted: allocations change that without the node changing."""
         wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
+        if self._scored.extended and wanted is not None and self._backed(wanted):
+            return None
         table = self.handle.table
         at = None if wanted is None else self._strategy.row_scorer(wanted, table)
         return Rule(Scope.ROW, at=at)
+
+    def _backed(self, wanted: ScoredRequests) -> dict[str, int]:
+        return self._device_backed.scored(self._scored.extended, wanted)
 
     # -- events and signature --------------------------------------------------------------------------------------
 

@@ -69,10 +69,12 @@ class ScoredRequests:
 class ScoredResources:
     """The resources a plugin is configured to compare."""
 
-    __slots__ = ("_known", "_specs", "_table")
+    __slots__ = ("_known", "_specs", "_table", "extended")
 
     def __init__(self, specs: Sequence[ResourceSpec]) -> None:
         self._specs = [(s.name, classify(s.name), s.weight) for s in specs]
+        self.extended = [name for name, kind, _ in self._specs if kind is ResourceClass.SCALAR]
+        """Those that devices may serve; usually none."""
         self._table: NodeTable | None = None
         self._known: dict[tuple[int, ...], ScoredRequests] = {}
 

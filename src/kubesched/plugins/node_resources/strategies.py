@@ -49,7 +49,7 @@ class Strategy(ABC):
             return np.zeros(length, dtype=np.int64)
         amounts = resource_amounts(nodes, wanted.indices)
         if not (amounts.is_exact and wanted.is_exact):
-            return self._score_one_by_one(wanted.resources, nodes)
+            return self.score_one_by_one(wanted.resources, nodes)
         if length <= BLOCK:
             return self._score_block(amounts, wanted).astype(np.int64)
         scores = np.empty(length, dtype=np.int64)
@@ -79,7 +79,7 @@ class Strategy(ABC):
             total /= whole
         return total
 
-    def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
+    def score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         """The scalar form for every node, in integers."""
         capacities = np.stack([nodes.allocatable(each.resource) for each in resources], axis=1)
         requested = np.stack(

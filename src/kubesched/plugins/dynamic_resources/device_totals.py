@@ -1,0 +1,75 @@
+"""How many devices of a class a node can use, and how many of them are taken: what scoring compares.
+
+Simpler than what the allocator sees, as upstream: slices of any generation count, taints are ignored, and selectors
+see every device as one that cannot be shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Node
+from kubesched.api.resource_v1 import Device, DeviceClass, ResourceSlice
+from kubesched.plugins.dynamic_resources.manager import DRAManager
+from kubesched.plugins.dynamic_resources.structured.allocated_state import DeviceID
+from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
+from kubesched.plugins.dynamic_resources.structured.pools import node_matches
+from kubesched.plugins.dynamic_resources.structured.selectors import (
+    DeviceContent,
+    DeviceSelectors,
+    SelectorFailure,
+)
+
+
+def device_totals(node: Node, device_class: DeviceClass, dra: DRAManager) -> tuple[int, int]:
+    """Devices of the class on the node, and those allocated; both 0 if that cannot be told."""
+    allocated = dra.claims.allocated
+    capacity = taken = 0
+    try:
+        for slice_ in dra.slices.slices.candidates(node.metadata.name):
+            spec = slice_.spec
+            for device in _reachable(slice_, node):
+                if _is_of_class(spec.driver, device, device_class, dra.selectors):
+                    capacity += 1
+                    taken += allocated.is_allocated(
+                        DeviceID(spec.driver, spec.pool.name, device.name)
+                    )
+    except (AllocationError, SelectorFailure):
+        return 0, 0
+    return capacity, taken
+
+
+def _reachable(slice_: ResourceSlice, node: Node) -> Iterator[Device]:
+    spec, name = slice_.spec, node.metadata.name
+    devices = spec.devices or ()
+    if spec.per_device_node_selection:
+        for device in devices:
+            if (
+                device.all_nodes
+                or device.node_name == name
+                or (
+                    device.node_selector is not None
+                    and node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+                )
+            ):
+                yield device
+        return
+    if not spec.all_nodes and spec.node_name != name:
+        if spec.node_selector is not None:
+            if not node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector):
+                return
+        elif spec.node_name:
+            return
+    yield from devices
+
+
+def _is_of_class(
+    driver: str, device: Device, device_class: DeviceClass, selectors: DeviceSelectors
+) -> bool:
+    wanted = [each.cel.expression for each in device_class.spec.selectors or () if each.cel]
+    if not wanted:
+        return True
+    content = DeviceContent(driver, structs.replace(device, allow_multiple_allocations=None))
+    return all(selectors.matches(expression, content) for expression in wanted)
