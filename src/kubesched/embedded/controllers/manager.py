@@ -32,6 +32,7 @@ from kubesched.embedded.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
 )
+from kubesched.embedded.controllers.resource_claims import ResourceClaimController
 from kubesched.embedded.controllers.resource_quota import ResourceQuotaController
 from kubesched.embedded.controllers.statefulset import StatefulSetController
 from kubesched.embedded.controllers.taint_eviction import TaintEvictionController
@@ -43,7 +44,9 @@ from kubesched.embedded.controllers.volumes import (
     VolumeProtection,
 )
 from kubesched.embedded.controllers.volumes.provisioner import Provisioner
+from kubesched.embedded.kubelet.device_publisher import DevicePublisher
 from kubesched.embedded.kubelet.heartbeats import NodeKeeper
+from kubesched.embedded.kubelet.node_templates import plan_nodes
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.pods import PodPlayer
 from kubesched.embedded.local import LocalApi
@@ -67,10 +70,12 @@ CONTROLLER_NAMES = (
     VolumeBinder.name,
     VolumeProtection.name,
     EphemeralVolumes.name,
+    ResourceClaimController.name,
     CsiPublisher.name,
     Provisioner.name,
     EventExpiry.name,
     NodeKeeper.name,
+    DevicePublisher.name,
     PodPlayer.name,
 )
 """Every controller by name, in the order in which they take turns."""
@@ -230,6 +235,7 @@ def start_all(
         VolumeBinder.name: lambda: VolumeBinder(context),
         VolumeProtection.name: lambda: VolumeProtection(context),
         EphemeralVolumes.name: lambda: EphemeralVolumes(context),
+        ResourceClaimController.name: lambda: ResourceClaimController(context),
         EventExpiry.name: lambda: EventExpiry(context),
     }
     if options.storage:
@@ -239,6 +245,13 @@ def start_all(
     if kubelet is not None:
         makers[NodeKeeper.name] = lambda: NodeKeeper(kubelet_context, kubelet)
         makers[PodPlayer.name] = lambda: PodPlayer(kubelet_context, kubelet)
+        drivers = [
+            (planned.name, planned.pool.drivers)
+            for planned in plan_nodes(kubelet.pools, kubelet.nodes)
+            if planned.pool.drivers
+        ]
+        if drivers:
+            makers[DevicePublisher.name] = lambda: DevicePublisher(kubelet_context, drivers)
     controllers = [
         makers[name]()
         for name in CONTROLLER_NAMES

@@ -17,6 +17,7 @@ from kubesched.api.meta import Record
 from kubesched.api.names import label_key_problems, label_value_problems
 from kubesched.config import field_problems
 from kubesched.config.schema import decode_file
+from kubesched.embedded.kubelet.devices import PoolDriver, driver_problems
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.errors import FieldProblem
 
@@ -63,6 +64,8 @@ class NodePool(Record):
     taints: tuple[PoolTaint, ...] = ()
     images: tuple[PoolImage, ...] = ()
     declared_features: tuple[str, ...] = ()
+    drivers: tuple[PoolDriver, ...] = ()
+    """Resource drivers with the devices each node has."""
     unschedulable: bool = False
 
 
@@ -269,3 +272,10 @@ def _pool_problems(pool: NodePool, path: str) -> Iterator[FieldProblem]:
             yield field_problems.not_supported(
                 f"{path}.taints[{index}].effect", taint.effect, TAINT_EFFECTS
             )
+    names: set[str] = set()
+    for index, driver in enumerate(pool.drivers):
+        here = f"{path}.drivers[{index}]"
+        if driver.driver in names:
+            yield field_problems.duplicate(f"{here}.driver", driver.driver)
+        names.add(driver.driver)
+        yield from driver_problems(driver, here)

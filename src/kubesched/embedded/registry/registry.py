@@ -52,6 +52,7 @@ from kubesched.embedded.registry.strategy import (
 )
 from kubesched.embedded.resources.catalog import ResourceCatalog, ResourceInfo
 from kubesched.embedded.resources.schema.table import type_of_kind
+from kubesched.embedded.resources.validation.common import IS_IMMUTABLE
 from kubesched.embedded.storage.store import Collection, Entry, Store
 
 T = TypeVar("T")
@@ -287,7 +288,11 @@ class Registry:
         if subresource == "status":
             self._default(resource, strategy.default_status, obj)
             obj = self._status_replacement(strategy, old.obj, obj)
+            if strategy.prepare_status_update is not None:
+                strategy.prepare_status_update(self, obj, old.obj)
             causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
+            if strategy.validate_status_update is not None:
+                causes += strategy.validate_status_update(obj, old.obj)
             causes += validate_metadata(resource, obj, strategy.name_rule)
         elif subresource in strategy.subresources:
             write = strategy.subresources[subresource]
@@ -359,7 +364,10 @@ class Registry:
             strategy.prepare_update(self, obj, old)
         self._count_generation(strategy, old, obj)
         causes = validate_metadata(resource, obj, strategy.name_rule)
-        if strategy.validate is not None:
+        if strategy.has_immutable_spec:
+            if obj.get("spec") != old.get("spec"):
+                causes.append(field_errors.invalid("spec", obj.get("spec"), IS_IMMUTABLE))
+        elif strategy.validate is not None:
             causes += strategy.validate(obj)
         if strategy.validate_update is not None:
             causes += strategy.validate_update(obj, old)

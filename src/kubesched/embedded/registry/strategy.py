@@ -3,6 +3,7 @@
 A `Strategy` is a bundle of hooks that `registry` calls in a fixed order:
 
     create:  default -> admit -> validate                      update:  default -> prepare_update -> validate(new, old)
+    status:  default_status -> prepare_status_update -> validate_status, validate_status_update(new, old)
 
 Hooks get objects they may change in place (they are not in the store yet). `resources.strategies` maps resources to
 strategies; a resource without one gets `GENERIC`.
@@ -49,6 +50,8 @@ class Strategy:
     keeps_status_on_create: bool = False
     spec_subresource: str = ""
     """The only subresource that may change the spec; empty: any write may."""
+    has_immutable_spec: bool = False
+    """An update may not change the spec; then only that is checked, not the rules for a new one."""
     status_keeps_metadata: tuple[str, ...] = ()
     """Fields of the metadata that a write to `/status` cannot change."""
     allows_unconditional_update: bool = True
@@ -62,7 +65,9 @@ class Strategy:
     prepare_update: UpdateAdmission | None = None
     validate: Validator | None = None
     validate_update: UpdateValidator | None = None
+    prepare_status_update: UpdateAdmission | None = None
     validate_status: Validator | None = None
+    validate_status_update: UpdateValidator | None = None
     name_rule: NameRule = subdomain_problems
     subresources: Mapping[str, SubresourceWrite] = field(default_factory=dict)
     """Subresources other than status through which a part of the object is written."""

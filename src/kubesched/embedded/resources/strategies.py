@@ -8,10 +8,12 @@ from kubesched.embedded.registry.metadata import label_problems, path_segment_pr
 from kubesched.embedded.registry.strategy import WRITABLE_METADATA, Strategy, SubresourceWrite
 from kubesched.embedded.resources import custom_resources
 from kubesched.embedded.resources.admission import cluster as cluster_admission
+from kubesched.embedded.resources.admission import devices as device_admission
 from kubesched.embedded.resources.admission import storage as storage_admission
 from kubesched.embedded.resources.admission import workloads as workload_admission
 from kubesched.embedded.resources.admission.pods import admit_pod, admit_pod_update
 from kubesched.embedded.resources.defaults import cluster as cluster_defaults
+from kubesched.embedded.resources.defaults import devices as device_defaults
 from kubesched.embedded.resources.defaults import storage as storage_defaults
 from kubesched.embedded.resources.defaults import workloads as workload_defaults
 from kubesched.embedded.resources.defaults.pods import default_pod
@@ -19,6 +21,8 @@ from kubesched.embedded.resources.validation import (
     cluster,
     pod_subresources,
     pods,
+    resource_claims,
+    resource_slices,
     storage,
     workloads,
 )
@@ -66,6 +70,9 @@ STRATEGIES: dict[str, Strategy] = {
         status_keeps_metadata=("labels",),
         default=workload_defaults.default_deployment,
         validate=workloads.validate_deployment,
+    ),
+    "deviceclasses.resource.k8s.io": Strategy(
+        tracks_generation=True, validate=resource_claims.validate_device_class
     ),
     "events": Strategy(default=cluster_defaults.default_event, validate=cluster.validate_event),
     "jobs.batch": replace(
@@ -155,7 +162,30 @@ STRATEGIES: dict[str, Strategy] = {
         default=workload_defaults.default_replication_controller,
         validate=workloads.validate_replication_controller,
     ),
-    "resourceclaims.resource.k8s.io": Strategy(status_keeps_metadata=WRITABLE_METADATA),
+    "resourceclaims.resource.k8s.io": Strategy(
+        status_keeps_metadata=WRITABLE_METADATA,
+        has_immutable_spec=True,
+        default=device_defaults.default_resource_claim,
+        default_status=device_defaults.default_claim_status,
+        admit=device_admission.admit_resource_claim,
+        prepare_status_update=device_admission.admit_claim_status,
+        validate=resource_claims.validate_resource_claim,
+        validate_status_update=resource_claims.validate_resource_claim_status,
+    ),
+    "resourceclaimtemplates.resource.k8s.io": Strategy(
+        has_immutable_spec=True,
+        default=device_defaults.default_resource_claim_template,
+        admit=device_admission.admit_resource_claim_template,
+        validate=resource_claims.validate_resource_claim_template,
+    ),
+    "resourceslices.resource.k8s.io": Strategy(
+        tracks_generation=True,
+        default=device_defaults.default_resource_slice,
+        admit=device_admission.admit_resource_slice,
+        prepare_update=device_admission.admit_resource_slice_update,
+        validate=resource_slices.validate_resource_slice,
+        validate_update=resource_slices.validate_resource_slice_update,
+    ),
     "resourcequotas": replace(_RETURNED, default=cluster_defaults.default_resource_quota),
     "roles.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),
     "rolebindings.rbac.authorization.k8s.io": Strategy(name_rule=path_segment_problems),

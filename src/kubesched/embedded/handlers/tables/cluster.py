@@ -307,15 +307,15 @@ def _claim_state(obj: JsonObject) -> str:
         words.append("deleted")
     if status.get("allocation") is not None:
         words.append("allocated")
-    if status.get("reservedFor"):
-        words.append("reserved")
+        if status.get("reservedFor"):
+            words.append("reserved")
     return ",".join(words) or "pending"
 
 
 RESOURCE_CLAIM_COLUMNS = (NAME, Column("State", lambda obj, _: _claim_state(obj)), AGE)
 RESOURCE_SLICE_COLUMNS = (
     NAME,
-    _text("Node", "spec", "nodeName", default=_UNSET),
+    _text("Node", "spec", "nodeName"),
     _text("Driver", "spec", "driver"),
     _text("Pool", "spec", "pool", "name"),
     AGE,

@@ -10,6 +10,7 @@ from kubesched.embedded.registry.metadata import label_problems, subdomain_probl
 from kubesched.embedded.resources.validation import scheduling
 from kubesched.embedded.resources.validation.common import one_of
 from kubesched.embedded.resources.validation.containers import containers, volumes
+from kubesched.embedded.resources.validation.pod_resource_claims import resource_claims
 from kubesched.embedded.resources.validation.resources import container_resources
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -55,6 +56,7 @@ def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -
     problems += _numbers(spec, path)
     problems += _names(spec, path)
     problems += _scheduling(spec, path)
+    problems += resource_claims(spec, path)
     return problems
 
 
