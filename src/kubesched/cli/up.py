@@ -244,10 +244,11 @@ async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: flo
 
 
 def _announce(running: Playground, settings: PlaygroundSettings, took_s: float) -> None:
+    from kubesched.embedded.kubelet.node_templates import plan_nodes
+
     scheduler = "scheduler running" if running.scheduler is not None else "no scheduler"
-    print(
-        f"cluster up at {running.cluster.url} in {took_s:.1f} s: {settings.nodes} nodes, {scheduler}"
-    )
+    nodes = len(plan_nodes(settings.pools, settings.nodes))
+    print(f"cluster up at {running.cluster.url} in {took_s:.1f} s: {nodes} nodes, {scheduler}")
     path = shlex.quote(str(settings.kubeconfig))
     print(f"\n    export KUBECONFIG={path}\n", flush=True)
 

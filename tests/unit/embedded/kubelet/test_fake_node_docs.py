@@ -20,4 +20,4 @@ def test_every_example_loads():
         loader = {"NodePools": load_node_pools, "KubeletStages": load_stages}[kind.group(1)]
         assert loader(block.encode(), "fake-nodes.md")
         kinds.append(kind.group(1))
-    assert kinds == ["NodePools", "KubeletStages"]
+    assert kinds == ["NodePools", "NodePools", "KubeletStages"]
