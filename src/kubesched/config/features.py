@@ -172,11 +172,6 @@ def known() -> Mapping[str, Gate]:
 
 DEFAULT_GATES = FeatureGates()
 
-UNSUPPORTED = frozenset(
-    {"DRAListTypeAttributes", "DRANodeAllocatableResources", "DRAWorkloadResourceClaims"}
-)
-"""Alpha gates that this scheduler cannot follow: refused when asked for by name, left off by `AllAlpha`."""
-
 # Go's strconv.ParseBool.
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
@@ -239,19 +234,13 @@ def from_map(wanted: Mapping[str, bool]) -> FeatureGates:
                 f"cannot set feature gate {name} to {_go(value)}, "
                 f"feature is locked to {_go(gates[name].default)}"
             )
-        elif value and name in UNSUPPORTED:
-            problems.append(f"cannot set feature gate {name} to true, it is not supported here")
     if problems:
         raise _error(problems)
 
     state = {name: gate.default for name, gate in gates.items()}
     for special, stage in ((ALL_ALPHA, Stage.ALPHA), (ALL_BETA, Stage.BETA)):
         if special in wanted:
-            state |= {
-                name: wanted[special]
-                for name, gate in gates.items()
-                if gate.stage is stage and name not in UNSUPPORTED
-            }
+            state |= {n: wanted[special] for n, gate in gates.items() if gate.stage is stage}
     state |= {name: value for name, value in wanted.items() if name in gates}
 
     for name, gate in sorted(gates.items()):
@@ -266,13 +255,16 @@ def from_map(wanted: Mapping[str, bool]) -> FeatureGates:
     return _record(state)
 
 
-_POD_GROUPS = (
-    "GenericWorkload",
-    "GangScheduling",
-    "TopologyAwareWorkloadScheduling",
-    "WorkloadAwarePreemption",
-    "DRAWorkloadResourceClaims",
-)
+_NOT_IMPLEMENTED = {
+    "GenericWorkload": "pod groups",
+    "GangScheduling": "pod groups",
+    "TopologyAwareWorkloadScheduling": "pod groups",
+    "WorkloadAwarePreemption": "pod groups",
+    "DRAWorkloadResourceClaims": "pod groups",
+    "DRAListTypeAttributes": "device attributes with several values",
+    "DRANodeAllocatableResources": "devices that stand for node resources",
+}
+"""Gate -> what it would need."""
 
 
 def check_implemented(gates: FeatureGates) -> None:
@@ -282,8 +274,8 @@ def check_implemented(gates: FeatureGates) -> None:
         ConfigError: naming every such gate that is on.
     """
     problems = [
-        f"{name} is enabled, but pod groups are not implemented: leave it off"
-        for name in _POD_GROUPS
+        f"{name} is enabled, but {what} are not implemented: leave it off"
+        for name, what in _NOT_IMPLEMENTED.items()
         if gates.enabled(name)
     ]
     if problems:

@@ -1,10 +1,11 @@
 """The scheduler's writes: unclear bindings are settled, a former leader writes nothing, dry runs only talk."""
 
 import pytest
-from msgspec import structs
+from msgspec import convert, structs
 
+from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
-from kubesched.app.scheduling_calls import CarefulCalls, MeasuredCalls
+from kubesched.app.scheduling_calls import STATUS_TRIES, CarefulCalls, MeasuredCalls
 from kubesched.clock import ManualClock
 from kubesched.errors import (
     Conflict,
@@ -49,6 +50,13 @@ class FakeRest:
 
     async def update_merged(self, obj):
         self.calls.append("update")
+        return obj
+
+    async def update_status(self, obj):
+        self.calls.append("status")
+        error = self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
+        if error is not None:
+            raise error
         return obj
 
 
@@ -198,3 +206,58 @@ async def test_a_dry_run_says_what_it_would_do(caplog):
         "Would update object",
         "Would record event",
     ]
+
+
+# -- statuses ----------------------------------------------------------------------------------------------------------
+
+
+def claim(**status):
+    return convert({"metadata": {"name": "c", "uid": "u"}, "status": status}, ResourceClaim)
+
+
+RESERVED = claim(reservedFor=[{"resource": "pods", "name": "p", "uid": "p"}])
+
+
+@pytest.mark.parametrize(
+    "error", [DeadlineExceeded("late"), StreamEnded("cut"), ServerError("broken")]
+)
+async def test_a_status_with_a_lost_answer_is_written_again(error):
+    rest = FakeRest(error=[error, None])
+    assert await CarefulCalls(rest, sleep=at_once).update_status(RESERVED) == RESERVED
+    assert rest.calls == ["status", "status"]
+
+
+async def test_a_conflict_after_a_lost_answer_may_be_our_own_doing():
+    rest = FakeRest(error=[StreamEnded("cut"), Conflict("modified")], answers=RESERVED)
+    assert await CarefulCalls(rest, sleep=at_once).update_status(RESERVED) == RESERVED
+    assert rest.calls == ["status", "status", "get"]
+
+
+async def test_or_that_of_another():
+    rest = FakeRest(error=[StreamEnded("cut"), Conflict("modified")], answers=claim())
+    with pytest.raises(Conflict):
+        await CarefulCalls(rest, sleep=at_once).update_status(RESERVED)
+
+
+async def test_clear_refusals_of_a_status_are_told_at_once():
+    for error in (Conflict("modified"), NotFound("gone"), ConnectFailed("no route")):
+        rest = FakeRest(error=error)
+        with pytest.raises(type(error)):
+            await CarefulCalls(rest, sleep=at_once).update_status(RESERVED)
+        assert rest.calls == ["status"]
+
+
+async def test_an_outcome_that_never_becomes_clear_is_an_error_after_a_bound():
+    rest = FakeRest(error=ServerError("broken"))
+    with pytest.raises(ServerError):
+        await CarefulCalls(rest, sleep=at_once).update_status(RESERVED)
+    assert rest.calls == ["status"] * STATUS_TRIES
+
+
+async def test_a_former_leader_writes_no_status_again():
+    leads = [True, False]
+    rest = FakeRest(error=ServerError("broken"))
+    calls = CarefulCalls(rest, sleep=at_once, may_write=lambda: leads.pop(0))
+    with pytest.raises(ServerError):
+        await calls.update_status(RESERVED)
+    assert rest.calls == ["status"]

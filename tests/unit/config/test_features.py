@@ -270,5 +270,11 @@ def test_gates_of_pod_groups_are_refused_by_name(text):
         features.check_implemented(features.parse(text))
 
 
+@pytest.mark.parametrize("gate", ["DRAListTypeAttributes", "DRANodeAllocatableResources"])
+def test_alpha_gates_of_device_allocation_are_refused_by_name(gate):
+    with pytest.raises(ConfigError, match=f"{gate} is enabled, but .* are not implemented"):
+        features.check_implemented(features.parse(f"{gate}=true"))
+
+
 def test_the_default_gates_are_implemented():
     features.check_implemented(features.DEFAULT_GATES)
