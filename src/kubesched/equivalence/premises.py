@@ -42,7 +42,9 @@ class Premises:
             for rule in rules
             if rule is not None and rule.is_lasting and rule.premise is not unconditional
         ]
-        self._values: list[tuple[Premise, Hashable]] = [(each, each()) for each in premises]
+        self._values: list[tuple[Premise, Hashable]] = [
+            (premise, premise()) for premise in premises
+        ]
         self._table = table
         # Rules may hold on to columns, and speak of resources by their index.
         self._epoch, self._resource_count = table.epoch, len(table.resource_index)

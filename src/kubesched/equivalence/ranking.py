@@ -62,7 +62,7 @@ class Ties:
         """All of them in ascending order."""
         if self.listed is not None:
             return self.listed
-        return np.sort(np.concatenate([each.rows() for each in self.sets]))
+        return np.sort(np.concatenate([rows.rows() for rows in self.sets]))
 
 
 class Group:
@@ -151,8 +151,8 @@ class Ranking(ABC):
         chosen = np.zeros(len(self.by_number) + 1, dtype=np.bool_)
         chosen[[group.number for group in groups]] = True
         chosen[NO_GROUP] = False
-        found: Mask = chosen[self.group_of[:high_water]]
-        return found
+        mask: Mask = chosen[self.group_of[:high_water]]
+        return mask
 
 
 class SortedRanking(Ranking):
@@ -266,14 +266,17 @@ class SortedRanking(Ranking):
             group = groups[0]
             rows = group.sets[group.levels[-1]]
             return Ties(rows.count, (rows,))
-        totals = [each + group.levels[-1] for each, group in zip(points, groups, strict=True)]
+        totals = [
+            group_points + group.levels[-1]
+            for group_points, group in zip(points, groups, strict=True)
+        ]
         highest = max(totals)
         winners = [
             group.sets[group.levels[-1]]
             for group, total in zip(groups, totals, strict=True)
             if total == highest
         ]
-        return Ties(sum([each.count for each in winners]), winners)
+        return Ties(sum([rows.count for rows in winners]), winners)
 
     def _find_sample(self, group: Group) -> int:
         return group.sets[group.levels[-1]].any()
@@ -331,7 +334,7 @@ class UnsortedRanking(Ranking):
         """A new group; those that have run empty since make room first."""
         if len(self.groups) >= GROUP_LIMIT:
             self.live_groups()
-            for group in [each for each in self.groups.values() if not each.count]:
+            for group in [group for group in self.groups.values() if not group.count]:
                 self._drop(group)
         return self._group(key)
 
@@ -360,8 +363,8 @@ class UnsortedRanking(Ranking):
 
     def best(self, groups: Sequence[Group], points: Sequence[int]) -> Ties:
         by_number = np.full(len(self.by_number) + 1, _NOWHERE, dtype=np.int64)
-        for group, each in zip(groups, points, strict=True):
-            by_number[group.number] = each
+        for group, group_points in zip(groups, points, strict=True):
+            by_number[group.number] = group_points
         totals = self.level + by_number.take(self.group_of)
         rows = np.flatnonzero(totals == totals.max())
         return Ties(len(rows), (), rows)

@@ -39,17 +39,17 @@ class RowSet:
     @classmethod
     def of(cls, rows: Indices, blocks: int) -> RowSet:
         """A set of many rows at once."""
-        found = cls(blocks)
+        row_set = cls(blocks)
         members = np.zeros(blocks << BLOCK_BITS, dtype=np.bool_)
         members[rows] = True
         packed = np.packbits(members, bitorder="little").tobytes()
         size = BLOCK >> 3
         for block in np.unique(rows >> BLOCK_BITS).tolist():
             mask = int.from_bytes(packed[block * size : (block + 1) * size], "little")
-            found.masks[block] = mask
-            found.counts[block] = mask.bit_count()
-        found.count = len(rows)
-        return found
+            row_set.masks[block] = mask
+            row_set.counts[block] = mask.bit_count()
+        row_set.count = len(rows)
+        return row_set
 
     def add(self, row: int) -> None:
         block = row >> BLOCK_BITS
@@ -87,11 +87,11 @@ def nth_of(sets: Sequence[RowSet], n: int) -> int:
                 return (block << BLOCK_BITS) + _nth_bit(only.masks[block], n)
             n -= count
     for block in range(len(sets[0].counts)):
-        count = sum([each.counts[block] for each in sets])
+        count = sum([row_set.counts[block] for row_set in sets])
         if n < count:
             mask = 0
-            for each in sets:
-                mask |= each.masks[block]
+            for row_set in sets:
+                mask |= row_set.masks[block]
             return (block << BLOCK_BITS) + _nth_bit(mask, n)
         n -= count
     raise LookupError("there are not that many rows")

@@ -75,9 +75,9 @@ class NodeStatusColumns(NodeToStatus):
         row = self._table.row_of.get(node_name) if self._unnamed else None
         if row is not None:
             self._check_rows()
-            found = np.flatnonzero(self._rows == row)
-            if len(found):
-                return self._statuses[int(self._ids[found[0]])]
+            indices = np.flatnonzero(self._rows == row)
+            if len(indices):
+                return self._statuses[int(self._ids[indices[0]])]
         return self._explicit.get(node_name, self.absent_status)
 
     def set(self, node_name: str, status: Status) -> None:

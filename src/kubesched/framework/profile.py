@@ -90,10 +90,10 @@ def _build(
     problems: list[FieldProblem] = []
     names = dict.fromkeys(name for point in ExtensionPoint for name in expanded.at(point))
     for name in names:
-        found = registry.get(name)
-        assert found is not None, f"expansion accepted the unknown plugin {name}"
+        plugin = registry.get(name)
+        assert plugin is not None, f"expansion accepted the unknown plugin {name}"
         try:
-            instances[name] = construct(found, name, args.get(name), handle, gates)
+            instances[name] = construct(plugin, name, args.get(name), handle, gates)
         except ConstructionError as error:
             problems.append(FieldProblem(f"profiles[{index}]", str(error)))
     problems += [FieldProblem(f"profiles[{index}]", text) for text in name_clashes(instances)]

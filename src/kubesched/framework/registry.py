@@ -89,11 +89,11 @@ class Registry:
 
     def implements(self, name: str, point: str) -> bool | None:
         """Does the plugin serve the extension point (a configuration key)? None when there is no such plugin."""
-        found = self.get(name)
+        plugin = self.get(name)
         kind = EXTENSION_POINTS.get(point)
-        if found is None:
+        if plugin is None:
             return None
-        return kind is not None and issubclass(found, kind)
+        return kind is not None and issubclass(plugin, kind)
 
 
 def load_by_path(path: str) -> type[Plugin]:

@@ -145,10 +145,10 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         listers, member_of = self.handle.listers, pod.spec.scheduling_group
         if listers is None or member_of is None:
             return None
-        found: PodGroup | None = listers.of(PodGroup).get(
+        group: PodGroup | None = listers.of(PodGroup).get(
             pod.metadata.namespace, member_of.pod_group_name or ""
         )
-        return found
+        return group
 
 
 def _with_prefix(answer: PostFilterAnswer) -> PostFilterAnswer:

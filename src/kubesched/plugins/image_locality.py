@@ -64,14 +64,14 @@ class ImageLocality(ScorePlugin, SignPlugin):
         return scores
 
     def _column(self, table: NodeTable, name: str) -> ImageColumn:
-        found = self._columns.get(name)
-        if found is None or found.table is not table:
-            found = self._columns[name] = ImageColumn(table, name)
+        column = self._columns.get(name)
+        if column is None or column.table is not table:
+            column = self._columns[name] = ImageColumn(table, name)
             while len(self._columns) > max(_COLUMN_BYTES_LIMIT // (8 * table.capacity), 1):
                 self._columns.popitem(last=False)
         else:
             self._columns.move_to_end(name)
-        return found
+        return column
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         """Scores change with the node's images and, while any node has an image of the pod, with the node count."""
@@ -101,7 +101,7 @@ class ImageLocality(ScorePlugin, SignPlugin):
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         # Upstream: images mounted as volumes are left out.
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-        names = {normalized_image_name(each.image) for each in containers}
+        names = {normalized_image_name(container.image) for container in containers}
         return {"v1.Pod.Spec.CanonicalImageNames()": sorted(names)}
 
 
@@ -150,7 +150,7 @@ def bytes_present(table: NodeTable, name: str, row: int) -> int:
 
 def pod_images(pod: Pod) -> PodImages:
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-    references = [each.image for each in containers]
+    references = [container.image for container in containers]
     references += [
         volume.image.reference for volume in pod.spec.volumes or () if volume.image is not None
     ]

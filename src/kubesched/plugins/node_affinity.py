@@ -230,8 +230,8 @@ def _affinity_fragment(pod: Pod) -> dict[str, list[str]] | None:
     return {
         "Required": sorted(_dump(_term_fragment(term)) for term in _required_terms(pod) or ()),
         "Preferred": sorted(
-            _dump({"Weight": each.weight, "Preference": _term_fragment(each.preference)})
-            for each in _preferred_terms(pod) or ()
+            _dump({"Weight": term.weight, "Preference": _term_fragment(term.preference)})
+            for term in _preferred_terms(pod) or ()
         ),
     }
 
@@ -245,8 +245,8 @@ def _term_fragment(term: NodeSelectorTerm) -> dict[str, list[str]]:
 
 def _requirements_fragment(requirements: Sequence[NodeSelectorRequirement] | None) -> list[str]:
     return sorted(
-        _dump({**msgspec.to_builtins(each), "values": sorted(each.values or ())})
-        for each in requirements or ()
+        _dump({**msgspec.to_builtins(requirement), "values": sorted(requirement.values or ())})
+        for requirement in requirements or ()
     )
 
 

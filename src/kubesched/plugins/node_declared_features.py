@@ -38,8 +38,8 @@ def _never(pod: Pod) -> bool:
 def _restarts_all_containers(pod: Pod) -> bool:
     spec = pod.spec
     for containers in (spec.containers, spec.init_containers):
-        for each in containers or ():
-            for rule in each.restart_policy_rules or ():
+        for container in containers or ():
+            for rule in container.restart_policy_rules or ():
                 if rule.action == "RestartAllContainers":
                     return True
     return False
@@ -142,12 +142,12 @@ def declared_features(node: Node) -> Features | None:
 
     # Upstream: both lists are walked side by side, which misses entries of a list that is not sorted.
     """
-    found = at = 0
+    declared = at = 0
     for name in node.status.declared_features or ():
         while at < len(FEATURE_NAMES) and FEATURE_NAMES[at] < name:
             at += 1
         if at == len(FEATURE_NAMES):
             break
         if FEATURE_NAMES[at] == name:
-            found |= 1 << at
-    return found or None
+            declared |= 1 << at
+    return declared or None

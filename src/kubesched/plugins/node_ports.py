@@ -74,6 +74,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         """
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         ports = {
-            port.host_port for each in containers for port in each.ports or () if port.host_port
+            port.host_port
+            for container in containers
+            for port in container.ports or ()
+            if port.host_port
         }
         return {"v1.Pod.Spec.HostPorts()": sorted(ports)}

@@ -126,7 +126,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
             if isinstance(volumes, Status):
                 findings.add(where, volumes)
             elif self._must_be_installed:
-                for driver in dict.fromkeys(each.driver for each in volumes.values()):
+                for driver in dict.fromkeys(volume.driver for volume in volumes.values()):
                     self._require_driver(findings, nodes, driver, where)
         if isinstance(wanted, Status) or not wanted:
             return
@@ -153,12 +153,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def _too_many(self, nodes: NodeColumns, wanted: Wanted) -> Mask:
         storage = self._storage
         rejected = np.zeros(len(nodes), dtype=np.bool_)
-        for driver, count in Counter(each.driver for each in wanted.values()).items():
+        for driver, count in Counter(volume.driver for volume in wanted.values()).items():
             limits = storage.csi_nodes.limits(nodes, driver)
             if (limits == NO_LIMIT).all():
                 continue
             held = storage.attached.counts(driver).array[nodes.rows]
-            names = [each.name for each in wanted.values() if each.driver == driver]
+            names = [volume.name for volume in wanted.values() if volume.driver == driver]
             new = count - self._in_use(nodes, names)
             # Volumes that pods there use already need no more room, not even on a node that is over its limit.
             rejected |= (new > 0) & (held > limits - new)
@@ -186,9 +186,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
                 findings.add(here, error_status(str(problem)))
                 continue
             attached = storage.attached.attached_at(nodes.row_at(index))
-            held = {**{each.name: each for each in attached}, **used}
-            new = Counter(each.driver for name, each in wanted.items() if name not in used)
-            old = Counter(each.driver for each in held.values())
+            held = {**{volume.name: volume for volume in attached}, **used}
+            new = Counter(volume.driver for name, volume in wanted.items() if name not in used)
+            old = Counter(volume.driver for volume in held.values())
             limits = {d: int(storage.csi_nodes.limits(nodes, d)[index]) for d in new}
             if any(old[driver] + count > limits[driver] for driver, count in new.items()):
                 findings.add(here, TOO_MANY)
@@ -263,7 +263,7 @@ class _Wired:
 
     def wanted(self, pod: Pod, *, has_csi_node: bool) -> dict[str, CsiVolume] | Status:
         """The volumes a pod brings to a node, or what is wrong with them: the first problem in the pod's order."""
-        found: dict[str, CsiVolume] = {}
+        wanted: dict[str, CsiVolume] = {}
         namespace = pod.metadata.namespace
         for volume in pod.spec.volumes or ():
             use = claim_use(pod, volume)
@@ -283,8 +283,8 @@ class _Wired:
                     return error_status(stranger)
                 resolved = self._names.of_claim(claim)
             if resolved is not None and (has_csi_node or not resolved.needs_csi_node):
-                found[resolved.name] = resolved
-        return found
+                wanted[resolved.name] = resolved
+        return wanted
 
 
 class _Findings:
@@ -311,7 +311,9 @@ class _Findings:
 
 
 def _has_migrated(wanted: Wanted | Status) -> bool:
-    return not isinstance(wanted, Status) and any(each.needs_csi_node for each in wanted.values())
+    return not isinstance(wanted, Status) and any(
+        volume.needs_csi_node for volume in wanted.values()
+    )
 
 
 def _at_row(nodes: NodeColumns, row: int) -> Mask:

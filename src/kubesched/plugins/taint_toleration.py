@@ -71,21 +71,21 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     def _table(self, known: Tables, column: InternedColumn[TaintSet], pod: Pod) -> TaintTable:
         """The rule for pods that tolerate the same as this one."""
         tolerations = tuple(pod.spec.tolerations or ())
-        found = known.get(tolerations)
-        if found is None or not found.is_over(column):
+        table = known.get(tolerations)
+        if table is None or not table.is_over(column):
             if len(known) >= _TABLES_LIMIT:
                 known.clear()
             if known is self._repelling:
-                found = ValueTable(column, lambda taints: self._repels(pod, taints), absent=False)
+                table = ValueTable(column, lambda taints: self._repels(pod, taints), absent=False)
             else:
-                found = ValueTable(
+                table = ValueTable(
                     column,
                     lambda taints: self._count_disliked(pod, taints),
                     absent=0,
                     dtype=np.int64,
                 )
-            known[tolerations] = found
-        return found
+            known[tolerations] = table
+        return table
 
     def _repels(self, pod: Pod, taints: Sequence[Taint] | None) -> bool:
         untolerated = first_untolerated_taint(
@@ -159,4 +159,4 @@ def _taint_set(node: Node) -> TaintSet | None:
     taints = node.spec.taints
     if not taints:
         return None
-    return tuple(Taint(key=each.key, value=each.value, effect=each.effect) for each in taints)
+    return tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in taints)

@@ -93,7 +93,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         """What the labels of all bound volumes ask for, or why the pod has to wait."""
         listers = listers_of(self.handle)
         claims, volumes = listers.of(PersistentVolumeClaim), listers.of(PersistentVolume)
-        found: list[Topology] = []
+        topologies: list[Topology] = []
         for name in direct_claims(pod):
             if not name:
                 return unresolvable("PersistentVolumeClaim had no name")
@@ -108,8 +108,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
             volume = volumes.get("", claim.spec.volume_name)
             if volume is None:
                 return unresolvable(not_found("persistentvolume", claim.spec.volume_name))
-            found.extend(topologies_of(volume))
-        return tuple(found)
+            topologies.extend(topologies_of(volume))
+        return tuple(topologies)
 
     def _unbound_problem(self, claim: PersistentVolumeClaim) -> str | None:
         """Why a claim without a volume keeps the pod from being placed; None when it is to be bound later."""
@@ -187,13 +187,13 @@ def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
     labels = volume.metadata.labels
     if not labels:
         return ()
-    found = []
+    topologies = []
     for key in LABELS:
         if key in labels:
             values = [part.strip() for part in labels[key].split(ZONE_SEPARATOR)]
             if all(values):
-                found.append(Topology(key, frozenset(values)))
-    return tuple(found)
+                topologies.append(Topology(key, frozenset(values)))
+    return tuple(topologies)
 
 
 def conflicts(nodes: NodeColumns, topologies: Sequence[Topology]) -> Mask:

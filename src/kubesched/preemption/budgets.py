@@ -35,10 +35,10 @@ class Budgets:
     def __init__(self, budgets: Sequence[PodDisruptionBudget]) -> None:
         self._by_namespace: dict[str, list[_Budget]] = {}
         self._matching: dict[LabelClass, tuple[_Budget, ...]] = {}
-        for each in budgets:
-            budget = _parsed(each)
+        for listed in budgets:
+            budget = _parsed(listed)
             if budget is not None:
-                self._by_namespace.setdefault(each.metadata.namespace, []).append(budget)
+                self._by_namespace.setdefault(listed.metadata.namespace, []).append(budget)
 
     @property
     def is_empty(self) -> bool:
@@ -48,7 +48,7 @@ class Budgets:
     def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
         """For each pod of one node, the most important first: would evicting it violate a budget?"""
         left: dict[_Budget, int] = {}
-        found = []
+        verdicts = []
         for pod in pods:
             violates = False
             for budget in self._about(pod):
@@ -57,8 +57,8 @@ class Budgets:
                 remaining = left.get(budget, budget.allowed) - 1
                 left[budget] = remaining
                 violates |= remaining < 0
-            found.append(violates)
-        return found
+            verdicts.append(violates)
+        return verdicts
 
     def _about(self, pod: PodInfo) -> tuple[_Budget, ...]:
         """The budgets a pod falls under. Pods that no selector can tell apart are matched once."""

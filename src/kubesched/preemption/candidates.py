@@ -114,13 +114,13 @@ class ListedCandidates:
     def __init__(self, candidates: Sequence[Candidate], now_us: int) -> None:
         self._candidates = candidates
         victims = [candidate.victims for candidate in candidates]
-        self.pdb_violations = _ints([each.pdb_violations for each in victims])
-        self.highest_priority = _ints([_priority(each.pods[0]) for each in victims])
+        self.pdb_violations = _ints([listed.pdb_violations for listed in victims])
+        self.highest_priority = _ints([_priority(listed.pods[0]) for listed in victims])
         self.priority_sum = _ints(
-            [sum(_priority(pod) + PRIORITY_OFFSET for pod in each.pods) for each in victims]
+            [sum(_priority(pod) + PRIORITY_OFFSET for pod in listed.pods) for listed in victims]
         )
-        self.victim_count = _ints([len(each.pods) for each in victims])
-        self.earliest_start = _ints([_earliest_start(each.pods, now_us) for each in victims])
+        self.victim_count = _ints([len(listed.pods) for listed in victims])
+        self.earliest_start = _ints([_earliest_start(listed.pods, now_us) for listed in victims])
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -197,9 +197,9 @@ def best_by(candidates: Sequence[Candidate], scores: Sequence[ScoreFunction]) ->
     """The candidate that a plugin's own criteria prefer, in their order; the first one wins a tie."""
     left = list(candidates)
     for score in scores:
-        found = [score(candidate.node_name) for candidate in left]
-        best = max(found)
-        left = [c for c, each in zip(left, found, strict=True) if each == best]
+        points = [score(candidate.node_name) for candidate in left]
+        best = max(points)
+        left = [c for c, own in zip(left, points, strict=True) if own == best]
         if len(left) == 1:
             break
     return left[0]

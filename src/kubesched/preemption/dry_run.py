@@ -227,8 +227,8 @@ class _Run:
     def _try(self, block: Indices) -> None:
         """Find the victims on a block of rows, and keep as many candidates as are wanted."""
         alone = self._must_be_tried_alone(block)
-        found = [self._try_together(block[~alone]), self._try_alone(block[alone])]
-        parts = [part for part in found if part is not None]
+        tried = [self._try_together(block[~alone]), self._try_alone(block[alone])]
+        parts = [part for part in tried if part is not None]
         if not parts:
             return
         # In the order of the visit, as if they had been tried one after the other.
@@ -252,8 +252,8 @@ class _Run:
         priority = self._preemptor.pod.priority
         alone = np.array(
             [
-                any([caring.care(pod) for pod in each.pods if pod.priority < priority])
-                for each in self._row_pods.of(rows.tolist())
+                any([caring.care(pod) for pod in row_pods.pods if pod.priority < priority])
+                for row_pods in self._row_pods.of(rows.tolist())
             ],
             dtype=np.bool_,
         )

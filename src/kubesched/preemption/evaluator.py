@@ -107,18 +107,18 @@ class Evaluator:
         if reason:
             log.info("Pod is not eligible for preemption", v=5, pod=current, reason=reason)
             return None, unschedulable(reason)
-        found = self._find_candidates(state, current, statuses)
-        if isinstance(found, tuple):
+        shortlist = self._find_candidates(state, current, statuses)
+        if isinstance(shortlist, tuple):
             log.info(
                 "No preemption candidate is found; preemption is not helpful for scheduling",
                 v=2,
                 pod=current,
             )
-            return found
+            return shortlist
         extenders = interested_in(self._handle.extenders, current)
         if extenders or not self._in_background:
-            return self._choose_and_wait(found, extenders, current)
-        candidate = self._best(found)
+            return self._choose_and_wait(shortlist, extenders, current)
+        candidate = self._best(shortlist)
         _log_target(current, candidate)
         self.executor.start(candidate, current)
         return _nominated(candidate)
@@ -127,10 +127,10 @@ class Evaluator:
         """The pod as the informer knows it by now."""
         if self._handle.listers is None:
             return pod
-        found: Pod | None = self._handle.listers.of(Pod).get(
+        current: Pod | None = self._handle.listers.of(Pod).get(
             pod.metadata.namespace, pod.metadata.name
         )
-        return found
+        return current
 
     def _why_not_eligible(self, pod: Pod, statuses: NodeToStatus) -> str:
         """Why the pod may not preempt; empty when it may."""
@@ -230,7 +230,7 @@ class Evaluator:
                 return None, left
             if not left:
                 return None, unschedulable(NO_CANDIDATE)
-            candidates = [Candidate(name, each) for name, each in left.items()]
+            candidates = [Candidate(name, proposed) for name, proposed in left.items()]
             shortlist = ListedCandidates(candidates, self._now_us())
         candidate = self._best(shortlist)
         _log_target(pod, candidate)

@@ -145,8 +145,8 @@ class Executor:
         listers = self._handle.listers
         if listers is None:
             return False
-        found: Pod | None = listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
-        return found is None or found.metadata.uid != pod.metadata.uid
+        current: Pod | None = listers.of(Pod).get(pod.metadata.namespace, pod.metadata.name)
+        return current is None or current.metadata.uid != pod.metadata.uid
 
     def _forget_the_gone(self) -> None:
         for uid in [uid for uid, pod in self._kept_back.items() if self._is_gone(pod)]:

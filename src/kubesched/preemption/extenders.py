@@ -20,7 +20,11 @@ log = get_logger(__name__)
 
 def interested_in(extenders: Sequence[Extender], pod: Pod) -> list[Extender]:
     """The extenders that want a say in preempting for this pod, in their order."""
-    return [each for each in extenders if each.supports_preemption and each.is_interested(pod)]
+    return [
+        extender
+        for extender in extenders
+        if extender.supports_preemption and extender.is_interested(pod)
+    ]
 
 
 async def ask_extenders(
@@ -40,10 +44,10 @@ async def ask_extenders(
                 err=error,
             )
             continue
-        empty = [name for name, each in answer.items() if not each.pods]
+        empty = [name for name, proposed in answer.items() if not proposed.pods]
         if empty and not extender.is_ignorable:
             return no_victim_on(empty[0])
-        victims = {name: each for name, each in answer.items() if each.pods}
+        victims = {name: proposed for name, proposed in answer.items() if proposed.pods}
         if not victims:
             break
     return victims
@@ -63,7 +67,7 @@ def find_victims(
             f'extender: {extender} claims to preempt on unknown node "{node_name}"'
         )
     on_node = table.pods[row]
-    found: list[Pod] = []
+    pods: list[Pod] = []
     for uid in uids:
         pod = on_node.get(uid)
         if pod is None:
@@ -71,5 +75,5 @@ def find_victims(
                 f"extender: {extender} claims to preempt pod (UID: &{{{uid}}}) on node: {node_name}, "
                 "but the pod is not found on that node"
             )
-        found.append(pod.pod)
-    return Victims(tuple(found), pdb_violations)
+        pods.append(pod.pod)
+    return Victims(tuple(pods), pdb_violations)

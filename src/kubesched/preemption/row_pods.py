@@ -76,7 +76,7 @@ class RowPodsCache:
         """All at once: making one array costs about as much as reading ten pods."""
         table = self._table
         numbers: list[int] = []
-        found: list[tuple[int, list[PodInfo], bool]] = []
+        sorted_rows: list[tuple[int, list[PodInfo], bool]] = []
         for row in rows:
             pods = sorted(table.pods[row].values(), key=_rank)
             has_scalars = False
@@ -90,10 +90,10 @@ class RowPodsCache:
                     requests.memory,
                     requests.ephemeral_storage,
                 )
-            found.append((row, pods, has_scalars))
+            sorted_rows.append((row, pods, has_scalars))
         matrix = np.array(numbers, dtype=np.int64).reshape(-1, _COLUMNS)
         start = 0
-        for row, pods, has_scalars in found:
+        for row, pods, has_scalars in sorted_rows:
             end = start + len(pods)
             self._known[row] = RowPods(pods, matrix[start:end], has_scalars=has_scalars)
             start = end
@@ -115,8 +115,8 @@ class CountedBelow:
         self._priority = priority
         self._pods = pods
         self._rows = rows
-        numbers = np.concatenate([each.numbers for each in pods])
-        owner = np.repeat(rows, [len(each.pods) for each in pods])
+        numbers = np.concatenate([row_pods.numbers for row_pods in pods])
+        owner = np.repeat(rows, [len(row_pods.pods) for row_pods in pods])
         lower = numbers[:, PRIORITY] < priority
         self._numbers, self._owner = numbers[lower], owner[lower]
 
@@ -129,11 +129,11 @@ class CountedBelow:
             np.add.at(sums, self._owner, self._numbers[:, FIRST_RESOURCE + resource])
             return sums[rows]
         name = next(name for name, known in self._table.resource_index.items() if known == resource)
-        for row, each in zip(self._rows.tolist(), self._pods, strict=True):
-            if each.has_scalars:
+        for row, row_pods in zip(self._rows.tolist(), self._pods, strict=True):
+            if row_pods.has_scalars:
                 sums[row] = sum(
                     pod.requests.scalars.get(name, 0)
-                    for pod in each.pods
+                    for pod in row_pods.pods
                     if pod.priority < self._priority
                 )
         return sums[rows]

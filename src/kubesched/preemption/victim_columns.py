@@ -144,8 +144,8 @@ class VictimColumns:
 
     def _rank(self) -> None:
         """Flat columns over all pods that may go, row after row, each row's most important first."""
-        numbers = np.concatenate([each.numbers for each in self._row_pods])
-        lengths = np.array([len(each.pods) for each in self._row_pods], dtype=np.intp)
+        numbers = np.concatenate([row_pods.numbers for row_pods in self._row_pods])
+        lengths = np.array([len(row_pods.pods) for row_pods in self._row_pods], dtype=np.intp)
         owner = np.repeat(np.arange(len(lengths)), lengths)
         place = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         is_lower = numbers[:, PRIORITY] < self._preemptor.pod.priority
@@ -178,24 +178,24 @@ class VictimColumns:
     def _find_violating(self, budgets: Budgets) -> Mask | None:
         if budgets.is_empty:
             return None
-        found = [
+        verdicts = [
             violates
             for index in range(len(self.rows))
             for violates in budgets.violated_by(self._pods_of(index))
         ]
-        violating = np.array(found, dtype=np.bool_)
+        violating = np.array(verdicts, dtype=np.bool_)
         return violating if violating.any() else None
 
     def _find_amounts(self) -> tuple[Ints, dict[int, int]]:
         """What each pod frees, (pods, resources), and which column holds which resource of the table."""
         native = self._numbers[:, FIRST_RESOURCE:]
         column_of = {resource: resource for resource in range(_NATIVE_RESOURCES)}
-        if not any([each.has_scalars for each in self._row_pods]):
+        if not any([row_pods.has_scalars for row_pods in self._row_pods]):
             return native, column_of
         scalars: dict[int, Ints] = {}
         resource_index = self._preemptor.framework.handle.table.resource_index
-        for index, each in enumerate(self._row_pods):
-            if each.has_scalars:
+        for index, row_pods in enumerate(self._row_pods):
+            if row_pods.has_scalars:
                 start = int(self._first[index])
                 for at, pod in enumerate(self._pods_of(index), start):
                     for name, amount in pod.requests.scalars.items():

@@ -302,13 +302,13 @@ class SchedulingAlgorithm:
         result = self._run_filters(framework, state, pod, NodeColumns(self.table))
         if result.error is not None:
             return Feasible(_NO_ROWS, diagnosis, error=result.error)
-        found = PassingColumns(self.table, result.passing)
+        feasible = PassingColumns(self.table, result.passing)
 
         def explain() -> None:
             rejected = np.flatnonzero(self.table.alive[: len(result.passing)] & ~result.passing)
             self._explain(result, rejected, rejected, diagnosis)
 
-        return Feasible(found, diagnosis, self.table.node_count - len(found), explain=explain)
+        return Feasible(feasible, diagnosis, self.table.node_count - len(feasible), explain=explain)
 
     def _filter_walk(
         self,
@@ -331,17 +331,17 @@ class SchedulingAlgorithm:
             looked_at = 0 if result.broken is None else int(result.broken[at].argmax())
             return Feasible(_NO_ROWS, diagnosis, looked_at, error=result.error)
         passing = result.passing[at]
-        found = np.flatnonzero(passing)
+        feasible = np.flatnonzero(passing)
         examined, want = len(walk), self.nodes_to_find(framework, len(walk))
-        if len(found) > want:  # one surplus feasible node is what ends the search
-            examined, found = int(found[want]), found[:want]
+        if len(feasible) > want:  # one surplus feasible node is what ends the search
+            examined, feasible = int(feasible[want]), feasible[:want]
 
         def explain() -> None:
             rejected = np.flatnonzero(~passing[:examined])
             self._explain(result, at[rejected], walk[rejected], diagnosis)
 
         # A nominated node that failed its trial was rejected here again: its verdict counts once.
-        return Feasible(walk[found], diagnosis, examined - len(found), explain=explain)
+        return Feasible(walk[feasible], diagnosis, examined - len(feasible), explain=explain)
 
     @staticmethod
     def _run_filters(

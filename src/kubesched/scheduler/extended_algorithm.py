@@ -61,10 +61,10 @@ class ExtendedAlgorithm:
         if not self._table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(self._table))
-        found = await self._feasible(framework, state, pod, outcome, interested)
-        if isinstance(found, Status):
-            return found
-        feasible, forgets_pods = found
+        filtered = await self._feasible(framework, state, pod, outcome, interested)
+        if isinstance(filtered, Status):
+            return filtered
+        feasible, forgets_pods = filtered
         if not len(feasible.rows):
             return self._algorithm.fits_nowhere(pod, feasible.diagnosis)
         return await self._pick(framework, state, pod, feasible, interested, forgets_pods)
@@ -132,8 +132,8 @@ class ExtendedAlgorithm:
         return kept, forgets_pods
 
     def _nodes(self, rows: Indices) -> list[Node]:
-        found = [self._table.nodes[row] for row in rows.tolist()]
-        return [node for node in found if node is not None]
+        nodes = [self._table.nodes[row] for row in rows.tolist()]
+        return [node for node in nodes if node is not None]
 
     def _rows(self, extender: Extender, names: Sequence[str], rows: Indices) -> Indices:
         allowed = set(rows.tolist())
@@ -193,7 +193,8 @@ class ExtendedAlgorithm:
             return totals, lots
         nodes = self._nodes(rows)
         answers = await asyncio.gather(
-            *(each.prioritize(pod.pod, nodes) for each in interested), return_exceptions=True
+            *(extender.prioritize(pod.pod, nodes) for extender in interested),
+            return_exceptions=True,
         )
         totals = totals.copy()
         at = {self._table.names[row]: index for index, row in enumerate(rows.tolist())}

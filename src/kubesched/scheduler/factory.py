@@ -66,7 +66,7 @@ _CAN_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, P
 
 def _no_extenders(configured: Sequence[ExtenderConfig], table: NodeTable) -> Sequence[Extender]:
     del table
-    names = ", ".join(each.url_prefix for each in configured)
+    names = ", ".join(extender.url_prefix for extender in configured)
     raise ConfigError([FieldProblem("extenders", f"nobody here can talk to extenders ({names})")])
 
 

@@ -26,10 +26,10 @@ def places_in_walk(table: NodeTable, rows: Indices, feasible: Mask, start: int) 
     if start:
         order = np.concatenate((order[start:], order[:start]))
     ranks = np.cumsum(feasible[order]) - 1
-    found: Indices = ranks[
+    places: Indices = ranks[
         (table.position[rows].astype(np.intp) - start) % table.node_count
     ].astype(np.intp)
-    return found
+    return places
 
 
 def _preorder_keys(heap_indices: Indices) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -69,7 +69,7 @@ class HttpExtender:
         self._transport = transport or HttpTransport(_connection(config))
         self._base = config.url_prefix.rstrip("/")
         self._path = urlsplit(self._base).path
-        self._managed = frozenset(each.name for each in config.managed_resources)
+        self._managed = frozenset(resource.name for resource in config.managed_resources)
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ class HttpExtender:
         if not self._managed:
             return True
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-        return any(self._uses_managed(each) for each in containers)
+        return any(self._uses_managed(container) for container in containers)
 
     def _uses_managed(self, container: Container) -> bool:
         resources = container.resources
@@ -125,7 +125,7 @@ class HttpExtender:
         names = fields.get("nodenames")
         if self._config.node_cache_capable and names is not None:
             kept = tuple(
-                _text(each, self.name, "NodeNames") for each in _list(names, self.name, "NodeNames")
+                _text(name, self.name, "NodeNames") for name in _list(names, self.name, "NodeNames")
             )
             return ExtenderFilterResult(kept, failed, unresolvable)
         listed = fields.get("nodes")
@@ -133,7 +133,7 @@ class HttpExtender:
             return ExtenderFilterResult((), failed, unresolvable)
         items = _list(_fields(listed, self.name).get("items") or [], self.name, "Nodes.items")
         kept = tuple(
-            _text(_name_of(each), self.name, "Nodes.items.metadata.name") for each in items
+            _text(_name_of(item), self.name, "Nodes.items.metadata.name") for item in items
         )
         return ExtenderFilterResult(kept, failed, unresolvable, forgets_pods=True)
 
@@ -142,13 +142,13 @@ class HttpExtender:
             return [(node.metadata.name, 0) for node in nodes]
         answer = await self._ask(self._config.prioritize_verb, await self._arguments(pod, nodes))
         scale = self._config.weight * SCORE_SCALE
-        found = []
+        points = []
         for entry in _list(answer or [], self.name, "answer"):
             fields = _fields(entry, self.name)
             host = _text(fields.get("host", ""), self.name, "Host")
             score = _int64(fields.get("score", 0), self.name, f"Score of {host!r}")
-            found.append((host, score * scale))
-        return found
+            points.append((host, score * scale))
+        return points
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         meta = pod.metadata
@@ -189,29 +189,29 @@ class HttpExtender:
         if self._config.node_cache_capable:
             body["NodeNameToMetaVictims"] = {
                 node: {
-                    "Pods": [{"UID": each.metadata.uid} for each in found.pods],
-                    "NumPDBViolations": found.pdb_violations,
+                    "Pods": [{"UID": victim.metadata.uid} for victim in proposed.pods],
+                    "NumPDBViolations": proposed.pdb_violations,
                 }
-                for node, found in victims.items()
+                for node, proposed in victims.items()
             }
         else:
             body["NodeNameToVictims"] = {
                 node: {
-                    "Pods": [await self._whole.pod(each) for each in found.pods],
-                    "NumPDBViolations": found.pdb_violations,
+                    "Pods": [await self._whole.pod(victim) for victim in proposed.pods],
+                    "NumPDBViolations": proposed.pdb_violations,
                 }
-                for node, found in victims.items()
+                for node, proposed in victims.items()
             }
         fields = _fields(await self._ask(self._config.preempt_verb, body), self.name)
         left = fields.get("nodenametometavictims") or {}
         return {
-            node: self._resolved(node, _fields(each, self.name))
-            for node, each in _mapping(left, self.name).items()
+            node: self._resolved(node, _fields(meta_victims, self.name))
+            for node, meta_victims in _mapping(left, self.name).items()
         }
 
     def _resolved(self, node: str, meta_victims: JsonObject) -> Victims:
         pods = _list(meta_victims.get("pods") or [], self.name, "Pods")
-        uids = [_text(_fields(each, self.name).get("uid"), self.name, "UID") for each in pods]
+        uids = [_text(_fields(victim, self.name).get("uid"), self.name, "UID") for victim in pods]
         violations = _int64(meta_victims.get("numpdbviolations", 0), self.name, "NumPDBViolations")
         return find_victims(self._table, self.name, node, uids, violations)
 
@@ -266,8 +266,8 @@ def make_extenders(
     transport: Transport | None = None,
 ) -> list[HttpExtender]:
     """Extenders in the order in which they are asked: those that may be ignored come last."""
-    ordered = sorted(configured, key=lambda each: each.ignorable)
-    return [HttpExtender(each, whole, table, transport) for each in ordered]
+    ordered = sorted(configured, key=lambda extender: extender.ignorable)
+    return [HttpExtender(extender, whole, table, transport) for extender in ordered]
 
 
 def _connection(config: types.Extender) -> ConnectionConfig:
@@ -348,7 +348,7 @@ def _int64(value: object, extender: str, what: str) -> int:
 
 
 def _texts(value: object, extender: str, what: str) -> dict[str, str]:
-    return {key: _text(each, extender, what) for key, each in _mapping(value, extender).items()}
+    return {key: _text(text, extender, what) for key, text in _mapping(value, extender).items()}
 
 
 def _name_of(item: object) -> object:

@@ -188,7 +188,7 @@ class Scheduler:
             framework.evaluations.note(state)
         seconds = framework.now() - started
         if seconds > SLOW_ATTEMPT_S:
-            steps = {point: round(each * 1000, 1) for point, each in framework.steps}
+            steps = {point: round(duration_s * 1000, 1) for point, duration_s in framework.steps}
             log.info(
                 "Slow scheduling attempt",
                 pod=info.pod_info.pod,

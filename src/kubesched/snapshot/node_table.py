@@ -319,10 +319,10 @@ class NodeTable:
 
     def derived(self, kind: Callable[[NodeTable], T]) -> T:
         """Something that others compute from this table and share; made when first asked for, and kept with it."""
-        found: T | None = self._derived.get(kind)
-        if found is None:
-            found = self._derived[kind] = kind(self)
-        return found
+        derived: T | None = self._derived.get(kind)
+        if derived is None:
+            derived = self._derived[kind] = kind(self)
+        return derived
 
     def label_column(self, key: str) -> InternedColumn[str]:
         """The values of one node label."""

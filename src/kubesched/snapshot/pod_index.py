@@ -439,17 +439,17 @@ class PodIndex:
         meta = pod.pod.metadata
         terminating = meta.deletion_timestamp is not None
         key = (pod.label_key or label_key_of(pod.pod), terminating)
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = LabelClass(
+        label_class = self._classes.get(key)
+        if label_class is None:
+            label_class = self._classes[key] = LabelClass(
                 key, pod.namespace, meta.labels or EMPTY_LABELS, terminating
             )
-            found.counters = [
+            label_class.counters = [
                 counter
                 for counter in self._counters.values()
-                if counter.predicate.matches(found.namespace, found.labels, terminating)
+                if counter.predicate.matches(label_class.namespace, label_class.labels, terminating)
             ]
-        return found
+        return label_class
 
     def _count_terms(self, pod: PodInfo, row: int, delta: int) -> None:
         keys = pod.derived.term_keys
@@ -460,12 +460,12 @@ class PodIndex:
 
     def _count_term(self, key: TermKey, term: AffinityTerm, row: int, delta: int) -> None:
         known = self._terms[key.kind]
-        found = known.get(key)
-        if found is None:
-            found = known[key] = Term(self._table, key, term)
+        carried = known.get(key)
+        if carried is None:
+            carried = known[key] = Term(self._table, key, term)
             self.terms_version += 1
-        found.add(row, delta)
-        if not found.total:
+        carried.add(row, delta)
+        if not carried.total:
             del known[key]
             self.terms_version += 1
 

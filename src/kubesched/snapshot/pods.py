@@ -78,66 +78,66 @@ class PodInfo:
 
     @property
     def derived(self) -> Derived:
-        found = self._derived
-        if found is None:
-            found = self._derived = Derived()
-        return found
+        derived = self._derived
+        if derived is None:
+            derived = self._derived = Derived()
+        return derived
 
     @property
     def requests(self) -> PodRequests:
         """What the pod takes from its node (status-aware: a resize in progress counts in full)."""
         derived = self.derived
-        found = derived.requests
-        if found is None:
-            found = derived.requests = accounted_requests(self.pod)
-        return found
+        requests = derived.requests
+        if requests is None:
+            requests = derived.requests = accounted_requests(self.pod)
+        return requests
 
     @property
     def nonzero_requests(self) -> tuple[int, int]:
         """(milli CPU, memory bytes) with defaults for containers that name none."""
         derived = self.derived
-        found = derived.nonzero
-        if found is None:
-            found = derived.nonzero = nonzero_requests(self.pod)
-        return found
+        nonzero = derived.nonzero
+        if nonzero is None:
+            nonzero = derived.nonzero = nonzero_requests(self.pod)
+        return nonzero
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
         derived = self.derived
-        found = derived.ports
-        if found is None:
-            found = derived.ports = pod_host_ports(self.pod)
-        return found
+        ports = derived.ports
+        if ports is None:
+            ports = derived.ports = pod_host_ports(self.pod)
+        return ports
 
     @property
     def affinity_terms(self) -> AffinityTerms:
         derived = self.derived
-        found = derived.affinity
-        if found is None:
-            found = derived.affinity = parse_affinity_terms(self.pod)
-        return found
+        terms = derived.affinity
+        if terms is None:
+            terms = derived.affinity = parse_affinity_terms(self.pod)
+        return terms
 
     @property
     def claims(self) -> tuple[str, ...]:
         """`namespace/claim` of every volume that names a PersistentVolumeClaim, repeats included."""
         derived = self.derived
-        found = derived.claims
-        if found is None:
-            found = derived.claims = tuple(
+        claims = derived.claims
+        if claims is None:
+            claims = derived.claims = tuple(
                 f"{self.namespace}/{volume.persistent_volume_claim.claim_name}"
                 for volume in self.pod.spec.volumes or ()
                 if volume.persistent_volume_claim is not None
             )
-        return found
+        return claims
 
     @property
     def volume_uses(self) -> int:
         """Which kinds of volumes it has that placement depends on: flags of `api.pod_volumes`."""
         derived = self.derived
-        found = derived.volume_uses
-        if found is None:
-            found = derived.volume_uses = volume_uses(self.pod.spec.volumes)
-        return found
+        uses = derived.volume_uses
+        if uses is None:
+            uses = derived.volume_uses = volume_uses(self.pod.spec.volumes)
+        return uses
 
     def assumed_on(self, node_name: str) -> PodInfo:
         """A copy that is on a node, sharing every derived value."""

@@ -182,7 +182,7 @@ class Below:
                 left = left - column.array[rows]
             return left
         length = len(whole[rows])
-        found: Ints = np.zeros(length, dtype=np.int64)
+        total: Ints = np.zeros(length, dtype=np.int64)
         for column in columns:
-            found = found + column.array[rows]
-        return found
+            total = total + column.array[rows]
+        return total

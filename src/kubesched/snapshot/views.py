@@ -99,8 +99,8 @@ class NodeColumns:
         self, column: InternedColumn[Any], table: np.ndarray[Any, Any]
     ) -> np.ndarray[Any, Any]:
         """`table[value id]` per row; the table's last slot answers for nodes without a value."""
-        found: np.ndarray[Any, Any] = table[column.ids[self.rows]]
-        return found
+        looked_up: np.ndarray[Any, Any] = table[column.ids[self.rows]]
+        return looked_up
 
     # -- how many ---------------------------------------------------------------------------------------------------
 
@@ -485,9 +485,9 @@ def _after(
     ports: Iterable[HostPort], removed: Iterable[PodInfo], added: Iterable[PodInfo]
 ) -> set[HostPort]:
     """The ports taken on a node once some pods have gone and then others have come."""
-    found = set(ports)
+    taken = set(ports)
     for pod in removed:
-        found.difference_update(pod.host_ports)
+        taken.difference_update(pod.host_ports)
     for pod in added:
-        found.update(pod.host_ports)
-    return found
+        taken.update(pod.host_ports)
+    return taken

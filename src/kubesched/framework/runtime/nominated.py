@@ -137,8 +137,8 @@ class NominatedPods:
             rivals = Rivals(self, pod.priority, own[1])
             return None if rivals.are_none else rivals
         if pod.priority not in self._rivals:
-            found = Rivals(self, pod.priority, None)
-            self._rivals[pod.priority] = None if found.are_none else found
+            rivals = Rivals(self, pod.priority, None)
+            self._rivals[pod.priority] = None if rivals.are_none else rivals
         return self._rivals[pod.priority]
 
     def sum_of(
@@ -153,18 +153,18 @@ class NominatedPods:
         sums = self._sums
         below = self._priorities.below(priority, sums.pod_count.array, sums.requested)
         if below is None:
-            found = np.zeros(self.table.high_water, dtype=np.int64)
+            total = np.zeros(self.table.high_water, dtype=np.int64)
             for row, pods in self._by_row.items():
-                found[row] = sum(amount(pod) for pod in pods if pod.priority >= priority)
+                total[row] = sum(amount(pod) for pod in pods if pod.priority >= priority)
         elif resource is None:
-            found = sums.pod_count.array[rows] - below.pod_count(rows)
+            total = sums.pod_count.array[rows] - below.pod_count(rows)
         elif resource < len(sums.requested):
-            found = sums.requested[resource].array[rows] - below.requested(resource, rows)
+            total = sums.requested[resource].array[rows] - below.requested(resource, rows)
         else:
             return np.zeros(self.table.high_water, dtype=np.int64)
         if without is not None and without.priority >= priority:
-            found[self._by_uid[without.uid][0]] -= amount(without)
-        return found
+            total[self._by_uid[without.uid][0]] -= amount(without)
+        return total
 
     def _sync(self) -> None:
         table, nominator = self.table, self._nominator

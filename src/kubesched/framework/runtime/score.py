@@ -103,8 +103,8 @@ def _added_up(columns: Iterable[Ints]) -> Ints | None:
 
 def _highest(totals: Ints) -> Indices:
     """Where the highest value stands. Finding a place of it is twice as fast as finding the value."""
-    found: Indices = (totals == totals[totals.argmax()]).nonzero()[0]
-    return found
+    indices: Indices = (totals == totals[totals.argmax()]).nonzero()[0]
+    return indices
 
 
 def run_pre_score(

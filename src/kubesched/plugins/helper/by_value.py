@@ -19,5 +19,5 @@ def by_value(scores: Ints, lowest: int, highest: int, rule: Callable[[Ints], Int
     if highest - lowest >= len(scores):
         return rule(scores)
     answers = rule(np.arange(lowest, highest + 1))
-    found: Ints = answers.take(scores - lowest if lowest else scores)
-    return found
+    final: Ints = answers.take(scores - lowest if lowest else scores)
+    return final

@@ -39,8 +39,8 @@ def admitted_by_terms(nodes: NodeColumns, selector: ParsedNodeSelector) -> Mask:
     mask: Mask | None = None
     for term in selector.terms:
         if not term.problems:
-            found = matched(nodes, term)
-            mask = found if mask is None else mask | found
+            matches = matched(nodes, term)
+            mask = matches if mask is None else mask | matches
     return np.zeros(len(nodes), dtype=np.bool_) if mask is None else mask
 
 
@@ -71,8 +71,8 @@ def named(nodes: NodeColumns, name: str) -> Mask:
     if row is None:
         return np.zeros(len(nodes), dtype=np.bool_)
     if not isinstance(nodes.rows, slice):
-        found: Mask = nodes.rows == row
-        return found
+        is_row: Mask = nodes.rows == row
+        return is_row
     mask = np.zeros(len(nodes), dtype=np.bool_)
     index = row - int(nodes.rows.start or 0)
     if 0 <= index < len(nodes):

@@ -10,5 +10,7 @@ from kubesched.api.core_v1 import Pod
 
 
 def tolerations_fragment(pod: Pod) -> dict[str, Any]:
-    ordered = sorted(pod.spec.tolerations or (), key=lambda each: (each.key, each.value))
-    return {"v1.Pod.Spec.Tolerations": [msgspec.to_builtins(each) for each in ordered]}
+    ordered = sorted(
+        pod.spec.tolerations or (), key=lambda toleration: (toleration.key, toleration.value)
+    )
+    return {"v1.Pod.Spec.Tolerations": [msgspec.to_builtins(toleration) for toleration in ordered]}

@@ -79,12 +79,12 @@ class FilterState:
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
         """Affinity first, then the pod's anti-affinity, then that of pods already there."""
-        found = [
+        checks = [
             (_EXISTING, self._forbidden_by_existing(nodes)),
             (_ANTI, self._forbidden_by_anti(nodes)),
             (_AFFINITY, self._lacking_affinity(nodes) if self.affinity else None),
         ]
-        findings = [(code, mask) for code, mask in found if mask is not None]
+        findings = [(code, mask) for code, mask in checks if mask is not None]
         if not findings:
             return None
         rejected = findings[0][1]
@@ -193,10 +193,10 @@ class FilterState:
 
     def traits(self) -> list[Trait] | None:
         """Nodes are told apart by the pods in their domains, for every term in play."""
-        found = [domain_trait(c.domains, c.counter) for c in (*self.affinity, *self.anti)]
-        found += [domain_trait(term.domains) for term in self.existing]
-        known = [trait for trait in found if trait is not None]
-        return known if len(known) == len(found) else None
+        wanted = [domain_trait(c.domains, c.counter) for c in (*self.affinity, *self.anti)]
+        wanted += [domain_trait(term.domains) for term in self.existing]
+        known = [trait for trait in wanted if trait is not None]
+        return known if len(known) == len(wanted) else None
 
     def is_about(self, other: PodInfo, table: NodeTable) -> bool:
         """Does it matter on which node, if any, that pod is?"""

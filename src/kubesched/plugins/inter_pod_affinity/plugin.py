@@ -95,10 +95,10 @@ class InterPodAffinity(
         if version != self._resolved_for or len(self._resolved) >= _RESOLVED_LIMIT:
             self._resolved_for, self._resolved = version, {}
         parsed = self._parsed(state, pod)
-        found = self._resolved.get(parsed)
-        if found is None:
-            found = self._resolved[parsed] = resolve(parsed, namespaces)
-        return found
+        terms = self._resolved.get(parsed)
+        if terms is None:
+            terms = self._resolved[parsed] = resolve(parsed, namespaces)
+        return terms
 
     def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
         """Terms of pods on nodes that mean this pod; matched anew when terms came or went."""
@@ -110,8 +110,8 @@ class InterPodAffinity(
         version = (table.pod_index.terms_version, table.namespaces.version)
         if kept[0] != version:
             kept[:] = [version, tuple(terms_about(table, kind, pod))]
-        found: tuple[Term, ...] = kept[1]
-        return found
+        terms: tuple[Term, ...] = kept[1]
+        return terms
 
     def _terms_in_play(self, state: CycleState, pod: Pod) -> Premise:
         """All terms that matter to the pod, its own and those of pods on nodes."""
@@ -124,8 +124,8 @@ class InterPodAffinity(
             if kept[0] != version:
                 about = [self._about(state, pod, table, kind) for kind in TERM_KINDS]
                 kept[:] = [version, (self._incoming(state, pod, table), *about)]
-            found: Hashable = kept[1]
-            return found
+            in_play: Hashable = kept[1]
+            return in_play
 
         return premise
 
@@ -147,7 +147,7 @@ class InterPodAffinity(
             if terms.required_affinity
             else None
         )
-        found = FilterState(
+        required = FilterState(
             pod,
             terms,
             tuple(
@@ -163,16 +163,16 @@ class InterPodAffinity(
             ),
             tuple(existing),
         )
-        state.write(PRE_FILTER_STATE, found)
+        state.write(PRE_FILTER_STATE, required)
         return None
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
-        found: FilterState | None = state.get(PRE_FILTER_STATE)
-        if found is None:
+        required: FilterState | None = state.get(PRE_FILTER_STATE)
+        if required is None:
             return error_status(f'error reading "{PRE_FILTER_STATE}" from cycleState: not found')
-        return found.verdicts(nodes)
+        return required.verdicts(nodes)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         """Nodes of a domain fare alike, while the terms are the same and the same ones have pods behind them."""
@@ -184,22 +184,22 @@ class InterPodAffinity(
             def premise() -> Hashable:
                 return (in_play(), *[term.domains.total > 0 for term in existing])
 
-        found: FilterState | None = state.get(PRE_FILTER_STATE)
-        if found is None:
+        required: FilterState | None = state.get(PRE_FILTER_STATE)
+        if required is None:
             return Rule(traits=(), premise=premise)
-        return Rule(traits=found.traits(), premise=premise, at=found.passes())
+        return Rule(traits=required.traits(), premise=premise, at=required.passes())
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
-        found: FilterState = state.read(PRE_FILTER_STATE)
-        found.change(added, node, node.table, 1)
+        required: FilterState = state.read(PRE_FILTER_STATE)
+        required.change(added, node, node.table, 1)
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns) -> None:
-        found: FilterState = state.read(PRE_FILTER_STATE)
-        found.change(removed, node, node.table, -1)
+        required: FilterState = state.read(PRE_FILTER_STATE)
+        required.change(removed, node, node.table, -1)
 
     def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        found: FilterState = state.read(PRE_FILTER_STATE)
-        return not found.is_about(other, self.handle.table)
+        required: FilterState = state.read(PRE_FILTER_STATE)
+        return not required.is_about(other, self.handle.table)
 
     # -- score -----------------------------------------------------------------------------------------------------
 
@@ -210,12 +210,12 @@ class InterPodAffinity(
         has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
         if self._ignores_existing_preferences and not has_preferences:
             return SKIP
-        found = with_pods(
+        preferred = with_pods(
             self._contributions(state, pod, nodes.table, has_preferences=has_preferences)
         )
-        if found is None:
+        if preferred is None:
             return SKIP
-        state.write(PRE_SCORE_STATE, found)
+        state.write(PRE_SCORE_STATE, preferred)
         return None
 
     def _contributions(
@@ -226,18 +226,18 @@ class InterPodAffinity(
                 counter = table.pod_index.counter(MatchingPods(term))
                 yield Contribution(counter.by_domain(term.topology_key), weight, counter)
         if self._hard_weight > 0:
-            for each in self._about(state, pod, table, REQUIRED_AFFINITY):
-                yield Contribution(each.domains, self._hard_weight)
-        for each in self._about(state, pod, table, PREFERRED_AFFINITY):
-            yield Contribution(each.domains, each.weight)
-        for each in self._about(state, pod, table, PREFERRED_ANTI_AFFINITY):
-            yield Contribution(each.domains, -each.weight)
+            for carried in self._about(state, pod, table, REQUIRED_AFFINITY):
+                yield Contribution(carried.domains, self._hard_weight)
+        for carried in self._about(state, pod, table, PREFERRED_AFFINITY):
+            yield Contribution(carried.domains, carried.weight)
+        for carried in self._about(state, pod, table, PREFERRED_ANTI_AFFINITY):
+            yield Contribution(carried.domains, -carried.weight)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
-        found: ScoreState | None = state.get(PRE_SCORE_STATE)
-        if found is None:
+        preferred: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if preferred is None:
             return error_status(f'error reading "{PRE_SCORE_STATE}" from cycleState: not found')
-        return raw_scores(found, nodes)
+        return raw_scores(preferred, nodes)
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
@@ -258,15 +258,15 @@ class InterPodAffinity(
             # Domains without pods are in no trait, so they have to follow the nodes here.
             return (in_play(), *[domain.sync().total != 0 for domain in domains])
 
-        found: ScoreState | None = state.get(PRE_SCORE_STATE)
-        if found is None:
+        preferred: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if preferred is None:
             return Rule(traits=(), premise=premise)
-        traits = [domain_trait(c.domains, c.counter) for c in found.contributions]
+        traits = [domain_trait(c.domains, c.counter) for c in preferred.contributions]
         known = [trait for trait in traits if trait is not None]
         return Rule(
             traits=known if len(known) == len(traits) else None,
             premise=premise,
-            final=partial(final_scores, found),
+            final=partial(final_scores, preferred),
         )
 
     # -- events and signature --------------------------------------------------------------------------------------

@@ -30,16 +30,16 @@ class ScoreState(NamedTuple):
 
     @property
     def contributions(self) -> list[Contribution]:
-        return [each for _, group in self.by_column for each in group]
+        return [contribution for _, group in self.by_column for contribution in group]
 
 
 def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
     """Those that pods stand behind; None when there are none, be they worth zero."""
     by_column: dict[int, tuple[InternedColumn[str], list[Contribution]]] = {}
-    for each in contributions:
-        if each.domains.total:
-            column = each.domains.column
-            by_column.setdefault(id(column), (column, []))[1].append(each)
+    for contribution in contributions:
+        if contribution.domains.total:
+            column = contribution.domains.column
+            by_column.setdefault(id(column), (column, []))[1].append(contribution)
     if not by_column:
         return None
     return ScoreState(tuple((column, tuple(group)) for column, group in by_column.values()))
@@ -90,10 +90,10 @@ def normalized(scores: Ints) -> Ints:
     return by_value(scores, lowest, highest, share)
 
 
-def final_scores(found: ScoreState, rows: Sequence[int], counts: Sequence[int]) -> list[int]:
+def final_scores(state: ScoreState, rows: Sequence[int], counts: Sequence[int]) -> list[int]:
     """`raw_scores` and `normalized` for a few rows, in plain Python: faster for a handful of domains."""
     del counts  # how many nodes a row stands for does not matter
-    contributions = found.contributions
+    contributions = state.contributions
     scores = [
         sum(
             [

@@ -95,7 +95,7 @@ def terms_about(table: NodeTable, kind: str, pod: Pod) -> list[Term]:
     meta = pod.metadata
     namespace_labels = table.namespaces.labels_of(meta.namespace)
     return [
-        each
-        for each in table.pod_index.terms(kind)
-        if each.term.matches(meta.namespace, meta.labels, namespace_labels)
+        carried
+        for carried in table.pod_index.terms(kind)
+        if carried.term.matches(meta.namespace, meta.labels, namespace_labels)
     ]

@@ -99,9 +99,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
 
     def _score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         """The scalar form for every node: amounts are too large for doubles."""
-        capacities = np.stack([nodes.allocatable(each.resource) for each in resources], axis=1)
-        used = np.stack([nodes.requested(each.resource) for each in resources], axis=1)
-        requests = [each.request for each in resources]
+        capacities = np.stack([nodes.allocatable(scored.resource) for scored in resources], axis=1)
+        used = np.stack([nodes.requested(scored.resource) for scored in resources], axis=1)
+        requests = [scored.request for scored in resources]
         return np.array(
             [
                 _score(list(zip(taken, requests, offered, strict=True)))
@@ -111,12 +111,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         )
 
     def _current_balance(self, table: NodeTable, resources: tuple[int, ...]) -> CurrentBalance:
-        found = self._current.get(resources)
-        if found is None or found.table is not table:
+        current = self._current.get(resources)
+        if current is None or current.table is not table:
             if len(self._current) >= _CURRENT_LIMIT:
                 self._current.clear()
-            found = self._current[resources] = CurrentBalance(table, resources)
-        return found
+            current = self._current[resources] = CurrentBalance(table, resources)
+        return current
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
         """None where devices are counted: allocations change that without the node changing."""
@@ -146,9 +146,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
 
         if len(wanted.resources) != 2:
             return exactly
-        (line_a, request_a, _), (line_b, request_b, _) = wanted.resources
-        used_a, offered_a = table.requested[line_a].cells, table.allocatable[line_a].cells
-        used_b, offered_b = table.requested[line_b].cells, table.allocatable[line_b].cells
+        (resource_a, request_a, _), (resource_b, request_b, _) = wanted.resources
+        used_a, offered_a = table.requested[resource_a].cells, table.allocatable[resource_a].cells
+        used_b, offered_b = table.requested[resource_b].cells, table.allocatable[resource_b].cells
 
         def score(row: int) -> int:
             use_a, capacity_a = used_a[row], offered_a[row]

@@ -117,12 +117,12 @@ class NodeResourcesFit(
         left = left_of(PODS)
         full: Mask | None = left < 1 if least(left) < 1 else None
         shortages = [self._shortage(need, nodes, left_of) for need in needs]
-        findings = [each for each in (full, *shortages) if each is not None]
+        findings = [finding for finding in (full, *shortages) if finding is not None]
         if not findings:
             return None
         rejected = findings[0]
-        for each in findings[1:]:
-            rejected = rejected | each
+        for finding in findings[1:]:
+            rejected = rejected | finding
         if not rejected.any():
             return None
         return _verdicts(needs, nodes, rejected, full, shortages)
@@ -323,7 +323,7 @@ def _verdicts(
                 hopeless.append(short & (nodes.allocatable(resource) < need.amount))
             elif short is not None:
                 hopeless.append(short)
-        masks = [none if each is None else each for each in (full, *shortages)]
+        masks = [none if mask is None else mask for mask in (full, *shortages)]
         return [*masks, np.logical_or.reduce(hopeless)]
 
     # A what-if view may have changed by the time reasons are asked for.

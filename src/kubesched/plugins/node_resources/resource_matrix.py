@@ -179,12 +179,12 @@ class ResourceMatrices:
         self._by_resources: dict[tuple[int, ...], ResourceMatrix] = {}
 
     def over(self, nodes: NodeColumns, resources: tuple[int, ...]) -> Amounts:
-        found = self._by_resources.get(resources)
-        if found is None:
+        matrix = self._by_resources.get(resources)
+        if matrix is None:
             if len(self._by_resources) >= _MATRICES_LIMIT:
                 self._by_resources.clear()
-            found = self._by_resources[resources] = ResourceMatrix(self._table, resources)
-        return found.over(nodes)
+            matrix = self._by_resources[resources] = ResourceMatrix(self._table, resources)
+        return matrix.over(nodes)
 
 
 def resource_amounts(nodes: NodeColumns, resources: tuple[int, ...]) -> Amounts:

@@ -57,10 +57,10 @@ class ScoredRequests:
         self.resources = tuple(resources)
         self.any_requested = any_requested
         """Does the pod ask for any of the configured resources?"""
-        self.indices = tuple([each.resource for each in resources])
-        self.weights = [each.weight for each in resources]
-        self.is_exact = all(0 <= each.request < EXACT_BELOW for each in resources)
-        requests = [[float(each.request)] for each in resources]
+        self.indices = tuple([scored.resource for scored in resources])
+        self.weights = [scored.weight for scored in resources]
+        self.is_exact = all(0 <= scored.request < EXACT_BELOW for scored in resources)
+        requests = [[float(scored.request)] for scored in resources]
         self.amounts: np.ndarray[Any, np.dtype[np.float64]] = np.array(requests)
         """Of shape (resources, 1)."""
         self.hundredfold = self.amounts * 100.0
@@ -93,12 +93,12 @@ class ScoredResources:
             self._table, self._known = table, {}
         known = self._known.get(wanted)
         if known is None:
-            found = [
+            scored = [
                 ScoredResource(table.ensure_resource(name), request, weight)
                 for (name, kind, weight), request in zip(self._specs, wanted, strict=True)
                 if kind in _COUNTED and (request or kind is not ResourceClass.SCALAR)
             ]
-            known = self._known[wanted] = ScoredRequests(found, any_requested=any(wanted))
+            known = self._known[wanted] = ScoredRequests(scored, any_requested=any(wanted))
         return known
 
 
@@ -118,5 +118,5 @@ def nonzero_cells(table: NodeTable, resource: int) -> memoryview:
 
 def nonzero_use_at(table: NodeTable, resource: int, row: int) -> int:
     """The same for one row."""
-    found: int = nonzero_cells(table, resource)[row]
-    return found
+    used: int = nonzero_cells(table, resource)[row]
+    return used

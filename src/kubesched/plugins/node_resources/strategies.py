@@ -81,11 +81,11 @@ class Strategy(ABC):
 
     def score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         """The scalar form for every node, in integers."""
-        capacities = np.stack([nodes.allocatable(each.resource) for each in resources], axis=1)
+        capacities = np.stack([nodes.allocatable(scored.resource) for scored in resources], axis=1)
         requested = np.stack(
-            [nonzero_use(nodes, r.resource) + r.request for r in resources], axis=1
+            [nonzero_use(nodes, scored.resource) + scored.request for scored in resources], axis=1
         )
-        weights = [each.weight for each in resources]
+        weights = [scored.weight for scored in resources]
         return np.array(
             [
                 self._score(list(zip(weights, wanted, offered, strict=True)))

@@ -65,7 +65,9 @@ def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[C
     if not written:
         return ()
     labels = pod.metadata.labels or {}
-    used = {key: labels.get(key) for each in written for key in each.match_label_keys or ()}
+    used = {
+        key: labels.get(key) for constraint in written for key in constraint.match_label_keys or ()
+    }
     key = (action, match_label_keys, tuple(used.items()), _encode(written))
     known = _known.get(key)
     if known is None:
@@ -73,13 +75,13 @@ def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[C
             _known.clear()
         known = _known[key] = tuple(
             _parse(
-                each,
-                from_label_selector(each.label_selector),
+                constraint,
+                from_label_selector(constraint.label_selector),
                 pod,
                 match_label_keys=match_label_keys,
             )
-            for each in written
-            if each.when_unsatisfiable == action
+            for constraint in written
+            if constraint.when_unsatisfiable == action
         )
     return known
 
@@ -88,13 +90,13 @@ def defaulted_constraints(
     pod: Pod, defaults: Sequence[TopologySpreadConstraint], action: str, listers: Listers | None
 ) -> tuple[Constraint, ...]:
     """The default constraints with that action, aimed at the pod's workload; none when it has no workload."""
-    chosen = [each for each in defaults if each.when_unsatisfiable == action]
+    chosen = [constraint for constraint in defaults if constraint.when_unsatisfiable == action]
     if not chosen:
         return ()
     selector = default_selector(pod, listers)
     if selector.is_empty():
         return ()
-    return tuple(_parse(each, selector, pod, match_label_keys=False) for each in chosen)
+    return tuple(_parse(constraint, selector, pod, match_label_keys=False) for constraint in chosen)
 
 
 def _parse(
@@ -204,8 +206,8 @@ class SpreadNodes:
             is None
             for taints in column.values
         ]
-        found: Mask = np.array([*verdicts, True], dtype=np.bool_).take(column.ids[nodes.rows])
-        return found
+        tolerated: Mask = np.array([*verdicts, True], dtype=np.bool_).take(column.ids[nodes.rows])
+        return tolerated
 
 
 class Counted(NamedTuple):

@@ -52,8 +52,8 @@ class FilterState:
             return Verdicts(codes, _status_of) if codes.any() else None
         rejected: Mask | None = None
         for constraint in self.constraints:
-            found = _rejected(constraint, nodes)
-            rejected = found if rejected is None else rejected | found
+            own = _rejected(constraint, nodes)
+            rejected = own if rejected is None else rejected | own
         if rejected is None or not rejected.any():
             return None
         return DeferredVerdicts(rejected, partial(self._codes, nodes), _status_of)
@@ -72,8 +72,8 @@ class FilterState:
     def _codes(self, nodes: NodeColumns) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
         codes: np.ndarray[tuple[int], np.dtype[np.int8]] | None = None
         for constraint in self.constraints:
-            found = _codes(constraint, nodes)
-            codes = found if codes is None else np.where(codes == 0, found, codes)
+            own = _codes(constraint, nodes)
+            codes = own if codes is None else np.where(codes == 0, own, codes)
         assert codes is not None, "a pod without hard constraints is skipped"
         return codes
 
@@ -97,9 +97,9 @@ class FilterState:
 
     def traits(self) -> list[Trait] | None:
         """Nodes are told apart by the pods in their domains."""
-        found = [domain_trait(c.counted.domains, c.counted.counter) for c in self.constraints]
-        known = [trait for trait in found if trait is not None]
-        return known if len(known) == len(found) else None
+        wanted = [domain_trait(c.counted.domains, c.counted.counter) for c in self.constraints]
+        known = [trait for trait in wanted if trait is not None]
+        return known if len(known) == len(wanted) else None
 
     def is_about(self, pod: Pod, other: PodInfo) -> bool:
         """Does that pod count for any constraint, wherever it is?"""
@@ -122,8 +122,8 @@ def _rejected(constraint: HardConstraint, nodes: NodeColumns) -> Mask:
         return few
     by_value: Mask = domains.counts > most
     by_value[-1] = True
-    found: Mask = by_value.take(ids)
-    return found
+    rejected: Mask = by_value.take(ids)
+    return rejected
 
 
 def _codes(
@@ -145,10 +145,10 @@ def _codes(
     skewed = counts + (constraint.self_match - smallest) > rule.max_skew
     by_value = np.where(skewed, np.int8(_SKEWED), np.int8(0))
     by_value[-1] = _MISSING
-    found: np.ndarray[tuple[int], np.dtype[np.int8]] = by_value.take(
+    codes: np.ndarray[tuple[int], np.dtype[np.int8]] = by_value.take(
         nodes.label_ids(rule.topology_key)
     )
-    return found
+    return codes
 
 
 def _codes_of_few(
@@ -159,10 +159,10 @@ def _codes_of_few(
     smallest = domains.smallest if domains.domain_count >= rule.min_domains else 0
     ids = nodes.label_ids(rule.topology_key)
     skewed = domains.counts.take(ids) > rule.max_skew + smallest - constraint.self_match
-    found: np.ndarray[tuple[int], np.dtype[np.int8]] = skewed.astype(np.int8)
-    found *= _SKEWED
-    found[ids == ABSENT] = _MISSING
-    return found
+    codes: np.ndarray[tuple[int], np.dtype[np.int8]] = skewed.astype(np.int8)
+    codes *= _SKEWED
+    codes[ids == ABSENT] = _MISSING
+    return codes
 
 
 def _status_of(code: int) -> Status:

@@ -13,8 +13,8 @@ def after_pod_change(
     pod: Pod, old: Pod | None, new: Pod | None, constraints: Sequence[Constraint]
 ) -> Hint:
     """A pod came, went, or changed its labels or tolerations."""
-    versions = [each for each in (old, new) if each is not None]
-    if not all(_is_self(pod, each) or _is_neighbour(pod, each) for each in versions):
+    versions = [version for version in (old, new) if version is not None]
+    if not all(_is_self(pod, version) or _is_neighbour(pod, version) for version in versions):
         return Hint.SKIP
     if old is not None and new is not None:
         return _after_update(pod, old, new, constraints)

@@ -85,7 +85,9 @@ class PodTopologySpread(
         self._defaults: Sequence[TopologySpreadConstraint] = (
             SYSTEM_DEFAULTS if self._is_system_default else tuple(args.default_constraints)
         )
-        self._defaulted_actions = frozenset(each.when_unsatisfiable for each in self._defaults)
+        self._defaulted_actions = frozenset(
+            constraint.when_unsatisfiable for constraint in self._defaults
+        )
         self._by_workload: dict[Hashable, tuple[Constraint, ...]] = {}
         self._workloads_version: Hashable = None
 
@@ -112,8 +114,8 @@ class PodTopologySpread(
             current = self._defaulted(pod, action)
             # Workloads change all the time, but hardly ever what they select: then nothing is new.
             kept[:] = [version, kept[1] if current == kept[1] else current]
-        found: tuple[Constraint, ...] = kept[1]
-        return found
+        constraints: tuple[Constraint, ...] = kept[1]
+        return constraints
 
     def _defaulted(self, pod: Pod, action: str) -> tuple[Constraint, ...]:
         """The defaults for the pod's workload. Finding that takes a look at all Services: pods alike share one."""
@@ -123,11 +125,11 @@ class PodTopologySpread(
             self._workloads_version = version
             self._by_workload.clear()
         key = (action, *workload_key(pod))
-        found = self._by_workload.get(key)
-        if found is None:
-            found = defaulted_constraints(pod, self._defaults, action, listers)
-            self._by_workload[key] = found
-        return found
+        constraints = self._by_workload.get(key)
+        if constraints is None:
+            constraints = defaulted_constraints(pod, self._defaults, action, listers)
+            self._by_workload[key] = constraints
+        return constraints
 
     def _own(self, state: CycleState | None, pod: Pod, action: str) -> tuple[Constraint, ...]:
         def make() -> tuple[Constraint, ...]:
@@ -164,8 +166,8 @@ class PodTopologySpread(
             return SKIP
         labels = pod.metadata.labels
         hard = [
-            HardConstraint(each, int(each.constraint.selector.matches(labels)), {})
-            for each in self._counted(pod, constraints, nodes, requires_all=True)
+            HardConstraint(counted, int(counted.constraint.selector.matches(labels)), {})
+            for counted in self._counted(pod, constraints, nodes, requires_all=True)
         ]
         state.write(PRE_FILTER_STATE, FilterState(tuple(hard)))
         return None
@@ -173,10 +175,10 @@ class PodTopologySpread(
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
-        found: FilterState | None = state.get(PRE_FILTER_STATE)
-        if found is None:
+        hard: FilterState | None = state.get(PRE_FILTER_STATE)
+        if hard is None:
             return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
-        return found.verdicts(nodes)
+        return hard.verdicts(nodes)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         """Nodes of a domain fare alike."""
@@ -203,16 +205,16 @@ class PodTopologySpread(
         return premise
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
-        found: FilterState = state.read(PRE_FILTER_STATE)
-        found.change(pod, added, node, 1)
+        hard: FilterState = state.read(PRE_FILTER_STATE)
+        hard.change(pod, added, node, 1)
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns) -> None:
-        found: FilterState = state.read(PRE_FILTER_STATE)
-        found.change(pod, removed, node, -1)
+        hard: FilterState = state.read(PRE_FILTER_STATE)
+        hard.change(pod, removed, node, -1)
 
     def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        found: FilterState = state.read(PRE_FILTER_STATE)
-        return not found.is_about(pod, other)
+        hard: FilterState = state.read(PRE_FILTER_STATE)
+        return not hard.is_about(pod, other)
 
     # -- score -----------------------------------------------------------------------------------------------------
 
@@ -228,14 +230,14 @@ class PodTopologySpread(
             return SKIP
         requires_all = self._requires_all(pod)
         kept: list[Any] = state.remember((self.name, "counted"), lambda: [None, ()])
-        if kept[0] is not constraints or any([each.counter.is_dropped for each in kept[1]]):
+        if kept[0] is not constraints or any([soft.counter.is_dropped for soft in kept[1]]):
             counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
             kept[:] = [constraints, counted]
         else:
             counted = kept[1]
-            for each in counted:
-                nodes.table.pod_index.keep(each.counter)
-                each.domains.sync()
+            for soft in counted:
+                nodes.table.pod_index.keep(soft.counter)
+                soft.domains.sync()
         state.write(PRE_SCORE_STATE, weigh(counted, nodes, requires_all=requires_all))
         return None
 
@@ -244,16 +246,16 @@ class PodTopologySpread(
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_default
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
-        found: ScoreState | None = state.get(PRE_SCORE_STATE)
-        if found is None:
+        soft: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if soft is None:
             return error_status(f'error reading "{PRE_SCORE_STATE}" from cycleState: not found')
-        return raw_scores(found, nodes)
+        return raw_scores(soft, nodes)
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Ints:
-        found: ScoreState = state.read(PRE_SCORE_STATE)
-        return normalized(found, scores, nodes)
+        soft: ScoreState = state.read(PRE_SCORE_STATE)
+        return normalized(soft, scores, nodes)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         """Nodes of a domain score alike. Weights depend on which nodes are feasible, so PreScore is asked again."""

@@ -43,22 +43,22 @@ def weigh(counted: tuple[Counted, ...], feasible: NodeColumns, *, requires_all: 
             ignored = None
     among = None if ignored is None else ~ignored
     soft = []
-    for each in counted:
-        key = each.constraint.topology_key
+    for constraint_counts in counted:
+        key = constraint_counts.constraint.topology_key
         if key == HOSTNAME:
             size = feasible.number_of_nodes(among)
         else:
             # Nodes without the label, where they count at all, make one domain together.
             size = feasible.number_of_values(key, among)
-        soft.append(SoftConstraint(each, natural_log(size + 2)))
+        soft.append(SoftConstraint(constraint_counts, natural_log(size + 2)))
     return ScoreState(tuple(soft), ignored is not None)
 
 
 def ignored_nodes(counted: tuple[Counted, ...], nodes: NodeColumns) -> Mask:
     """Nodes lacking a topology label of some constraint."""
     lacking = np.zeros(len(nodes), dtype=np.bool_)
-    for each in counted:
-        lacking |= nodes.label_ids(each.constraint.topology_key) == ABSENT
+    for constraint_counts in counted:
+        lacking |= nodes.label_ids(constraint_counts.constraint.topology_key) == ABSENT
     return lacking
 
 
@@ -102,7 +102,7 @@ def _plus(total: Floats | None, more: Floats) -> Floats:
 
 def traits(state: ScoreState) -> list[Trait] | None:
     """Nodes are told apart by the pods that count for them."""
-    found: list[Trait] = []
+    traits: list[Trait] = []
     for (constraint, counter, domains), _ in state.constraints:
         trait = (
             OwnPods(counter, domains.column)
@@ -111,8 +111,8 @@ def traits(state: ScoreState) -> list[Trait] | None:
         )
         if trait is None:
             return None
-        found.append(trait)
-    return found
+        traits.append(trait)
+    return traits
 
 
 def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Ints:
@@ -147,7 +147,7 @@ def final_scores(
     Step by step the same in plain Python: for three zones a dozen array operations cost more than the handful of
     look-ups there is to do (68 against 151 µs per decision, benchmarks/decisions.py).
     """
-    domain_ids = [[int(each.domains.column.ids[row]) for row in rows] for each in counted]
+    domain_ids = [[int(soft.domains.column.ids[row]) for row in rows] for soft in counted]
     places = range(len(rows))
     taking_part = [
         at for at in places if not requires_all or all([ids[at] >= 0 for ids in domain_ids])
@@ -177,12 +177,12 @@ def final_scores(
 
 
 def _size(
-    each: Counted, ids: Sequence[int], counts: Sequence[int], taking_part: Sequence[int]
+    counted: Counted, ids: Sequence[int], counts: Sequence[int], taking_part: Sequence[int]
 ) -> int:
     """How many nodes there are for the hostname, how many values otherwise; lacking the label is a value too."""
-    if each.constraint.topology_key == HOSTNAME:
+    if counted.constraint.topology_key == HOSTNAME:
         return sum([counts[at] for at in taking_part])
-    if each.domains.column.shared:
+    if counted.domains.column.shared:
         return len({ids[at] for at in taking_part})
     with_label = sum([counts[at] for at in taking_part if ids[at] >= 0])
     return with_label + any([ids[at] < 0 for at in taking_part])

@@ -56,7 +56,7 @@ def claims_problem(pod: Pod, storage: Storage) -> str | None:
 
 def classify(pod: Pod, storage: Storage) -> PodClaims:
     """The pod's claims, as assumed; raises ClaimsError."""
-    found = PodClaims()
+    claims = PodClaims()
     for use in claim_uses(pod):
         key = f"{pod.metadata.namespace}/{use.name}"
         claim = storage.claims.get(key)
@@ -64,12 +64,12 @@ def classify(pod: Pod, storage: Storage) -> PodClaims:
             missing = not_found("persistentvolumeclaims", key)
             raise ClaimsError(f'error getting PVC "{key}": {missing}')
         if is_fully_bound(claim):
-            found.bound.append(claim)
+            claims.bound.append(claim)
         elif _is_delayed(claim, storage) and not claim.spec.volume_name:
-            found.delayed.append(claim)
+            claims.delayed.append(claim)
         else:
-            found.immediate.append(claim)
-    return found
+            claims.immediate.append(claim)
+    return claims
 
 
 def are_all_bound(pod: Pod, storage: Storage) -> bool:

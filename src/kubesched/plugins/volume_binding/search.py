@@ -95,11 +95,11 @@ class Search:
         """None when every node passes."""
         if self._errors:
             return self._broken_verdicts()
-        found = [(at, mask) for at, mask in enumerate(self._findings) if mask is not None]
-        if not found:
+        findings = [(at, mask) for at, mask in enumerate(self._findings) if mask is not None]
+        if not findings:
             return None
-        if len(found) == 1:
-            ((at, mask),) = found
+        if len(findings) == 1:
+            ((at, mask),) = findings
             return Verdicts.reject(mask, _STATUSES[1 << at])
         return Verdicts(self._codes(), _STATUSES.__getitem__)
 
@@ -381,7 +381,7 @@ class _Numbered:
 
     def number(self, volume: PersistentVolume) -> int:
         if self._numbers is None:
-            self._numbers = {each.metadata.name: at for at, each in enumerate(self.listed)}
+            self._numbers = {volume.metadata.name: at for at, volume in enumerate(self.listed)}
         number = self._numbers.setdefault(volume.metadata.name, len(self.listed))
         if number == len(self.listed):
             self.listed.append(volume)

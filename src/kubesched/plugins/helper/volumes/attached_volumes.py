@@ -120,14 +120,14 @@ class AttachedVolumes(PodFollower):
 
     def used_by(self, pods: Iterable[PodInfo]) -> dict[str, CsiVolume]:
         """What a node with these pods holds for them, by name; raises CannotTell."""
-        found: dict[str, CsiVolume] = {}
+        volumes: dict[str, CsiVolume] = {}
         for pod in pods:
             if pod.volume_uses & ATTACHABLE:
                 for use in uses_of_pod(pod.pod):
                     volume = use.inline or self._volume_of(use, pod)
                     if volume is not None:
-                        found[volume.name] = volume
-        return found
+                        volumes[volume.name] = volume
+        return volumes
 
     def attached_at(self, row: int) -> list[CsiVolume]:
         """What VolumeAttachments say about a row."""
@@ -201,13 +201,13 @@ class AttachedVolumes(PodFollower):
     def _load(self, key: str, claim: _Claim) -> None:
         """Read what the claim stands for now."""
         namespace, _, name = key.partition("/")
-        found = self._resolver.claims.get(namespace, name)
-        if found is None:
+        record = self._resolver.claims.get(namespace, name)
+        if record is None:
             claim.volume, claim.owner, claim.volume_name, claim.class_name = None, None, "", ""
             return
-        claim.volume = self._resolver.of_claim(found)
-        claim.owner = _owner(found)
-        claim.volume_name, claim.class_name = found.spec.volume_name, class_of_claim(found)
+        claim.volume = self._resolver.of_claim(record)
+        claim.owner = _owner(record)
+        claim.volume_name, claim.class_name = record.spec.volume_name, class_of_claim(record)
         if claim.volume_name:
             self._claims_by_volume.setdefault(claim.volume_name, set()).add(key)
         if claim.class_name:
@@ -280,7 +280,7 @@ class AttachedVolumes(PodFollower):
         there.pop(gone.metadata.name, None)
         volume = gone.spec.source.persistent_volume_name
         if volume is not None and not any(
-            each.spec.source.persistent_volume_name == volume for each in there.values()
+            attachment.spec.source.persistent_volume_name == volume for attachment in there.values()
         ):
             nodes = self._nodes_by_volume.get(volume, set())
             nodes.discard(node)
@@ -308,7 +308,7 @@ class AttachedVolumes(PodFollower):
 
         # Upstream: in-tree volumes are never counted here, migrated or not.
         """
-        found: dict[str, CsiVolume] = {}
+        attached: dict[str, CsiVolume] = {}
         for attachment in self._by_node.get(node, {}).values():
             attacher, name = (
                 attachment.spec.attacher,
@@ -317,24 +317,24 @@ class AttachedVolumes(PodFollower):
             volume = self._resolver.volumes.get("", name) if attacher and name is not None else None
             if volume is not None and volume.spec.csi is not None:
                 unique = f"{attacher}/{volume.spec.csi.volume_handle}"
-                found[unique] = CsiVolume(attacher, unique, needs_csi_node=False)
-        if not found:
+                attached[unique] = CsiVolume(attacher, unique, needs_csi_node=False)
+        if not attached:
             return
-        self._attached_at[row] = list(found.values())
-        for each in found.values():
-            rows = self._attached.setdefault(each.name, {})
+        self._attached_at[row] = list(attached.values())
+        for held in attached.values():
+            rows = self._attached.setdefault(held.name, {})
             rows[row] = 1
-            if row not in self._mounted.get(each.name, _NOWHERE):
-                self.counts(each.driver).cells[row] += 1
+            if row not in self._mounted.get(held.name, _NOWHERE):
+                self.counts(held.driver).cells[row] += 1
 
     def _detach(self, row: int) -> None:
-        for each in self._attached_at.pop(row, ()):
-            rows = self._attached[each.name]
+        for volume in self._attached_at.pop(row, ()):
+            rows = self._attached[volume.name]
             del rows[row]
             if not rows:
-                del self._attached[each.name]
-            if row not in self._mounted.get(each.name, _NOWHERE):
-                self.counts(each.driver).cells[row] -= 1
+                del self._attached[volume.name]
+            if row not in self._mounted.get(volume.name, _NOWHERE):
+                self.counts(volume.driver).cells[row] -= 1
 
     # -- counting --------------------------------------------------------------------------------------------------
 
@@ -381,8 +381,8 @@ class AttachedVolumes(PodFollower):
                 assert row in self._broken, f"the trouble with node {name} went unnoticed"
                 continue
             assert row not in self._broken, f"node {name} is in trouble without reason"
-            held.update({each.name: each for each in self.attached_at(row)})
-            drivers = [each.driver for each in held.values()]
+            held.update({volume.name: volume for volume in self.attached_at(row)})
+            drivers = [volume.driver for volume in held.values()]
             for driver, column in self._counts.items():
                 assert column.cells[row] == drivers.count(driver), (
                     f"volumes of {driver} at node {name} drifted"

@@ -239,7 +239,7 @@ def _terms(affinity: VolumeNodeAffinity | None) -> list[NodeSelectorTerm]:
 
 def _labels_in_use(terms: Sequence[NodeSelectorTerm], labels: dict[str, str]) -> tuple[str, str]:
     """The generation of zone and region label that the volume speaks of: affinity first, then its own labels."""
-    keys = {each.key for term in terms for each in term.match_expressions or ()}
+    keys = {requirement.key for term in terms for requirement in term.match_expressions or ()}
     for known in (keys, labels):
         if ZONE in known:
             return ZONE, REGION
@@ -250,7 +250,9 @@ def _labels_in_use(terms: Sequence[NodeSelectorTerm], labels: dict[str, str]) ->
 
 def _has_values(terms: Sequence[NodeSelectorTerm], key: str) -> bool:
     return any(
-        each.key == key and each.values for term in terms for each in term.match_expressions or ()
+        requirement.key == key and requirement.values
+        for term in terms
+        for requirement in term.match_expressions or ()
     )
 
 
@@ -259,8 +261,8 @@ def _rekeyed(terms: Sequence[NodeSelectorTerm], old: str, new: str) -> list[Node
         structs.replace(
             term,
             match_expressions=[
-                structs.replace(each, key=new) if each.key == old else each
-                for each in term.match_expressions
+                structs.replace(requirement, key=new) if requirement.key == old else requirement
+                for requirement in term.match_expressions
             ],
         )
         if term.match_expressions

@@ -97,18 +97,18 @@ class CsiNodeColumns:
 def limit_of(node: CSINode | None, driver: str) -> int:
     """The last entry of a driver that has a count decides."""
     limit = NO_LIMIT
-    for each in () if node is None else node.spec.drivers or ():
-        if each.name == driver and each.allocatable is not None:
-            limit = limit if each.allocatable.count is None else each.allocatable.count
+    for listed in () if node is None else node.spec.drivers or ():
+        if listed.name == driver and listed.allocatable is not None:
+            limit = limit if listed.allocatable.count is None else listed.allocatable.count
     return limit
 
 
 def has_limits(node: CSINode | None) -> bool:
     return node is not None and any(
-        each.allocatable is not None and each.allocatable.count is not None
-        for each in node.spec.drivers or ()
+        listed.allocatable is not None and listed.allocatable.count is not None
+        for listed in node.spec.drivers or ()
     )
 
 
 def has_driver(node: CSINode | None, driver: str) -> bool:
-    return node is not None and any(each.name == driver for each in node.spec.drivers or ())
+    return node is not None and any(listed.name == driver for listed in node.spec.drivers or ())

@@ -130,9 +130,11 @@ class _RanksByValue:
         ids = self._column.ids[nodes.rows]
         layers = []
         for place in range(max(map(len, self._ranks.values()), default=0)):
-            found = {at: ranks[place] for at, ranks in self._ranks.items() if place < len(ranks)}
+            next_ranks = {
+                at: ranks[place] for at, ranks in self._ranks.items() if place < len(ranks)
+            }
             table = np.full(len(self._column.values) + 1, NONE, dtype=np.int32)
-            table[list(found)] = list(found.values())
+            table[list(next_ranks)] = list(next_ranks.values())
             layers.append(table.take(ids))
         return layers
 

@@ -66,8 +66,8 @@ class LiveGroups(Generic[T, F]):
             self._log_begins += cut
 
     def members(self, group: Hashable) -> Collection[F]:
-        found = self._members.get(group)
-        return () if found is None else found.values()
+        members = self._members.get(group)
+        return () if members is None else members.values()
 
     def put(self, obj: T) -> None:
         """Take an object in, in place of the one of its name: the lister's, or one that is to stand in for it."""

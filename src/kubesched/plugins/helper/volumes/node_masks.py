@@ -137,8 +137,8 @@ def admitted_by_topologies(nodes: NodeColumns, terms: Sequence[TopologySelectorT
     for term in terms:
         try:
             requirements = [
-                new_requirement(each.key, Operator.IN, each.values)
-                for each in term.match_label_expressions or ()
+                new_requirement(expression.key, Operator.IN, expression.values)
+                for expression in term.match_label_expressions or ()
             ]
         except SelectorError:
             continue
