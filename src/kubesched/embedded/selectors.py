@@ -92,14 +92,14 @@ def _field_reader(resource: ResourceInfo, field: str) -> FieldReader:
         return _path("metadata", "name")
     if field == "metadata.namespace" and resource.namespaced:
         return _path("metadata", "namespace")
-    found = FIELDS.get(resource.key, {}).get(field)
-    if found is None:
+    reader = FIELDS.get(resource.key, {}).get(field)
+    if reader is None:
         raise BadRequest(
             f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
             if resource.key not in FIELDS
             else f"field label not supported: {field}"
         )
-    return found
+    return reader
 
 
 def _path(*keys: str, default: str = "") -> FieldReader:

@@ -235,6 +235,6 @@ class GarbageCollector(Controller[Task]):
                 if info is not None:
                     namespace = namespace_of(obj) if info.namespaced else ""
                     owner = ObjectId(info.key, namespace, reference.get("name", ""))
-                    found = self._get(owner)
-                    if found is not None and is_deleting(found):
+                    owner_object = self._get(owner)
+                    if owner_object is not None and is_deleting(owner_object):
                         self.queue.add(("owner", owner))

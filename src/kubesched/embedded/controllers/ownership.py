@@ -90,8 +90,8 @@ class Dependents:
         for key, label in pairs.items():
             value = _orphan_label(namespace, key, label)
             break
-        found = self._informer.find(ORPHANS, value)
-        return [obj for obj in found if selector_matches(selector, labels_of(obj))]
+        candidates = self._informer.find(ORPHANS, value)
+        return [obj for obj in candidates if selector_matches(selector, labels_of(obj))]
 
     def _adopt(self, obj: JsonObject, owner: JsonObject) -> JsonObject | None:
         metadata = {

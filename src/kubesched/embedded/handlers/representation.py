@@ -23,7 +23,7 @@ def _stored(entry: Entry) -> bytes:
 
 def _as_events_v1(entry: Entry) -> bytes:
     return entry.variant(
-        "events.k8s.io/v1", lambda each: encode(event_to_events_v1(each.with_managed_fields()))
+        "events.k8s.io/v1", lambda entry: encode(event_to_events_v1(entry.with_managed_fields()))
     )
 
 
@@ -32,12 +32,13 @@ def _as_version(api_version: str, entry: Entry) -> bytes:
     if entry.obj.get("apiVersion") == api_version:
         return entry.body
     return entry.variant(
-        api_version, lambda each: encode({**each.with_managed_fields(), "apiVersion": api_version})
+        api_version,
+        lambda entry: encode({**entry.with_managed_fields(), "apiVersion": api_version}),
     )
 
 
 def _metadata_only(entry: Entry) -> bytes:
-    return entry.variant("partial", lambda each: encode(partial_metadata(each)))
+    return entry.variant("partial", lambda entry: encode(partial_metadata(entry)))
 
 
 def partial_metadata(entry: Entry) -> JsonObject:

@@ -60,22 +60,22 @@ class Path:
                     return []
                 value = value.get(name)
             return [] if value is None else [value]
-        found: list[Any] = [obj]
+        matches: list[Any] = [obj]
         for kind, name, wanted in self._steps:
             if kind == "member":
-                found = [
-                    match[name] for match in found if isinstance(match, dict) and name in match
+                matches = [
+                    match[name] for match in matches if isinstance(match, dict) and name in match
                 ]
             else:
-                elements = [item for group in found if isinstance(group, list) for item in group]
+                elements = [item for group in matches if isinstance(group, list) for item in group]
                 if kind == "where":
                     elements = [
                         element
                         for element in elements
                         if isinstance(element, dict) and str(element.get(name)) == wanted
                     ]
-                found = elements
-        return [match for match in found if match is not None]
+                matches = elements
+        return [match for match in matches if match is not None]
 
 
 def _step(match: re.Match[str]) -> tuple[str, str, str]:

@@ -304,13 +304,13 @@ def _path_problems(text: str, path: str) -> Iterator[FieldProblem]:
 # -- evaluation -----------------------------------------------------------------------------------
 
 
-def _holds(found: list[object], operator: str, values: frozenset[str]) -> bool:
+def _holds(matches: list[object], operator: str, values: frozenset[str]) -> bool:
     if operator == "Exists":
-        return bool(found)
+        return bool(matches)
     if operator == "DoesNotExist":
-        return not found
+        return not matches
     is_among = False
-    for match in found:
+    for match in matches:
         is_among = is_among or _text(match) in values
     return is_among is (operator == "In")
 

@@ -104,9 +104,9 @@ class Registry:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def strategy(self, resource: ResourceInfo) -> Strategy:
-        found = self._kinds.get(resource.storage_key)
-        if found is not None:
-            return found
+        known = self._kinds.get(resource.storage_key)
+        if known is not None:
+            return known
         if resource.custom:
             return self.custom_strategies.get(resource, GENERIC_CUSTOM)
         return GENERIC
@@ -188,10 +188,10 @@ class Registry:
         return self._put(resource, obj, managers, options)
 
     def _exists(self, resource: ResourceInfo, metadata: JsonObject) -> bool:
-        found = self.store.get(
+        existing = self.store.get(
             resource.storage_key, metadata.get("namespace", ""), metadata["name"]
         )
-        return found is not None
+        return existing is not None
 
     def _own_metadata(self, resource: ResourceInfo, namespace: str, obj: JsonObject) -> JsonObject:
         """The object's metadata with the request's namespace in it."""

@@ -125,10 +125,10 @@ class ResourceCatalog:
         """The resource named by a row or by `plural.group`; raises `NotFound` if it is not served."""
         if isinstance(resource, ResourceInfo):
             return resource
-        found = self._by_key.get(resource)
-        if found is None:
+        info = self._by_key.get(resource)
+        if info is None:
             raise NotFound("the server could not find the requested resource")
-        return found
+        return info
 
     def has_group_version(self, group: str, version: str) -> bool:
         return any(key[0] == group and key[1] == version for key in self._by_path)

@@ -85,9 +85,9 @@ class Cron:
             elif local.minute not in self.minutes:
                 local += _MINUTE
             else:
-                found = self._moment(local)
-                if found is not None and found > moment:
-                    return found
+                candidate = self._moment(local)
+                if candidate is not None and candidate > moment:
+                    return candidate
                 local += _MINUTE
         return None
 

@@ -187,9 +187,9 @@ class CustomResources:
         resource = resources_of(definition)[0]
         collection = registry.store.collection(resource.storage_key)
         for entry in list(collection.entries()):
-            found = entry.obj["metadata"]
+            own = entry.obj["metadata"]
             try:
-                registry.delete(resource, found.get("namespace", ""), found["name"])
+                registry.delete(resource, own.get("namespace", ""), own["name"])
             except (NotFound, Conflict):
                 continue  # a listener of an earlier deletion was faster
         if collection.count:
@@ -225,7 +225,7 @@ def resources_of(definition: JsonObject) -> list[ResourceInfo]:
     """One row per served version, the storage version first."""
     spec = definition["spec"]
     names = spec["names"]
-    versions = sorted(spec.get("versions") or (), key=lambda each: not each.get("storage"))
+    versions = sorted(spec.get("versions") or (), key=lambda version: not version.get("storage"))
     return [
         ResourceInfo(
             group=spec["group"],

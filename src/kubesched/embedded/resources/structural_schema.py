@@ -150,16 +150,16 @@ def _type_of(value: Json) -> str:
 
 
 def _type_problem(schema: JsonObject, value: Json, path: str) -> FieldError | None:
-    found = _type_of(value)
+    actual = _type_of(value)
     if schema.get(INT_OR_STRING):
         wanted = "integer,string"
-        fits = found in ("integer", "string")
+        fits = actual in ("integer", "string")
     else:
         wanted = schema.get("type") or ""
-        fits = not wanted or found == wanted or (wanted == "number" and found == "integer")
+        fits = not wanted or actual == wanted or (wanted == "number" and actual == "integer")
     if fits:
         return None
-    return invalid(path, found, f'{path} in body must be of type {wanted}: "{found}"')
+    return invalid(path, actual, f'{path} in body must be of type {wanted}: "{actual}"')
 
 
 def _enum(schema: JsonObject, value: Json, path: str) -> list[FieldError]:
@@ -284,8 +284,8 @@ def _combinations(schema: JsonObject, value: Json, path: str) -> list[FieldError
     if choices:
         count = sum(not _problems(choice, value, path) for choice in choices)
         if count != 1:
-            found = f"Found {count} valid alternatives" if count else "Found none valid"
-            detail = f'"{path}" must validate one and only one schema (oneOf). {found}'
+            verdict = f"Found {count} valid alternatives" if count else "Found none valid"
+            detail = f'"{path}" must validate one and only one schema (oneOf). {verdict}'
             problems.append(invalid("<nil>", "", detail))
     forbidden = schema.get("not")
     if forbidden is not None and not _problems(forbidden, value, path):

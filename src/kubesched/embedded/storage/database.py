@@ -182,13 +182,13 @@ def check_format(database: sqlite3.Connection, path: Path) -> None:
     problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     if problem != "ok":
         raise DamagedDatabase(path, problem)
-    found = _fact(database, "format")
-    if found == "1":
+    stated = _fact(database, "format")
+    if stated == "1":
         _upgrade(database)
-    elif found is None:
+    elif stated is None:
         raise DamagedDatabase(path, "its format is not recorded")
-    elif found != FORMAT:
-        raise KubeschedError(f"{path} has format {found}, this version reads format {FORMAT}")
+    elif stated != FORMAT:
+        raise KubeschedError(f"{path} has format {stated}, this version reads format {FORMAT}")
 
 
 def _upgrade(database: sqlite3.Connection) -> None:
@@ -256,13 +256,13 @@ def remove(database: sqlite3.Connection, key: Key) -> None:
 def rows_of(database: sqlite3.Connection, *, is_backwards: bool = False) -> Iterator[Row]:
     """All rows as they are, intact or not."""
     order = " ORDER BY resource DESC, namespace DESC, name DESC" if is_backwards else ""
-    for resource, namespace, name, revision, body, found in database.execute(_ROWS + order):
+    for resource, namespace, name, revision, body, stated in database.execute(_ROWS + order):
         # In a damaged row every column may be of any type.
         yield Row(
             (str(resource), str(namespace), str(name)),
             revision if isinstance(revision, int) else 0,
             body if isinstance(body, bytes) else str(body).encode(),
-            found,
+            stated,
         )
 
 

@@ -66,10 +66,10 @@ class Entry:
         """Another encoding of the same version (say, its metadata only), built once."""
         if self._variants is None:
             self._variants = {}
-        found = self._variants.get(name)
-        if found is None:
-            found = self._variants[name] = build(self)
-        return found
+        variant = self._variants.get(name)
+        if variant is None:
+            variant = self._variants[name] = build(self)
+        return variant
 
 
 class Change:
@@ -251,18 +251,18 @@ class Store:
         return store
 
     def collection(self, resource: str) -> Collection:
-        found = self._collections.get(resource)
-        if found is None:
-            found = Collection(resource, self._initial_revision, self._history_limit)
-            self._collections[resource] = found
-        return found
+        collection = self._collections.get(resource)
+        if collection is None:
+            collection = Collection(resource, self._initial_revision, self._history_limit)
+            self._collections[resource] = collection
+        return collection
 
     def collections(self) -> list[Collection]:
         return list(self._collections.values())
 
     def get(self, resource: str, namespace: str, name: str) -> Entry | None:
-        found = self._collections.get(resource)
-        return found.get(namespace, name) if found is not None else None
+        collection = self._collections.get(resource)
+        return collection.get(namespace, name) if collection is not None else None
 
     def put(self, resource: str, obj: JsonObject, managers: tuple[Manager, ...] = ()) -> Entry:
         """Store a new version. The caller gives `obj` away; its `metadata` must not be shared with another version."""

@@ -59,17 +59,17 @@ class Tally:
     ) -> bool:
         """Step 1: enter pods that ended and still carry the finalizer; True if there were any."""
         known = {*self.uncounted_succeeded, *self.uncounted_failed}
-        found = False
+        is_any_new = False
         for pod in pods:
             if uid_of(pod) in known or not has_finalizer(pod):
                 continue
             if phase_of(pod) == SUCCEEDED:
                 self.uncounted_succeeded.append(uid_of(pod))
-                found = True
+                is_any_new = True
             elif is_failed(pod, replaces_terminating=replaces_terminating) and not is_ignored(pod):
                 self.uncounted_failed.append(uid_of(pod))
-                found = True
-        return found
+                is_any_new = True
+        return is_any_new
 
     def settle(self, pods_by_uid: Mapping[str, JsonObject]) -> None:
         """Step 3: count the pods whose finalizer has gone."""

@@ -143,7 +143,7 @@ class Provisioner(Controller[Key]):
         used = used_by_segment(driver, self._volumes)
         total = quantity.value(driver.segment_capacity)
         free = {segment: total - used.get(segment, 0) for segment in segments}
-        best = max(segments, key=lambda each: free[each])
+        best = max(segments, key=lambda segment: free[segment])
         if free[best] < requested_bytes(claim):
             return None, "rpc error: code = ResourceExhausted desc = not enough capacity"
         return best, ""

@@ -65,7 +65,7 @@ def descriptions() -> dict[str, str]:
         .joinpath("descriptions.txt")
         .read_text(encoding="utf-8")
     )
-    found: dict[str, str] = {}
+    explanations: dict[str, str] = {}
     subject = ""
     for line in text.splitlines():
         if not line or line.startswith("#"):
@@ -73,10 +73,10 @@ def descriptions() -> dict[str, str]:
         name, _, explanation = line.strip().partition(": ")
         if not line.startswith(" "):
             subject = name
-            found[subject] = explanation
+            explanations[subject] = explanation
         else:
-            found[f"{subject}.{name}"] = explanation
-    return found
+            explanations[f"{subject}.{name}"] = explanation
+    return explanations
 
 
 def collect(identity: str, prefix: str, into: JsonObject) -> None:

@@ -53,8 +53,8 @@ def _node_address(kind: str) -> Column:
     def cell(node: JsonObject, _: float) -> str:
         for address in (node.get("status") or {}).get("addresses") or ():
             if address.get("type") == kind:
-                found: str = address.get("address", "")
-                return found
+                text: str = address.get("address", "")
+                return text
         return _NONE
 
     return Column("Internal-IP" if kind == "InternalIP" else "External-IP", cell, priority=1)
@@ -200,13 +200,13 @@ def _external_address(obj: JsonObject) -> str:
     if kind == "ExternalName":
         return str(spec.get("externalName", ""))
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-    found = (
+    addresses = (
         [point.get("ip") or point.get("hostname", "") for point in ingress]
         if kind == "LoadBalancer"
         else []
     )
-    found += spec.get("externalIPs") or []
-    return ",".join(found) or ("<pending>" if kind == "LoadBalancer" else _NONE)
+    addresses += spec.get("externalIPs") or []
+    return ",".join(addresses) or ("<pending>" if kind == "LoadBalancer" else _NONE)
 
 
 def _service_ports(obj: JsonObject) -> str:
@@ -331,17 +331,17 @@ ROLE_BINDING_COLUMNS = (NAME, Column("Role", lambda obj, _: _role(obj)), AGE)
 
 
 def _endpoints(obj: JsonObject) -> str:
-    found = []
+    rows = []
     for subset in obj.get("subsets") or ():
         ports = [entry.get("port") for entry in subset.get("ports") or ()] or [None]
-        found += [
+        rows += [
             f"{address.get('ip')}:{port}" if port else str(address.get("ip"))
             for port in ports
             for address in subset.get("addresses") or ()
         ]
-    if len(found) > 3:
-        return f"{','.join(found[:3])} + {len(found) - 3} more..."
-    return ",".join(found) or _NONE
+    if len(rows) > 3:
+        return f"{','.join(rows[:3])} + {len(rows) - 3} more..."
+    return ",".join(rows) or _NONE
 
 
 ENDPOINTS_COLUMNS = (NAME, Column("Endpoints", lambda obj, _: _endpoints(obj)), AGE)

@@ -85,11 +85,11 @@ def _compare_items(
 
 
 def _members(layout: Layout, item: Json, path: Path) -> set[Path]:
-    found: set[Path] = set()
+    collected: set[Path] = set()
     if isinstance(item, dict):
         for name, value in item.items():
-            found |= _below(layout.child(name), value, (*path, f"f:{name}"))
-    return found
+            collected |= _below(layout.child(name), value, (*path, f"f:{name}"))
+    return collected
 
 
 def _below(layout: Layout, value: Json, path: Path) -> set[Path]:

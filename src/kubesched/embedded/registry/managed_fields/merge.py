@@ -51,12 +51,12 @@ def _merge_items(layout: Layout, live: list[Json], applied: list[Json]) -> list[
 
 def prefixes(paths: Iterable[Path]) -> set[Path]:
     """All paths and everything on the way to them."""
-    found: set[Path] = set()
+    collected: set[Path] = set()
     for path in paths:
-        while path and path not in found:
-            found.add(path)
+        while path and path not in collected:
+            collected.add(path)
             path = path[:-1]
-    return found
+    return collected
 
 
 def prune(layout: Layout, value: JsonObject, removed: set[Path], kept: set[Path]) -> JsonObject:

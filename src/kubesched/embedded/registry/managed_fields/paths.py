@@ -48,12 +48,12 @@ class Layout:
 
     def child(self, name: str) -> Layout:
         """The layout of a member of an object or map; what the table does not know is untyped."""
-        found = self._children.get(name)
-        if found is None:
-            found = self._find_child(name)
+        child = self._children.get(name)
+        if child is None:
+            child = self._find_child(name)
             if self._fields is not None:  # keys of maps are endless and would only fill the cache
-                self._children[name] = found
-        return found
+                self._children[name] = child
+        return child
 
     def _find_child(self, name: str) -> Layout:
         if self._fields is not None:
@@ -130,27 +130,27 @@ def is_object(layout: Layout, value: Json) -> bool:
 
 def paths_of(layout: Layout, value: Json) -> Paths:
     """Every path that a write of this value sets."""
-    found: list[Path] = []
-    _collect(layout, value, (), found)
-    return frozenset(found)
+    collected: list[Path] = []
+    _collect(layout, value, (), collected)
+    return frozenset(collected)
 
 
-def _collect(layout: Layout, value: Json, path: Path, found: list[Path]) -> None:
+def _collect(layout: Layout, value: Json, path: Path, collected: list[Path]) -> None:
     if is_object(layout, value):
         for name, member in value.items():
-            _collect(layout.child(name), member, (*path, f"f:{name}"), found)
+            _collect(layout.child(name), member, (*path, f"f:{name}"), collected)
     elif layout.kind == "items" and isinstance(value, list):
         inner = layout.item
         for item in value:
             here = (*path, item_step(layout, item))
-            found.append(here)
+            collected.append(here)
             if isinstance(item, dict):
                 for name, member in item.items():
-                    _collect(inner.child(name), member, (*here, f"f:{name}"), found)
+                    _collect(inner.child(name), member, (*here, f"f:{name}"), collected)
     elif layout.kind == "set" and isinstance(value, list):
-        found.extend((*path, value_step(item)) for item in value)
+        collected.extend((*path, value_step(item)) for item in value)
     else:
-        found.append(path)
+        collected.append(path)
 
 
 def fields_v1_of(layout: Layout, value: Json) -> JsonObject:
@@ -200,20 +200,20 @@ def to_fields_v1(paths: Iterable[Path]) -> JsonObject:
 
 def from_fields_v1(fields: Json) -> Paths:
     """The paths in a FieldsV1 object."""
-    found: list[Path] = []
+    collected: list[Path] = []
 
     def walk(node: JsonObject, path: Path) -> None:
         for step, below in node.items():
             if step == _SELF:
-                found.append(path)
+                collected.append(path)
             elif isinstance(below, dict) and below:
                 walk(below, (*path, step))
             else:
-                found.append((*path, step))
+                collected.append((*path, step))
 
     if isinstance(fields, dict):
         walk(fields, ())
-    return frozenset(found)
+    return frozenset(collected)
 
 
 def describe(path: Path) -> str:

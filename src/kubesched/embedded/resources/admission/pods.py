@@ -49,9 +49,9 @@ def add_topology_labels(registry: Registry, metadata: JsonObject, node_name: str
     """A pod gets the zone and region of its node, in place of what it says itself. A node may be missing."""
     node = registry.store.get("nodes", "", node_name)
     labels = node.obj["metadata"].get("labels") if node is not None else None
-    found = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}
-    if found:
-        metadata["labels"] = {**(metadata.get("labels") or {}), **found}
+    topology = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}
+    if topology:
+        metadata["labels"] = {**(metadata.get("labels") or {}), **topology}
 
 
 def _service_account(spec: JsonObject) -> None:
@@ -69,10 +69,10 @@ def _priority(registry: Registry, pod: JsonObject, spec: JsonObject) -> None:
             raise forbidden(registry.catalog.get("pods"), pod["metadata"].get("name", ""), why)
         chosen = entry.obj
     else:
-        found = registry.derived("default priority class", PRIORITY_CLASSES, _global_default)
-        chosen = found if found is not None else {}
-        if found is not None:
-            spec["priorityClassName"] = found["metadata"]["name"]
+        default = registry.derived("default priority class", PRIORITY_CLASSES, _global_default)
+        chosen = default if default is not None else {}
+        if default is not None:
+            spec["priorityClassName"] = default["metadata"]["name"]
     value = chosen.get("value", 0)
     stated = spec.get("priority")
     if stated is not None and stated != value:
@@ -95,13 +95,11 @@ def _priority(registry: Registry, pod: JsonObject, spec: JsonObject) -> None:
 
 def _global_default(priority_classes: Collection) -> JsonObject | None:
     """The default class; of several (they may only appear through races upstream) the one of least value."""
-    found: JsonObject | None = None
+    best: JsonObject | None = None
     for entry in priority_classes.entries():
-        if entry.obj.get("globalDefault") and (
-            found is None or entry.obj["value"] < found["value"]
-        ):
-            found = entry.obj
-    return found
+        if entry.obj.get("globalDefault") and (best is None or entry.obj["value"] < best["value"]):
+            best = entry.obj
+    return best
 
 
 def _default_tolerations(spec: JsonObject) -> None:

@@ -51,10 +51,10 @@ class ShapeError(Exception):
 @cache
 def decoder_for(group: str, kind: str, *, strict: bool) -> msgspec.json.Decoder[Any] | None:
     """A decoder that accepts exactly the bodies of a built-in kind; None for other kinds."""
-    found = type_of_kind(group, kind)
-    if found is None:
+    kind_type = type_of_kind(group, kind)
+    if kind_type is None:
         return None
-    return msgspec.json.Decoder(_record(found.name, strict, True))
+    return msgspec.json.Decoder(_record(kind_type.name, strict, True))
 
 
 def check_shape(group: str, kind: str, body: bytes) -> None:
@@ -82,10 +82,10 @@ def fits_strictly(group: str, kind: str, body: bytes) -> bool:
 
 def unknown_fields(group: str, kind: str, obj: JsonObject) -> list[str]:
     """Paths of fields that a built-in kind does not have; nothing for other kinds."""
-    found = type_of_kind(group, kind)
+    kind_type = type_of_kind(group, kind)
     paths: list[str] = []
-    if found is not None:
-        _collect_unknown(TypeRef("object", found.name), obj, "", paths, is_top=True)
+    if kind_type is not None:
+        _collect_unknown(TypeRef("object", kind_type.name), obj, "", paths, is_top=True)
     return paths
 
 
@@ -144,13 +144,11 @@ def _describe(kind: ObjectType | None, text: str) -> str:
     mismatch = _MISMATCH.match(what)
     if mismatch is None:
         return f"json: {what} at {path}" if path else f"json: {what}"
-    found = _GO_VALUES.get(mismatch["found"], mismatch["found"])
+    go_value = _GO_VALUES.get(mismatch["found"], mismatch["found"])
     if kind is None or not path:
-        return f"json: cannot unmarshal {found} into field {path or '.'}"
+        return f"json: cannot unmarshal {go_value} into field {path or '.'}"
     holder, type_name = _locate(kind, path.split("."), inside_container=full_path.endswith("]"))
-    return (
-        f"json: cannot unmarshal {found} into Go struct field {holder}.{path} of type {type_name}"
-    )
+    return f"json: cannot unmarshal {go_value} into Go struct field {holder}.{path} of type {type_name}"
 
 
 def _locate(kind: ObjectType, steps: list[str], *, inside_container: bool) -> tuple[str, str]:

@@ -50,39 +50,39 @@ def decode_protobuf(body: bytes) -> JsonObject:
             raw = _bytes(value)
     api_version, kind = type_meta.get("apiVersion", ""), type_meta.get("kind", "")
     group = api_version.rpartition("/")[0]
-    found = type_of_kind(group, kind) or types().get(f"meta.{kind}")
-    if found is None:
+    kind_type = type_of_kind(group, kind) or types().get(f"meta.{kind}")
+    if kind_type is None:
         raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
-    return {"apiVersion": api_version, "kind": kind, **_message(found.name, raw, 0)}
+    return {"apiVersion": api_version, "kind": kind, **_message(kind_type.name, raw, 0)}
 
 
 def _fields(data: bytes) -> list[tuple[int, bytes | int | float]]:
     """(field number, value) pairs in the order they stand; varints come as int, doubles as float."""
-    found: list[tuple[int, bytes | int | float]] = []
+    pairs: list[tuple[int, bytes | int | float]] = []
     position, end = 0, len(data)
     while position < end:
         tag, position = _varint(data, position)
         number, wire_type = tag >> 3, tag & 7
         if wire_type == 0:
             value, position = _varint(data, position)
-            found.append((number, value - (1 << 64) if value & _SIGN_BIT else value))
+            pairs.append((number, value - (1 << 64) if value & _SIGN_BIT else value))
         elif wire_type == 2:
             length, position = _varint(data, position)
             if position + length > end:
                 raise ProtobufError("unexpected EOF")
-            found.append((number, data[position : position + length]))
+            pairs.append((number, data[position : position + length]))
             position += length
         elif wire_type in (1, 5):
             size = 8 if wire_type == 1 else 4
             if position + size > end:
                 raise ProtobufError("unexpected EOF")
-            found.append(
+            pairs.append(
                 (number, struct.unpack_from("<d" if size == 8 else "<f", data, position)[0])
             )
             position += size
         else:
             raise ProtobufError(f"illegal wire type {wire_type}")
-    return found
+    return pairs
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

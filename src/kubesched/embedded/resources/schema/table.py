@@ -99,7 +99,7 @@ def types() -> dict[str, ObjectType]:
         .joinpath("types.txt")
         .read_text(encoding="utf-8")
     )
-    found: dict[str, ObjectType] = {}
+    by_identity: dict[str, ObjectType] = {}
     group = ""
     for line in _logical_lines(text):
         if line.startswith("@"):
@@ -108,12 +108,12 @@ def types() -> dict[str, ObjectType]:
         name, _, body = line.partition(":")
         parsed = [_parse_field(group, part.split()) for part in body.split(";") if part.strip()]
         identity = f"{group}.{name.removesuffix('!')}"
-        found[identity] = ObjectType(
+        by_identity[identity] = ObjectType(
             identity,
             {parsed_field.name: parsed_field for parsed_field in parsed},
             name.endswith("!"),
         )
-    return found
+    return by_identity
 
 
 def type_of_kind(group: str, kind: str) -> ObjectType | None:
