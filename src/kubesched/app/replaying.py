@@ -231,13 +231,21 @@ class _Player:
             await self._settle()
 
     async def _pass_time(self, time: float) -> None:
-        seconds = time - self._header.time - self._loop.time()
-        if seconds > 0:
-            await asyncio.sleep(seconds)
+        """Go on to that time, past the timers of tasks that sleep; without any there is no need to wait for it."""
+        loop, until = self._loop, time - self._header.time
+        if until <= loop.time():
+            return
+        timers: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]  # asyncio's own heap
+        if timers and timers[0].when() <= until:
+            await asyncio.sleep(until - loop.time())
+        else:
+            loop.stall(until - loop.time())
 
     async def _settle(self) -> None:
         """Let everything happen that can without another input."""
         ready: deque[object] = self._loop._ready  # type: ignore[attr-defined]  # asyncio's own queue
+        if not ready:
+            return
         while True:
             await asyncio.sleep(0)
             if not ready:
