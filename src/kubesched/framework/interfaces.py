@@ -34,7 +34,7 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.rules import Rule
 from kubesched.framework.status import NodeToStatus, Status
 from kubesched.framework.verdicts import Verdicts
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_info import NodeInfo
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
@@ -200,28 +200,19 @@ class FilterPlugin(_FilterPhase):
     """Rules out nodes. Implements `filter_nodes` or `filter`."""
 
     filters_columns: ClassVar[bool] = False
-    """Derived: True for plugins that implement `filter_nodes` or `filter_remaining`."""
+    """Derived: True for plugins that implement `filter_nodes`."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.filters_remaining = cls.filter_remaining is not FilterPlugin.filter_remaining
-        cls.filters_columns = (
-            cls.filters_remaining or cls.filter_nodes is not FilterPlugin.filter_nodes
-        )
-
-    filters_remaining: ClassVar[bool] = False
-    """Derived: True for plugins that implement `filter_remaining`."""
+        cls.filters_columns = cls.filter_nodes is not FilterPlugin.filter_nodes
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
-        """A verdict per node of the view; None when every node passes; a Status when something broke."""
-        raise NotImplementedError
+        """A verdict per node of the view; None when every node passes; a Status when something broke.
 
-    def filter_remaining(
-        self, state: CycleState, pod: Pod, nodes: NodeColumns, remaining: Mask
-    ) -> Verdicts | Status | None:
-        """As `filter_nodes`, for filters whose work per node counts: only nodes that remain need a verdict."""
+        Verdicts on nodes that earlier plugins rejected are ignored; `nodes.candidates` tells which are left.
+        """
         raise NotImplementedError
 
     def filter(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> Status | None:

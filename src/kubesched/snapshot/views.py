@@ -24,7 +24,7 @@ from kubesched.snapshot.ports import ports_conflict
 class NodeColumns:
     """The table's columns over `rows`."""
 
-    __slots__ = ("_length", "_rows", "table")
+    __slots__ = ("_candidates", "_length", "_rows", "table")
 
     is_bare: ClassVar[bool] = False
     """Whether these are nodes and nothing else: no pods are on them, and nothing is known of their images."""
@@ -73,6 +73,16 @@ class NodeColumns:
     @property
     def alive(self) -> Mask:
         return self.table.alive[self.rows]
+
+    @property
+    def candidates(self) -> Mask:
+        """Nodes that no filter has rejected so far in this pass; all of them outside of filtering."""
+        candidates: Mask | None = getattr(self, "_candidates", None)
+        return self.alive if candidates is None else candidates
+
+    @candidates.setter
+    def candidates(self, candidates: Mask) -> None:
+        self._candidates = candidates
 
     # -- identity and derived values -------------------------------------------------------------------------------
 

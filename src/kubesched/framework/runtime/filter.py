@@ -146,6 +146,7 @@ def run_filters(
 ) -> FilterOutcome:
     """Run the (given) Filter plugins over a view; `passing` may rule out nodes beforehand."""
     outcome = FilterOutcome(nodes.alive.copy() if passing is None else passing)
+    nodes.candidates = outcome.passing  # updated in place below
     skipped, timer, length = state.skip_filter_plugins, state.timer, len(nodes)
     for plugin in framework.filter if plugins is None else plugins:
         if plugin.name in skipped:
@@ -154,9 +155,6 @@ def run_filters(
             if not plugin.filters_columns:
                 ask = timed(timer, plugin, "Filter", _one_by_one)
                 answer = ask(plugin, state, pod, nodes, outcome.passing)
-            elif plugin.filters_remaining:
-                ask_for = timed(timer, plugin, "Filter", plugin.filter_remaining)
-                answer = ask_for(state, pod, nodes, outcome.passing)
             elif timer is None:
                 answer = plugin.filter_nodes(state, pod, nodes)
             else:

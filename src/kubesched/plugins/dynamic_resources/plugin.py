@@ -272,12 +272,8 @@ class DynamicResources(
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
-        return self.filter_remaining(state, pod, nodes, nodes.alive)
-
-    def filter_remaining(
-        self, state: CycleState, pod: Pod, nodes: NodeColumns, remaining: Mask
-    ) -> Verdicts | Status | None:
         """Nodes that an earlier plugin rejected are not looked at: claims that cannot be judged there do no harm."""
+        remaining = nodes.candidates
         found: DRAState = state.read(STATE)
         if not found.claims:
             return None
