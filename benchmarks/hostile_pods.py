@@ -2,10 +2,15 @@
 
     python benchmarks/hostile_pods.py [--nodes 200] [--sizes 250,500,1000] [--kinds spread-hard,...] [--budget MS]
 
+    python benchmarks/hostile_pods.py --aftermath 5 [--nodes 2000]
+
 Anyone who may create pods can create these. An attempt goes through event handler, queue, scheduling cycle and failure
 handling in one process, without an API. Every pod is new, so nothing kept for equal pods helps. The last column is the
 growth of the time from one size to the next, as an exponent: 1 is linear, 2 is quadratic. With --budget the exit code is 1
 if any attempt took longer.
+
+--aftermath N shows what stays behind: after each of N pods with 2,000 spread constraints over labels that no pod named
+before, the memory of the process, and the CPU time of taking in a changed node and another pod.
 """
 
 from __future__ import annotations
@@ -13,14 +18,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import resource
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from kubesched.api.codec import decode
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Node, Pod
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness
 
@@ -33,13 +40,13 @@ def _selector(n: int) -> Spec:
     return {"matchLabels": {"app": f"a{n % 7}"}}
 
 
-def _spread(action: str, count: int) -> Spec:
+def _spread(action: str, count: int, domain: str = "example.com") -> Spec:
     """The API server wants every key once per action."""
     return {
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
-                "topologyKey": f"example.com/key-{n}",
+                "topologyKey": f"{domain}/key-{n}",
                 "whenUnsatisfiable": action,
                 "labelSelector": _selector(n),
             }
@@ -115,13 +122,12 @@ KINDS: dict[str, Callable[[int], Spec]] = {
 }
 
 
-def hostile_pod(kind: str, count: int) -> Pod:
+def hostile_pod(name: str, spec: Spec) -> Pod:
     spec = {
         "schedulerName": "default-scheduler",
         "containers": [{"name": "c", "image": "x"}],
-        **KINDS[kind](count),
+        **spec,
     }
-    name = f"{kind}-{count}"
     metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}
     return decode(msgspec.json.encode(body), Pod)
@@ -137,7 +143,7 @@ async def attempt_s(kind: str, count: int, nodes: int) -> float:
             pod = make_pod(f"p{n}").label("app", f"a{n % 7}").on(f"n{n % nodes}")
             world.add_pod(pod.build())
         await world.settle()
-        pod = hostile_pod(kind, count)
+        pod = hostile_pod(kind, KINDS[kind](count))
         written = len(world.client.patches)
         began = time.process_time()
         world.add_pod(pod)
@@ -146,13 +152,48 @@ async def attempt_s(kind: str, count: int, nodes: int) -> float:
         return time.process_time() - began
 
 
+def _labelled(n: int, change: str = "") -> Node:
+    node = make_node(f"n{n}").label("topology.kubernetes.io/zone", f"z{n % ZONES}")
+    return node.label("kubernetes.io/hostname", f"n{n}").label("change", change).build()
+
+
+async def aftermath(pods: int, nodes: int) -> None:
+    def state() -> str:
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        began = time.process_time()
+        for n in range(20):
+            world.update_node(_labelled(n, str(began)))
+        changed = time.process_time()
+        for n in range(20):
+            world.add_pod(make_pod(f"later-{began}-{n}").label("app", "a1").on("n1").build())
+        node_ms, pod_ms = (changed - began) * 50, (time.process_time() - changed) * 50
+        return f"{resident >> 20:>6} MiB{node_ms:>8.2f} ms per node{pod_ms:>8.2f} ms per pod"
+
+    async with SchedulerHarness() as world:
+        for n in range(nodes):
+            world.add_node(_labelled(n))
+        state()  # first calls
+        print(f"{nodes} nodes; before  {state()}")
+        for number in range(pods):
+            spec = _spread("DoNotSchedule", 2000, f"p{number}.example.com")
+            written = len(world.client.patches)
+            world.add_pod(hostile_pod(f"hostile-{number}", spec))
+            while len(world.client.patches) == written:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            print(f"after {number + 1} hostile pods  {state()}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--sizes", default="250,500,1000")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--budget", type=float, default=math.inf, help="milliseconds per attempt")
+    parser.add_argument("--aftermath", type=int, default=0, metavar="N")
     args = parser.parse_args()
+    if args.aftermath:
+        asyncio.run(aftermath(args.aftermath, args.nodes))
+        return 0
     sizes = [int(size) for size in args.sizes.split(",")]
     print(f"{args.nodes} nodes, {args.nodes * PODS_PER_NODE} pods; CPU milliseconds of one attempt")
     print(f"{'kind':<15}" + "".join(f"{size:>10}" for size in sizes) + "    growth")
