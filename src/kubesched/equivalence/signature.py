@@ -9,6 +9,10 @@ from kubesched.framework.runtime.framework import Framework
 
 _encode = msgspec.msgpack.Encoder().encode
 
+MAX_SIGNATURE_BYTES = 16 * 1024
+"""Thousands of signatures are kept. A pod with a longer one, such as one with thousands of constraints, is rare or hostile:
+it shares no answers."""
+
 
 def class_signature(framework: Framework, pod: Pod) -> bytes | None:
     """Equal for pods that every plugin of the profile must treat alike; None when the pod cannot share answers."""
@@ -27,7 +31,7 @@ def class_signature(framework: Framework, pod: Pod) -> bytes | None:
         ((o.api_version, o.kind, o.name) for o in meta.owner_references or () if o.controller), None
     )
     extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
-    return _encode(
+    signature = _encode(
         (
             framework.profile_name,
             meta.namespace,
@@ -37,3 +41,4 @@ def class_signature(framework: Framework, pod: Pod) -> bytes | None:
             repr(extra) if extra else None,
         )
     )
+    return signature if len(signature) <= MAX_SIGNATURE_BYTES else None

@@ -12,15 +12,18 @@ The table knows nothing of assumed or confirmed pods: that is the cache's busine
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.host_ports import HostPort
 from kubesched.api.resources import NodeAllocatable, node_allocatable
-from kubesched.snapshot.columns import Ids, IntColumn, InternedColumn, Mask, RowLog
+from kubesched.snapshot.columns import ABSENT, Ids, IntColumn, InternedColumn, Mask, RowLog
 from kubesched.snapshot.images import ImageIndex
 from kubesched.snapshot.namespaces import NamespaceLabels
 from kubesched.snapshot.node_order import NodeOrder
@@ -63,6 +66,12 @@ class NodeTable:
         self.allowed_pods = IntColumn(capacity)
 
         self._interned: dict[Hashable, InternedColumn[Any]] = {}
+        self._label_keys: dict[str, int] = {}
+        """Label key -> how many nodes have it."""
+        self._absent_labels: WeakValueDictionary[str, InternedColumn[str]] = WeakValueDictionary()
+        """Columns of labels that no node has. Pods can name any number of those, so they share one array, are not
+        written when nodes change, and go when nothing holds them."""
+        self._nowhere = _no_ids(capacity)
         self._derived: dict[Callable[[NodeTable], Any], Any] = {}
         self.ports = HostPortIndex()
         self.images = ImageIndex(capacity)
@@ -111,6 +120,7 @@ class NodeTable:
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods become ghosts."""
         row = self.row_of.pop(name)
+        self._count_labels(self.nodes[row], None)
         pods = self.pods[row]
         for pod in list(pods.values()):
             self._remove_from_row(pod, row)
@@ -149,6 +159,7 @@ class NodeTable:
     ) -> None:
         """`allocatable` is None if it has not changed."""
         self.nodes[row] = node
+        self._count_labels(old, node)
         self.order.put(node)
         if allocatable is not None:
             self._write_allocatable(row, allocatable)
@@ -198,6 +209,9 @@ class NodeTable:
             column.grow(capacity)
         for interned in self._interned.values():
             interned.grow(capacity)
+        self._nowhere = _no_ids(capacity)
+        for absent in self._absent_labels.values():
+            absent.ids = self._nowhere
         self.images.grow(capacity)
         self.pod_index.grow(capacity)
         self.priorities.grow(capacity)
@@ -326,7 +340,44 @@ class NodeTable:
 
     def label_column(self, key: str) -> InternedColumn[str]:
         """The values of one node label."""
-        return self.interned(("label", key), lambda node: (node.metadata.labels or {}).get(key))
+        column: InternedColumn[str] | None = self._interned.get(("label", key))
+        if column is None:
+            column = self._absent_labels.get(key)
+        return self._new_label_column(key) if column is None else column
+
+    def _new_label_column(self, key: str) -> InternedColumn[str]:
+        def label(node: Node) -> str | None:
+            return (node.metadata.labels or {}).get(key)
+
+        if key in self._label_keys:
+            return self.interned(("label", key), label)
+        column = InternedColumn(label, 0)
+        column.ids = self._nowhere
+        self._absent_labels[key] = column
+        return column
+
+    def has_label_keys(self, keys: AbstractSet[str]) -> bool:
+        """Whether each of the keys is a label of some node."""
+        return keys <= self._label_keys.keys()
+
+    def _count_labels(self, old: Node | None, new: Node | None) -> None:
+        before = (old.metadata.labels if old is not None else None) or {}
+        after = (new.metadata.labels if new is not None else None) or {}
+        if before == after:
+            return
+        counts = self._label_keys
+        for key in after.keys() - before.keys():
+            counts[key] = counts.get(key, 0) + 1
+            absent = self._absent_labels.pop(key, None)
+            if absent is not None:
+                # Its first node: from now on the column is written like any other.
+                absent.ids = np.full(self.capacity, ABSENT, dtype=np.int32)
+                self._interned["label", key] = absent
+                self.epoch += 1
+        for key in before.keys() - after.keys():
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
 
     # -- order -----------------------------------------------------------------------------------------------------
 
@@ -404,6 +455,12 @@ class NodeTable:
                 value_id = column.ids[row]
                 value = None if value_id < 0 else column.values[value_id]
                 assert value == column.derive(node), f"column {key} of node {name} drifted"
+        labels = Counter(key for node in self.nodes if node for key in node.metadata.labels or ())
+        assert self._label_keys == labels, "label keys are miscounted"
+        for key, column in self._absent_labels.items():
+            assert key not in labels, f"label {key} is not absent"
+            assert column.ids is self._nowhere, f"the column of absent label {key} has ids"
+            assert ("label", key) not in self._interned, f"label {key} has two columns"
         for row in range(self.high_water):
             if not self.names[row]:
                 assert not self.alive[row], f"free row {row} is alive"
@@ -444,3 +501,9 @@ def _scheduling_relevant_change(old: Node, new: Node) -> bool:
 
 def _conditions(node: Node) -> dict[str, str]:
     return {condition.type: condition.status for condition in node.status.conditions or ()}
+
+
+def _no_ids(capacity: int) -> Ids:
+    ids: Ids = np.full(capacity, ABSENT, dtype=np.int32)
+    ids.flags.writeable = False
+    return ids

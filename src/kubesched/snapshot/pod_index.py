@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from kubesched.snapshot.node_table import NodeTable
 
 COUNTER_LIMIT: Final = 512
+DOMAINS_LIMIT: Final = 16
+"""Topology keys, by which nodes count, that a counter keeps for later. A pod can name thousands of them."""
 """Counters kept at most; the least recently used go first. One costs 4 bytes per row and a little per domain."""
 
 EMPTY_LABELS: Final[Mapping[str, str]] = {}
@@ -86,6 +89,7 @@ class DomainCounter:
     """
 
     __slots__ = (
+        "__weakref__",
         "_by_count",
         "_cells",
         "_column",
@@ -258,6 +262,7 @@ class Counter:
 
     __slots__ = (
         "_domains",
+        "_overflow",
         "_table",
         "cells",
         "is_dropped",
@@ -278,6 +283,8 @@ class Counter:
         self.version = 0
         self.last_used = 0
         self._domains: dict[Hashable, DomainCounter] = {}
+        self._overflow: WeakValueDictionary[Hashable, DomainCounter] = WeakValueDictionary()
+        """Those beyond the limit: kept current as long as something holds them."""
 
     def _hold(self, per_row: Ids) -> None:
         self.per_row = per_row
@@ -289,12 +296,15 @@ class Counter:
         self.version += 1
         for domains in self._domains.values():
             domains.add(row, delta)
+        if self._overflow:
+            for domains in list(self._overflow.values()):
+                domains.add(row, delta)
 
     def grow(self, capacity: int) -> None:
         bigger = np.zeros(capacity, dtype=np.int32)
         bigger[: len(self.per_row)] = self.per_row
         self._hold(bigger)
-        for domains in self._domains.values():
+        for domains in (*self._domains.values(), *self._overflow.values()):
             domains.grow(capacity)
 
     def count_at(self, row: int) -> int:
@@ -309,7 +319,13 @@ class Counter:
         at = (key, None if eligibility is None else eligibility.key)
         domains = self._domains.get(at)
         if domains is None:
-            domains = self._domains[at] = DomainCounter(self._table, self, key, eligibility)
+            domains = self._overflow.pop(at, None)
+            if domains is None:
+                domains = DomainCounter(self._table, self, key, eligibility)
+            self._domains[at] = domains
+            if len(self._domains) > DOMAINS_LIMIT:
+                oldest = next(iter(self._domains))
+                self._overflow[oldest] = self._domains.pop(oldest)
         return domains.sync()
 
 
@@ -530,7 +546,7 @@ class PodIndex:
                     expected[row] = expected.get(row, 0) + 1
             assert dict(counter.held()) == expected, f"counter {key!r} drifted"
             assert counter.total == sum(expected.values()), f"total of counter {key!r} drifted"
-            for at, domains in counter._domains.items():
+            for at, domains in (*counter._domains.items(), *counter._overflow.items()):
                 _check_domains(domains, expected, at)
         for kind in TERM_KINDS:
             for term in self._terms[kind].values():

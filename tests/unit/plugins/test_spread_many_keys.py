@@ -47,7 +47,7 @@ def test_the_mask_equals_a_look_at_every_label(seed, count):
 
 def test_constraints_of_a_pod_share_one_column():
     table = NodeTable()
-    table.set_node(random_node("n", Random(1)))
+    table.set_node(make_node("n").labels(**dict.fromkeys(KEYS, "v")).build())
     keys = frozenset(KEYS)
     pod = make_pod("p").build()
     before = len(table._interned)

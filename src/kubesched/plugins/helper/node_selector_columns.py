@@ -113,6 +113,9 @@ def _compares(nodes: NodeColumns, requirement: Requirement) -> Mask:
     key, bound = requirement.key, parse_int64(requirement.values[0])
     assert bound is not None, "comparisons are checked when a selector is parsed"
 
+    if not nodes.table.has_label_keys({key}):
+        return np.zeros(len(nodes), dtype=np.bool_)
+
     def as_integer(node: Node) -> int | None:
         text = (node.metadata.labels or {}).get(key)
         return None if text is None else parse_int64(text)

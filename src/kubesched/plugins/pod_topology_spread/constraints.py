@@ -37,6 +37,8 @@ FEW_KEYS: Final = 8
 """Labels up to which one column for each is looked at."""
 
 _KNOWN_LIMIT: Final = 1024
+_SPELLING_LIMIT: Final = 16 * 1024
+"""Bytes of constraints that are kept; longer ones are parsed at every attempt."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -68,12 +70,11 @@ def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[C
     used = {
         key: labels.get(key) for constraint in written for key in constraint.match_label_keys or ()
     }
-    key = (action, match_label_keys, tuple(used.items()), _encode(written))
+    spelling = _encode(written)
+    key = (action, match_label_keys, tuple(used.items()), spelling)
     known = _known.get(key)
     if known is None:
-        if len(_known) >= _KNOWN_LIMIT:
-            _known.clear()
-        known = _known[key] = tuple(
+        known = tuple(
             _parse(
                 constraint,
                 from_label_selector(constraint.label_selector),
@@ -83,6 +84,10 @@ def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[C
             for constraint in written
             if constraint.when_unsatisfiable == action
         )
+        if len(spelling) <= _SPELLING_LIMIT:
+            if len(_known) >= _KNOWN_LIMIT:
+                _known.clear()
+            _known[key] = known
     return known
 
 
@@ -185,6 +190,8 @@ class SpreadNodes:
         Every constraint of a pod asks for the labels of all its constraints. With many, one shared column keeps that
         from growing with their square (benchmarks/hostile_pods.py).
         """
+        if not nodes.table.has_label_keys(self._keys):
+            return np.zeros(len(nodes), dtype=np.bool_)
         if len(self._keys) > FEW_KEYS:
             column = nodes.interned(("spread", self._keys), self._has_labels)
             shared: Mask = column.ids[nodes.rows] != ABSENT
