@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.api.core_v1 import Pod
 from kubesched.app import demo
 from kubesched.app.playground import PlaygroundSettings, playground
+from kubesched.app.replaying import play
 from kubesched.cli.main import main
+from kubesched.explain import Explainer
 from kubesched.recording.reader import RecordingReader
+from kubesched.recording.records import Attempt, Decision
+from kubesched.scheduler.factory import Assembly
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +102,50 @@ def test_a_damaged_end_is_said(
     assert main(["replay", "--verify", str(tmp_path)]) == 0
     assert "breaks off at byte" in capsys.readouterr().err
     assert len(RecordingReader.of_folder(str(tmp_path)).segments) == 1
+
+
+def test_every_recorded_decision_is_explained_and_explaining_changes_none(recording: Path) -> None:
+    """At each attempt the scheduler is asked to explain it; the chosen node is the best, and the play goes on as logged."""
+    (run,) = RecordingReader.of_folder(str(recording)).runs()
+    entries = list(run.entries())
+    pods = {each.number: each.pod for each in entries if isinstance(each, Attempt)}
+    nodes = {each.number: each.node for each in entries if isinstance(each, Decision)}
+    explained: list[int] = []
+
+    def look(number: int, assembly: Assembly) -> bool:
+        namespace, _, name = pods[number].partition("/")
+        framework = assembly.frameworks["default-scheduler"]
+        pod = framework.handle.listers.of(Pod).get(namespace, name)
+        told = Explainer(assembly).explain(pod, decided=nodes[number], fix=True)
+        if nodes[number]:
+            assert (told.chosen.node, told.chosen.rank) == (nodes[number], 1)
+        else:
+            assert told.nodes.feasible == 0
+        explained.append(number)
+        return False
+
+    played = play(run, before_attempt=look)
+    assert played.difference == ""
+    assert explained == sorted(pods)
+    assert len(explained) >= 12
+
+
+def test_a_recorded_attempt_is_explained_on_the_command_line(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = RecordingReader.of_folder(str(recording)).runs()
+    attempts = [each for each in run.entries() if isinstance(each, Attempt)]
+    first, last = attempts[0], attempts[-1]
+    words = ["explain", "pod", last.pod, "--recording", str(recording)]
+    assert main([*words, "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verdict"], told["chosen"]["rank"]) == ("Placed", 1)
+    assert f"before attempt {last.number}" in told["notes"][0]
+    assert main([*words, "--at", str(last.number)]) == 0
+    assert capsys.readouterr().out.startswith(f"{last.pod}: placed on ")
+    if first.pod != last.pod:
+        assert main([*words, "--at", str(first.number)]) == 1
+        about = f"attempt {first.number} is about {first.pod}, not about {last.pod}"
+        assert about in capsys.readouterr().err
+    assert main(["explain", "pod", "nope", "--recording", str(recording)]) == 1
+    assert 'pod "default/nope" not found in recording' in capsys.readouterr().err

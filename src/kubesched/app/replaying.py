@@ -84,8 +84,19 @@ class Difference(KubeschedError):
     """A played run leaves the logged one; the text says where and how."""
 
 
-def play(run: Run, registry: Registry | None = None) -> Played:
+BeforeAttempt = Callable[[int, Assembly], bool]
+"""(number of the attempt, the scheduler as it is then) -> whether to stop there."""
+
+
+def play(
+    run: Run,
+    registry: Registry | None = None,
+    *,
+    before_attempt: BeforeAttempt | None = None,
+) -> Played:
     """Play a run from its beginning to its end, or to the first difference.
+
+    `before_attempt` may look at the scheduler, which it must leave as it was, and end the play.
 
     Raises:
         RecordingError: its beginning is not there any more, or the recording is damaged.
@@ -97,7 +108,7 @@ def play(run: Run, registry: Registry | None = None) -> Played:
             "so its decisions cannot be played"
         )
     try:
-        return run_virtual(lambda loop: _Player(run, loop, registry).play())
+        return run_virtual(lambda loop: _Player(run, loop, registry, before_attempt).play())
     except ExceptionGroup as error:
         raise without_groups(error) from None
 
@@ -151,7 +162,14 @@ class _Gates:
 class _Player:
     """One run being played. Also the scheduler's `FlightRecorder` meanwhile."""
 
-    def __init__(self, run: Run, loop: VirtualLoop, registry: Registry | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        loop: VirtualLoop,
+        registry: Registry | None,
+        before_attempt: BeforeAttempt | None = None,
+    ) -> None:
+        self._before_attempt = before_attempt
         header = run.segments[0].header
         self._run = run
         self._loop = loop
@@ -288,6 +306,9 @@ class _Player:
             informer.apply(WatchEvent(cast("Any", kind), obj))
 
     def _attempt(self, entry: Attempt, group: asyncio.TaskGroup) -> None:
+        before = self._before_attempt
+        if before is not None and before(entry.number, self._assembly):
+            raise _Finished
         self._expected = entry
         self._attempts += 1
         outcome = self._scheduler.attempt()

@@ -14,6 +14,7 @@ from kubesched.errors import KubeschedError
 if TYPE_CHECKING:
     from kubesched.api.core_v1 import Pod
     from kubesched.explain import Explainer, Explanation
+    from kubesched.explain.selection import Selection
     from kubesched.state.cluster_state import ClusterState
 
 _DESCRIPTION = """\
@@ -84,6 +85,10 @@ def main(args: argparse.Namespace) -> int:
         return _print_schema()
     # What a scheduler in memory logs about pods is what is printed here.
     logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    if args.what == "pod" and args.recording is not None and not args.config:
+        played = _explain_recorded(args)
+        if played is not None:
+            return _show(args, played)
     config, gates = _configuration(args)
     state = load_state(args)
     if args.what == "pod":
@@ -105,7 +110,16 @@ def _configuration(args: argparse.Namespace) -> tuple[Any, Any]:
     from kubesched.config.load import default_config, load_file
 
     gates = features.parse(args.feature_gates)
-    return (load_file(args.config, gates) if args.config else default_config(gates)), gates
+    if args.config or args.recording is None:
+        return (load_file(args.config, gates) if args.config else default_config(gates)), gates
+    import msgspec
+
+    from kubesched.config.load import load
+    from kubesched.recording.reader import RecordingReader
+
+    header = RecordingReader.of_folder(args.recording).segments[-1].header
+    gates = features.from_map(header.feature_gates)
+    return load(msgspec.json.encode(header.config), args.recording, gates), gates
 
 
 def _explainer(state: ClusterState, config: Any, gates: Any) -> Explainer:  # noqa: ANN401  # imported lazily
@@ -118,21 +132,44 @@ def _explainer(state: ClusterState, config: Any, gates: Any) -> Explainer:  # no
 
 
 def _explain_pod(args: argparse.Namespace, state: ClusterState, config: Any, gates: Any) -> int:  # noqa: ANN401  # as above
-    from kubesched.cli import explain_tables
-    from kubesched.explain import selection
-
     namespace, name = _key(args)
     pod = _find_pod(state, namespace, name)
     explainer = _explainer(state, config, gates)
     if args.node and args.node not in explainer.assembly.table.row_of:
         raise KubeschedError(f'node "{args.node}" not found in {state.source}')
+    return _show(args, explainer.explain(pod, _selection(args), fix=args.fix))
+
+
+def _explain_recorded(args: argparse.Namespace) -> Explanation | None:
+    """The pod's attempt that the options mean, if the recording can be played up to it."""
+    from kubesched.app.explaining import explain_attempt, find_attempt
+    from kubesched.cli.sources import recorded_time
+    from kubesched.recording.reader import RecordingReader
+
+    reader = RecordingReader.of_folder(args.recording)
+    number, wall_time = recorded_time(reader, args.at)
+    attempt = find_attempt(reader, "/".join(_key(args)), number=number, wall_time=wall_time)
+    if attempt is None:
+        return None
+    explanation = explain_attempt(attempt, _selection(args), fix=args.fix)
+    if args.node and not explanation.matrix:
+        raise KubeschedError(f'node "{args.node}" was not there at attempt {attempt.number}')
+    return explanation
+
+
+def _selection(args: argparse.Namespace) -> Selection:
+    from kubesched.explain import selection
+
     if args.node:
-        select = selection.one_node(args.node)
-    elif args.output == "table":
-        select = selection.telling_nodes(SHOWN_NODES)
-    else:
-        select = selection.every_node
-    explanation = explainer.explain(pod, select, fix=args.fix)
+        return selection.one_node(args.node)
+    if args.output == "table":
+        return selection.telling_nodes(SHOWN_NODES)
+    return selection.every_node
+
+
+def _show(args: argparse.Namespace, explanation: Explanation) -> int:
+    from kubesched.cli import explain_tables
+
     if args.output in ("json", "yaml"):
         _write(args.output, explanation)
     elif args.node:
@@ -151,7 +188,7 @@ def _key(args: argparse.Namespace) -> tuple[str, str]:
 
 def _namespace(args: argparse.Namespace) -> str:
     """The given one; of a live cluster, else, the context's."""
-    if args.namespace or args.from_:
+    if args.namespace or args.from_ or args.recording is not None:
         return args.namespace or "default"
     from kubesched.client.client_config import load_default_config
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 _NEGATIVE = re.compile(r"^-\d")
 
 if TYPE_CHECKING:
+    from kubesched.recording.reader import RecordingReader
     from kubesched.state.cluster_state import ClusterState
     from kubesched.state.live import Progress
 
@@ -81,18 +82,25 @@ def _dumped(paths: list[str]) -> ClusterState:
 
 
 def _recorded(folder: str, at: str | None) -> ClusterState:
-    from kubesched.api.times import parse_duration, parse_time
     from kubesched.recording.reader import RecordingReader
 
     reader = RecordingReader.of_folder(folder)
+    attempt, wall_time = recorded_time(reader, at)
+    return reader.state_at(wall_time=wall_time, attempt=attempt)
+
+
+def recorded_time(reader: RecordingReader, at: str | None) -> tuple[int | None, float | None]:
+    """(number of an attempt, time of day) that --at means; neither is the end of the recording."""
+    from kubesched.api.times import parse_duration, parse_time
+
     if at is None:
-        return reader.state_at()
+        return None, None
     if at.isdecimal():
-        return reader.state_at(attempt=int(at))
+        return int(at), None
     try:
         if at.startswith("-"):
-            return reader.state_at(wall_time=reader.end() - parse_duration(at[1:]))
-        return reader.state_at(wall_time=parse_time(at))
+            return None, reader.end() - parse_duration(at[1:])
+        return None, parse_time(at)
     except ValueError as error:
         raise SystemExit(_wrong_usage(f"--at: {error}")) from None
 

@@ -54,6 +54,7 @@ POST_FILTER_NOT_KNOWN = (
     "a PostFilter plugin waits for something; what it would add to the message is not known"
 )
 WITHOUT_LATER_PODS = "the scores are of the cluster as it is now: pods that came or went since this one was placed count as they are now"
+TIES = "nodes with equal totals are drawn by lot: which of them is taken is not known beforehand"
 
 _NOT_TRIED = frozenset(
     each.code for each in (BEING_DELETED, NOT_ENQUEUED, PREEMPTION_UNDER_WAY, SCHEDULING_GATED)
@@ -73,9 +74,11 @@ class Explainer:
         self.notes = notes
 
     def explain(
-        self, pod: Pod, select: Selection = every_node, *, fix: bool = False
+        self, pod: Pod, select: Selection = every_node, *, fix: bool = False, decided: str = ""
     ) -> Explanation:
         """The pod's story; `select` says which nodes the matrix lists, `fix` whether to look for fixes.
+
+        `decided` is the node that was chosen, for a scheduler that is as it was right before.
 
         Raises:
             ExplainError: values of the pod make no sense.
@@ -83,25 +86,29 @@ class Explainer:
         framework = self.assembly.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
             return self._of_another_scheduler(pod)
-        node_name = self._node_of(pod)
+        node_name = decided or self._node_of(pod)
         try:
             with self.as_pending(pod) as info:
-                return _Story(self, framework, info, node_name).told(select, fix=fix)
+                story = _Story(self, framework, info, node_name)
+                story.is_later = bool(node_name) and not decided
+                return story.told(select, fix=fix)
         except KubeschedError as error:
             raise ExplainError(f"pod {key_of(pod.metadata)}: {error}") from error
 
     @contextmanager
     def as_pending(self, pod: Pod) -> Iterator[PodInfo]:
         """The pod as if it had no node; a placed one is taken off its node meanwhile."""
-        if not self._node_of(pod):
+        known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
+        if known is None:
             yield PodInfo(pod)
             return
-        cache = self.assembly.scheduler.cache
-        cache.remove_pod(pod)
+        # Off the table only: the cache knows whether it is assumed, and must go on knowing.
+        table, node_name = self.assembly.table, known.pod.spec.node_name
+        table.remove_pod(known, node_name)
         try:
             yield PodInfo(structs.replace(pod, spec=structs.replace(pod.spec, node_name="")))
         finally:
-            cache.add_pod(pod)
+            table.add_pod(known, node_name)
 
     def _node_of(self, pod: Pod) -> str:
         """Where the scheduler counts the pod; empty if nowhere."""
@@ -169,6 +176,8 @@ class _Story:
         self.pod = info.pod
         self.info = info
         self.node_name = node_name
+        self.is_later = False
+        """The pod was placed some time ago, and the cluster has changed since."""
         self.notes = list(explainer.notes)
 
     def told(self, select: Selection, *, fix: bool) -> Explanation:
@@ -182,12 +191,14 @@ class _Story:
         if is_tried and decision is None:
             self.notes.append(POST_FILTER_NOT_KNOWN)
         verdict = self._verdict(evaluation, waits, decision)
-        if verdict is Verdict.PLACED:
-            self.notes.append(WITHOUT_LATER_PODS)
         node = self.node_name or (
             decision.node_name if isinstance(decision, ScheduleResult) else ""
         )
         chosen = chosen_of(evaluation, node) if node else None
+        if self.is_later:
+            self.notes.append(WITHOUT_LATER_PODS)
+        if chosen is not None and chosen.tied:
+            self.notes.append(TIES)
         counts = NodeCounts(total=evaluation.table.node_count, feasible=len(evaluation.feasible))
         preemption = _preemption(candidate)
         reasons = reasons_of(evaluation)
@@ -218,8 +229,7 @@ class _Story:
     def _fixes(self, evaluation: Evaluation, verdict: Verdict) -> list[Fix]:
         if verdict not in (Verdict.NOT_NOW, Verdict.NEVER):
             return []
-        cache = self.explainer.assembly.scheduler.cache
-        return FixSearch(self.framework, cache, evaluation).fixes()
+        return FixSearch(self.framework, evaluation).fixes()
 
     def _waits(self, evaluation: Evaluation) -> list[WaitingFor]:
         if self.node_name:
@@ -228,7 +238,8 @@ class _Story:
             return [waiting.deletion()]
         listers = self.framework.handle.listers
         missing = [] if listers is None else list(waiting.objects(evaluation, listers))
-        return [*waiting.before_the_queue(self.framework, self.info.pod), *missing]
+        queue = self.explainer.assembly.scheduler.queue
+        return [*waiting.before_the_queue(self.framework, queue, self.info.pod), *missing]
 
     def _verdict(
         self,

@@ -21,6 +21,7 @@ from kubesched.framework.handle import Listers
 from kubesched.framework.runtime import Framework
 from kubesched.plugins.helper.volumes.claims import claim_uses, is_fully_bound
 from kubesched.queue.hints import HintMap
+from kubesched.queue.scheduling_queue import GATED, SchedulingQueue
 
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 _UNBOUND_CLAIMS: Final = "UnboundClaims"
@@ -43,8 +44,16 @@ def deletion() -> WaitingFor:
     return WaitingFor(code=BEING_DELETED.code, plugin="", what="it is being deleted", names=[])
 
 
-def before_the_queue(framework: Framework, pod: Pod) -> Iterator[WaitingFor]:
-    """PreEnqueue plugins that keep the pod out of the queue."""
+def before_the_queue(
+    framework: Framework, queue: SchedulingQueue, pod: Pod
+) -> Iterator[WaitingFor]:
+    """PreEnqueue plugins that keep the pod out of the queue.
+
+    Of a pod that waits somewhere the queue knows; plugins are asked again only for what they say.
+    """
+    place = queue.place_of(pod.metadata.namespace, pod.metadata.name)
+    if place not in (None, GATED):
+        return
     for plugin in framework.pre_enqueue:
         status = plugin.pre_enqueue(pod)
         if status is None or status.is_success:

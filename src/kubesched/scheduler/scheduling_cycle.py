@@ -86,14 +86,20 @@ class SchedulingCycle:
     def decide(
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]:
-        """The decision of an attempt without its consequences: no pod is assumed, none is requeued.
+        """The decision of an attempt without its consequences: no pod is assumed, none is requeued, nothing is learned.
 
         PostFilter plugins do run; see `preemption.executor.Executor.rehearsal` for those that evict.
         """
         self._recall_nomination(pod)
-        algorithm = self._extended or self._algorithm
-        outcome = algorithm.schedule(framework, state, pod)
-        return then(outcome, self._decision, framework, state, pod, framework.now())
+        plain = self._algorithm
+        # By full evaluation: what the engine learns from it would spare later attempts work, and random draws with it.
+        engine, plain.engine = plain.engine, None
+        start = plain.next_start
+        try:
+            outcome = (self._extended or plain).schedule(framework, state, pod)
+            return then(outcome, self._decision, framework, state, pod, framework.now())
+        finally:
+            plain.engine, plain.next_start = engine, start
 
     def _decision(
         self,

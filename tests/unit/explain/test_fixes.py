@@ -264,7 +264,7 @@ def search_space(state: ClusterState, pod: Pod):
     explainer = explainer_of(state, registry=REGISTRY)
     framework = explainer.assembly.frameworks["default-scheduler"]
     with explainer.as_pending(pod) as info:
-        search = FixSearch(framework, explainer.assembly.scheduler.cache, evaluate(framework, info))
+        search = FixSearch(framework, evaluate(framework, info))
         for row in search.rows():
             alternatives = [c for each in search.conditions(row) for c in each.alternatives]
             changes = {c.key: c for c in (*alternatives, *search.deletions(row))}
@@ -281,8 +281,7 @@ def test_no_fix_is_wrong_and_none_smaller_exists(seed):
         return
     framework = explainer.assembly.frameworks["default-scheduler"]
     with explainer.as_pending(pod) as info:
-        cache = explainer.assembly.scheduler.cache
-        search = FixSearch(framework, cache, evaluate(framework, info))
+        search = FixSearch(framework, evaluate(framework, info))
         verified = list(search._verified())
     for proposal, others in verified:
         feasible = feasible_after(state, pod, proposal.changes)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,9 +36,6 @@ from kubesched.explain.selection import first_of_each_set, nearest
 from kubesched.framework.runtime import Framework
 from kubesched.preemption.budgets import Budgets
 from kubesched.snapshot.pods import PodInfo
-
-if TYPE_CHECKING:
-    from kubesched.cache.cache import Cache
 
 MOST_NODES = 24
 """Nodes whose conditions are worked out: the nearest to fitting, and one for each distinct set of reasons."""
@@ -83,12 +79,12 @@ class Proposal:
 class FixSearch:
     """Looks for fixes for one pod that fits nowhere."""
 
-    def __init__(self, framework: Framework, cache: Cache, evaluation: Evaluation) -> None:
+    def __init__(self, framework: Framework, evaluation: Evaluation) -> None:
         self._framework = framework
         self._evaluation = evaluation
         self._table = evaluation.table
         self._pod = evaluation.pod
-        self._trials = Trials(framework, cache, evaluation.pod)
+        self._trials = Trials(framework, evaluation.pod)
         listers = framework.handle.listers
         self._budgets = Budgets(listers.of(PodDisruptionBudget).list() if listers else ())
 

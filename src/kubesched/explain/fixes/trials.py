@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from kubesched.api.core_v1 import Node
-from kubesched.cache.cache import Cache
 from kubesched.explain.fixes.changes import (
     AnyChange,
     NodeAddition,
@@ -30,10 +29,9 @@ from kubesched.snapshot.views import NodeColumns
 class Trials:
     """What-ifs about one pod."""
 
-    def __init__(self, framework: Framework, cache: Cache, pod: PodInfo) -> None:
+    def __init__(self, framework: Framework, pod: PodInfo) -> None:
         self._framework = framework
-        self._cache = cache
-        self._table = cache.table
+        self._table = framework.handle.table
         self._pod = pod
 
     def nodes_that_fit(self, changes: Sequence[AnyChange]) -> set[str] | None:
@@ -58,32 +56,37 @@ class Trials:
 
     @contextmanager
     def _changed(self, changes: Sequence[AnyChange]) -> Iterator[None]:
-        """The scheduler with nodes and pods changed, until the end of the block."""
-        cache, table = self._cache, self._table
+        """The table with nodes and pods changed, until the end of the block.
+
+        The cache is left alone: it knows which pods are assumed, and the same pods come back.
+        """
+        table = self._table
         before: dict[str, Node] = {}
-        gone: list[PodDeletion] = []
+        gone: list[tuple[PodInfo, str]] = []
         added: list[str] = []
         try:
             for change in changes:
                 if isinstance(change, PodDeletion):
-                    cache.remove_pod(change.pod)
-                    gone.append(change)
+                    name = change.pod.spec.node_name
+                    info = table.pods[table.row_of[name]][change.pod.metadata.uid]
+                    table.remove_pod(info, name)
+                    gone.append((info, name))
                 elif isinstance(change, NodeEdit):
                     node = table.nodes[table.row_of[change.node_name]]
                     assert node is not None, "a row of a node"
                     before.setdefault(change.node_name, node)
-                    cache.update_node(change.applied(node))
+                    table.set_node(change.applied(node))
                 elif isinstance(change, NodeAddition):
-                    cache.add_node(change.node)
+                    table.set_node(change.node)
                     added.append(change.node.metadata.name)
             yield
         finally:
             for name in added:
-                cache.remove_node(name)
+                table.remove_node(name)
             for node in before.values():
-                cache.update_node(node)
-            for deletion in gone:
-                cache.add_pod(deletion.pod)
+                table.set_node(node)
+            for info, name in gone:
+                table.add_pod(info, name)
 
     # -- single plugins on one node --------------------------------------------------------------------------------
 

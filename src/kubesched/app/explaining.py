@@ -1,0 +1,106 @@
+"""A recorded attempt, explained: the recording is played up to it, and the scheduler that is there then is asked.
+
+Everything is as it was: queue, nominations, pods assumed on nodes whose bindings had not been confirmed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubesched.api.core_v1 import Pod
+from kubesched.api.times import format_time
+from kubesched.app.replaying import play
+from kubesched.explain import Explainer, Explanation
+from kubesched.explain.selection import Selection
+from kubesched.recording.reader import RecordingReader, Run
+from kubesched.recording.records import Attempt, Decision
+from kubesched.recording.segments import RecordingError
+from kubesched.scheduler.factory import Assembly
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedAttempt:
+    """An attempt of a recording, and the node that was chosen, if any was."""
+
+    run: Run
+    number: int
+    pod: str
+    wall_time: float
+    node: str = ""
+
+
+def find_attempt(
+    reader: RecordingReader,
+    pod: str,
+    *,
+    number: int | None = None,
+    wall_time: float | None = None,
+) -> LoggedAttempt | None:
+    """The pod's last attempt, or its last one up to a time; with a number, that attempt of the last run.
+
+    None if there is no such attempt in a run that can be played.
+
+    Raises:
+        RecordingError: the attempt with that number is about another pod.
+    """
+    runs = reader.runs()
+    for run in reversed(runs[-1:] if number is not None else runs):
+        if not run.is_complete:
+            continue
+        found = _last_in(run, pod, number, wall_time)
+        if found is not None:
+            return found
+    return None
+
+
+def _last_in(
+    run: Run, pod: str, number: int | None, wall_time: float | None
+) -> LoggedAttempt | None:
+    header = run.segments[0].header
+    found: LoggedAttempt | None = None
+    for entry in run.entries():
+        when = header.wall_time + (entry.time - header.time)
+        if wall_time is not None and when > wall_time:
+            break
+        if isinstance(entry, Attempt):
+            if number is not None and entry.number == number and entry.pod != pod:
+                raise RecordingError(f"attempt {number} is about {entry.pod}, not about {pod}")
+            if entry.pod == pod and number in (None, entry.number):
+                found = LoggedAttempt(run, entry.number, pod, when)
+        elif isinstance(entry, Decision) and found is not None and entry.number == found.number:
+            found = LoggedAttempt(run, found.number, pod, found.wall_time, entry.node)
+    return found
+
+
+def explain_attempt(attempt: LoggedAttempt, select: Selection, *, fix: bool = False) -> Explanation:
+    """Play the run up to the attempt, and explain the pod as the scheduler saw it.
+
+    Raises:
+        RecordingError: the attempt is not reached when the run is played, and why.
+    """
+    found: list[Explanation] = []
+    when = format_time(attempt.wall_time)
+
+    def look(number: int, assembly: Assembly) -> bool:
+        if number != attempt.number:
+            return False
+        pod = _pod(assembly, attempt.pod)
+        if pod is not None:
+            note = f"as it was before attempt {number}, at {when}, by playing the recording"
+            explainer = Explainer(assembly, notes=[note])
+            found.append(explainer.explain(pod, select, fix=fix, decided=attempt.node))
+        return True
+
+    played = play(attempt.run, before_attempt=look)
+    if not found:
+        why = played.difference or "the pod is not there any more"
+        raise RecordingError(f"attempt {attempt.number} cannot be played: {why}")
+    return found[0]
+
+
+def _pod(assembly: Assembly, key: str) -> Pod | None:
+    listers = next(iter(assembly.frameworks.values())).handle.listers
+    assert listers is not None, "an assembled scheduler has listers"
+    namespace, _, name = key.partition("/")
+    pod: Pod | None = listers.of(Pod).get(namespace, name)
+    return pod

@@ -1,0 +1,63 @@
+"""Recorded attempts of fault simulations, explained while they are played.
+
+The scheduler that is asked has nominations, assumed pods and preemptions under way. What it says must be what the attempt then
+comes to, and being asked must not change that: the play goes on as logged.
+"""
+
+from __future__ import annotations
+
+import pytest
+from recorded_simulation import playing_registry, record_simulation
+
+from kubesched.api.core_v1 import Pod
+from kubesched.app.replaying import play
+from kubesched.explain import Explainer
+from kubesched.explain.model import Verdict
+from kubesched.recording.recorder import digest_of
+from kubesched.recording.records import Attempt, Decision
+from kubesched.scheduler.factory import Assembly
+from kubesched.scheduler.scheduling_cycle import Failed
+from kubesched.snapshot.pods import PodInfo
+
+
+@pytest.mark.parametrize("seed", [35, 7, 19])
+def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed: int) -> None:
+    run = max(record_simulation(seed), key=lambda each: sum(1 for _ in each.entries()))
+    entries = list(run.entries())
+    pods = {each.number: each.pod for each in entries if isinstance(each, Attempt)}
+    logged = {each.number: each for each in entries if isinstance(each, Decision)}
+    placed = failed = 0
+
+    def look(number: int, assembly: Assembly) -> bool:
+        nonlocal placed, failed
+        if number not in logged:
+            return False  # skipped, or not decided before the end
+        decision = logged[number]
+        pod = queued(assembly, pods[number])
+        explainer = Explainer(assembly)
+        told = explainer.explain(pod, fix=number % 10 == 0)
+        if assembly.scheduler.frameworks[pod.spec.scheduler_name].handle.extenders:
+            return False  # which cannot be asked again
+        if decision.node:
+            placed += 1
+            assert told.verdict is Verdict.FITS
+            assert decision.node in {row.node for row in told.matrix if row.feasible}
+            return False
+        failed += 1
+        assert told.message
+        outcome, _ = explainer.decide(assembly.frameworks[told.profile], PodInfo(pod))
+        if isinstance(outcome, Failed):
+            assert digest_of(outcome.status) == decision.digest
+        return False
+
+    played = play(run, playing_registry(), before_attempt=look)
+    assert played.difference == ""
+    assert placed + failed > 20
+
+
+def queued(assembly: Assembly, key: str) -> Pod:
+    """The pod as it waits in the queue."""
+    namespace, _, name = key.partition("/")
+    info = assembly.scheduler.queue.get_pod(namespace, name)
+    assert info is not None
+    return info.pod_info.pod
