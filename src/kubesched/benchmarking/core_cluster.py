@@ -30,8 +30,8 @@ from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.harness import DictListers
-from kubesched.testing.stored_objects import StoredObjects
 
 R = TypeVar("R", bound=Record)
 

@@ -31,8 +31,8 @@ from kubesched.framework.status import NodeToStatus
 from kubesched.plugins.dynamic_resources.plugin import STATE, DynamicResources
 from kubesched.plugins.dynamic_resources.state import DRAState
 from kubesched.snapshot.pods import PodInfo
+from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.harness import TURNS, DictLister
-from kubesched.testing.stored_objects import StoredObjects
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

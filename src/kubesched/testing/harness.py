@@ -34,7 +34,7 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
 from kubesched.scheduler.http_extender import make_extenders
-from kubesched.testing.stored_objects import StoredObjects
+from kubesched.state.stored_objects import StoredObjects
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)

@@ -15,9 +15,9 @@ from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindin
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState, NodeAllocation
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.builders import make_pod
 from kubesched.testing.harness import DictLister
-from kubesched.testing.stored_objects import StoredObjects
 
 POD = make_pod("p").uid("uid-p").build()
 DEVICE = convert(allocation(("r", "s", "a")), AllocationResult)
