@@ -1,0 +1,182 @@
+"""`kubesched capacity`: how many more replicas fit, and what stops the next one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.sources import add_state_source, load_state
+
+if TYPE_CHECKING:
+    from kubesched.planning.model import Capacity, Stop, ZoneStop
+
+_DESCRIPTION = """\
+Count how many more replicas of a workload fit into a cluster, and say what stops the next one.
+
+The scheduler itself places replica after replica, over the objects of a cluster or a dump and in
+virtual time; nothing is written and nothing is evicted. Pods that are pending already are tried
+first. Several workloads count in the proportion of their replicas.
+
+Exit code 2 if fewer than --min replicas fit.
+"""
+
+EXIT_BELOW_MINIMUM = 2
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "capacity",
+        help="count how many more replicas fit, and say what stops the next one",
+        description=_DESCRIPTION,
+    )
+    parser.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="pods and workloads, as for kubectl apply; - for standard input; may be repeated",
+    )
+    parser.add_argument(
+        "--max", type=_count, metavar="N", help="stop counting at N (default: 1000000)"
+    )
+    parser.add_argument(
+        "--min", type=_count, default=0, metavar="N", help="exit with 2 if fewer than N fit"
+    )
+    add_planning_options(parser)
+
+
+def add_planning_options(parser: argparse.ArgumentParser) -> None:
+    """What `capacity` and `plan` have in common."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed of the choice among nodes with equal scores (default: 0)",
+    )
+    add_output(parser, "table", "wide", "json", "yaml")
+    add_feature_gates(parser)
+    add_state_source(parser)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas")
+    return int(text)
+
+
+def main(args: argparse.Namespace) -> int:
+    import logging
+
+    from kubesched.app.event_loop import run
+    from kubesched.config import features
+    from kubesched.config.load import default_config, load_file
+    from kubesched.planning.capacity import DEFAULT_LIMIT, count_capacity
+    from kubesched.planning.configuration import without_extenders
+    from kubesched.planning.manifests import read_manifests
+
+    # What a scheduler in memory logs about pods is what is printed here.
+    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    gates = features.parse(args.feature_gates)
+    config = load_file(args.config, gates) if args.config else default_config(gates)
+    config, notes = without_extenders(config)
+    manifests = read_manifests(args.filename)
+    state = load_state(args)
+    limit = DEFAULT_LIMIT if args.max is None else args.max
+    counted = run(
+        count_capacity(state, manifests, config, gates=gates, limit=limit, seed=args.seed)
+    )
+    counted.notes[:0] = notes
+    if args.output in ("json", "yaml"):
+        write(args.output, counted)
+    else:
+        print_capacity(counted, wide=args.output == "wide")
+    return EXIT_BELOW_MINIMUM if counted.replicas < args.min else 0
+
+
+def write(form: str, record: Capacity) -> None:
+    """Prints a record as JSON or YAML."""
+    from kubesched.planning.model import to_json
+
+    text = to_json(record)
+    if form == "json":
+        sys.stdout.write(text.decode() + "\n")
+        return
+    import msgspec
+
+    from kubesched.config.output import to_yaml
+
+    sys.stdout.write(to_yaml(msgspec.json.decode(text)))
+
+
+def print_capacity(counted: Capacity, *, wide: bool = False) -> None:
+    """The count, where the pods went, and what stops the next one."""
+    from kubesched.cli import terminal
+
+    more = " or more" if counted.is_limited else ""
+    terminal.heading(f"{_named(counted)}: {counted.replicas}{more} fit.")
+    if counted.pods > sum(part.per_replica for part in counted.parts) * counted.replicas:
+        print(f"({counted.pods} pods; the last replica fits in part)")
+    if counted.pending:
+        print(f"({counted.pending} pods of the cluster are pending and stay so)")
+    if counted.next is not None:
+        print_stop(counted.next)
+    stops = {each.zone: each for each in counted.next.zones} if counted.next is not None else {}
+    zones = sorted({*counted.zones, *stops})
+    if zones:
+        print()
+        terminal.table(
+            ("ZONE", "PODS", "NODES", "WHAT STOPS THE NEXT"),
+            [_zone_row(zone, counted.zones.get(zone, 0), stops.get(zone)) for zone in zones],
+        )
+    if wide and counted.nodes:
+        print()
+        rows = [(node, str(count)) for node, count in counted.nodes.items()]
+        terminal.table(("NODE", "PODS"), rows)
+    for note in counted.notes:
+        print(f"\nnote: {note}")
+
+
+def _named(counted: Capacity) -> str:
+    shares = len(counted.parts) > 1
+    return " + ".join(
+        f"{part.per_replica} {part.name}" if shares else part.name for part in counted.parts
+    )
+
+
+def _zone_row(zone: str, pods: int, stop: ZoneStop | None) -> tuple[str, str, str, str]:
+    if stop is None:
+        return zone or "-", str(pods), "-", "-"
+    reasons = ", ".join(f"{count} {reason}" for reason, count in stop.reasons.items())
+    return zone or "-", str(pods), str(stop.nodes), reasons or "-"
+
+
+def print_stop(stop: Stop) -> None:
+    """Why a pod fits nowhere, as `explain` puts it."""
+    from kubesched.cli import terminal
+
+    print(f"The next pod: {stop.summary}")
+    if stop.preemption is not None:
+        victims = ", ".join(victim.pod for victim in stop.preemption.victims)
+        print(f"It would preempt on {stop.preemption.node}: {victims}.")
+    if stop.reasons:
+        print()
+        terminal.table(
+            ("REASON", "NODES", "ONLY REASON", "PLUGIN", "WHAT WOULD CHANGE IT"),
+            [
+                (
+                    f"{reason.reason.removeprefix('node(s) ')}{': ' if reason.detail else ''}{reason.detail}",
+                    str(reason.nodes),
+                    str(reason.only_reason),
+                    reason.plugin,
+                    reason.remedy,
+                )
+                for reason in stop.reasons
+            ],
+        )

@@ -1,0 +1,307 @@
+"""How many more replicas of a workload fit, and what stops the next one.
+
+Replicas are placed one by one by the scheduling cycle of `run`: PreFilter, Filter, Score, Reserve and Permit, each pod
+assumed where the scheduler put it. They skip the queue, since all are alike and each is tried once, and the binding,
+which changes no decision. Counting ends with the first pod that fits nowhere; nothing is evicted for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
+from kubesched.api.names import key_of
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.controllers.statefulset.identity import POD_INDEX_LABEL, POD_NAME_LABEL
+from kubesched.embedded.storage.store import ChangeType
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.registry import Registry
+from kubesched.planning.manifests import Manifest
+from kubesched.planning.model import Capacity, Part, Stop
+from kubesched.planning.stops import stop_of, zone_of
+from kubesched.planning.workloads import SCALED, TEMPLATED, Workloads
+from kubesched.planning.world import PlanError, PlannedCluster
+from kubesched.scheduler.scheduling_cycle import Assumed
+from kubesched.snapshot.pods import PodInfo, label_key_of
+from kubesched.state.cluster_state import ClusterState
+
+DEFAULT_LIMIT = 1_000_000
+"""Replicas after which counting ends, so that pods that ask for nothing end, too."""
+
+
+async def count_capacity(
+    state: ClusterState,
+    manifests: Sequence[Manifest],
+    config: KubeSchedulerConfiguration | None = None,
+    *,
+    gates: FeatureGates = DEFAULT_GATES,
+    registry: Registry | None = None,
+    limit: int = DEFAULT_LIMIT,
+    seed: int = 0,
+) -> Capacity:
+    """Count replicas of these workloads over a state, after its pending pods have had their try.
+
+    Raises:
+        PlanError: the manifests hold no workload, or one that cannot be counted or would be refused.
+        ConfigError: the configuration names plugins that do not exist or do not fit.
+    """
+    async with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
+        await world.settle()
+        templates = _templates(state, world, manifests, seed)
+        with _collector_paused():
+            return _Count(world, templates, limit).result(state)
+
+
+class _Template:
+    """One workload's pod, as its controller makes it, and copies of it."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        pod: Pod,
+        claims: Sequence[PersistentVolumeClaim],
+        per_replica: int,
+    ) -> None:
+        self.manifest = manifest
+        self.per_replica = per_replica
+        self.pod = pod
+        self._claims = claims
+        """Claims that belong to the one pod: of a StatefulSet's claim templates, or of ephemeral volumes."""
+        self._first = PodInfo(pod)
+        self._first.label_key = label_key_of(pod)
+        self._is_ordinal = manifest.kind == "StatefulSet"
+        base = pod.metadata.name.rpartition("-")[0]
+        self._base = base if manifest.kind in TEMPLATED else pod.metadata.name
+
+    def copy(self, number: int) -> PodInfo:
+        """The pod for a number from 0 on."""
+        pod = self.pod
+        name = f"{self._base}-{number}"
+        meta = structs.replace(pod.metadata, name=name, uid=f"{pod.metadata.uid}-{number}")
+        if self._is_ordinal:
+            own = {POD_NAME_LABEL: name, POD_INDEX_LABEL: str(number)}
+            meta = structs.replace(meta, labels={**(meta.labels or {}), **own})
+        if self._claims:
+            spec = structs.replace(pod.spec, volumes=self._volumes(name))
+            return PodInfo(structs.replace(pod, metadata=meta, spec=spec))
+        info = PodInfo(structs.replace(pod, metadata=meta))
+        if not self._is_ordinal:
+            info.class_key = self._first.class_key
+            info.share_derived(self._first.derived, self._first.label_key or label_key_of(pod))
+        return info
+
+    def learn(self, info: PodInfo) -> None:
+        """Share with later copies what the scheduler worked out for this one."""
+        if not self._claims and not self._is_ordinal:
+            self._first.class_key = info.class_key
+
+    def claims(self, info: PodInfo) -> Iterator[PersistentVolumeClaim]:
+        for claim in self._claims:
+            name = self._renamed(claim.metadata.name, info.name)
+            owners = [
+                structs.replace(owner, name=info.name, uid=info.uid)
+                for owner in claim.metadata.owner_references or ()
+            ]
+            meta = structs.replace(
+                claim.metadata, name=name, uid=f"{info.uid}/{name}", owner_references=owners or None
+            )
+            yield structs.replace(claim, metadata=meta)
+
+    def _volumes(self, name: str) -> list[Any]:
+        own = {claim.metadata.name for claim in self._claims}
+        return [
+            structs.replace(
+                volume,
+                persistent_volume_claim=structs.replace(
+                    volume.persistent_volume_claim,
+                    claim_name=self._renamed(volume.persistent_volume_claim.claim_name, name),
+                ),
+            )
+            if volume.persistent_volume_claim is not None
+            and volume.persistent_volume_claim.claim_name in own
+            else volume
+            for volume in self.pod.spec.volumes or ()
+        ]
+
+    def _renamed(self, claim: str, pod: str) -> str:
+        """Claims are named `<template>-<pod>` by StatefulSets, `<pod>-<volume>` for ephemeral volumes."""
+        old = self.pod.metadata.name
+        if claim.endswith(f"-{old}"):
+            return claim.removesuffix(old) + pod
+        return pod + claim.removeprefix(old)
+
+
+def _templates(
+    state: ClusterState, world: PlannedCluster, manifests: Sequence[Manifest], seed: int
+) -> list[_Template]:
+    """The pod of each workload. Other objects of the files (claims, services) are added to the cluster."""
+    made: list[Any] = []
+
+    def listen(change: ChangeType, obj: Any) -> None:  # noqa: ANN401  # of any kind
+        if change == "ADDED":
+            made.append(obj)
+
+    workloads = Workloads(state, world.clock, seed, listen)
+    counted = [each for each in manifests if each.kind == "Pod" or each.kind in TEMPLATED]
+    if not counted:
+        raise PlanError(
+            "there is no pod and no workload in the files whose replicas could be counted"
+        )
+    templates = []
+    for manifest in manifests:
+        if manifest.kind == "DaemonSet":
+            raise PlanError(
+                f"{manifest}: a DaemonSet has one pod per node, whatever the room; 'kubesched plan' shows where it fits"
+            )
+        made.clear()
+        workloads.create(manifest, replicas=1)
+        workloads.run()
+        pods = [obj for obj in made if isinstance(obj, Pod)]
+        claims = [obj for obj in made if isinstance(obj, PersistentVolumeClaim)]
+        for obj in made:
+            if not isinstance(obj, Pod) and (not pods or obj not in claims):
+                world.store(obj)
+        if manifest not in counted:
+            continue
+        if not pods:
+            raise PlanError(f"{manifest}: makes no pod (is it paused or suspended?)")
+        _check_profile(world, manifest, pods[0])
+        per_replica = _wanted(manifest) if len(counted) > 1 else 1
+        templates.append(_Template(manifest, pods[0], claims, per_replica))
+    return templates
+
+
+def _wanted(manifest: Manifest) -> int:
+    """Pods that the file asks for."""
+    spec = manifest.obj.get("spec") or {}
+    field = "replicas" if manifest.kind in SCALED else "parallelism"
+    wanted = spec.get(field, 1) if manifest.kind != "Pod" else 1
+    if wanted < 1:
+        raise PlanError(f"{manifest}: spec.{field}: there is no proportion with {wanted} of them")
+    return int(wanted)
+
+
+def _check_profile(world: PlannedCluster, manifest: Manifest, pod: Pod) -> None:
+    name = pod.spec.scheduler_name
+    if name not in world.assembly.frameworks:
+        field = "spec" if manifest.kind == "Pod" else "spec.template.spec"
+        known = ", ".join(world.assembly.frameworks)
+        raise PlanError(
+            f'{manifest}: {field}.schedulerName: no profile of the configuration is called "{name}" (there is {known})'
+        )
+
+
+class _Count:
+    """Counting, round by round; a round has every template's share of pods."""
+
+    def __init__(self, world: PlannedCluster, templates: Sequence[_Template], limit: int) -> None:
+        self._world = world
+        self._templates = templates
+        self._limit = limit
+        self._by_node: Counter[str] = Counter()
+        self._pods = 0
+        self._cycle_number = world.assembly.scheduler.queue.scheduling_cycle
+        self._signatures: dict[int, bytes | None] = {}
+
+    def result(self, state: ClusterState) -> Capacity:
+        pending = sum(not self._world.node_of(pod) for pod in self._world.pods())
+        replicas, stopped = self._count()
+        world = self._world
+        zones: Counter[str] = Counter()
+        for name, count in self._by_node.items():
+            zones[zone_of(world.find(Node, "", name))] += count
+        return Capacity(
+            source=state.source,
+            parts=[
+                Part(
+                    kind=each.manifest.kind,
+                    name=key_of(structs.replace(each.pod.metadata, name=each.manifest.name)),
+                    per_replica=each.per_replica,
+                )
+                for each in self._templates
+            ],
+            replicas=replicas,
+            pods=self._pods,
+            is_limited=stopped is None,
+            zones=dict(sorted(zones.items())),
+            nodes=dict(sorted(self._by_node.items())),
+            next=stopped,
+            pending=pending,
+            notes=[f"left out, as the scheduler would: {each}" for each in world.problems],
+        )
+
+    def _count(self) -> tuple[int, Stop | None]:
+        numbers = [0] * len(self._templates)
+        for replica in range(self._limit):
+            for at, template in enumerate(self._templates):
+                for _ in range(template.per_replica):
+                    info = template.copy(numbers[at])
+                    if not self._place(at, template, info):
+                        return replica, stop_of(self._world, self._untried(template, numbers[at]))
+                    numbers[at] += 1
+        return self._limit, None
+
+    def _untried(self, template: _Template, number: int) -> Pod:
+        """The pod that failed under another uid: an eviction may have been prepared for the first."""
+        pod = template.copy(number).pod
+        meta = structs.replace(pod.metadata, uid=f"{pod.metadata.uid}/next")
+        pod = structs.replace(pod, metadata=meta)
+        self._world.listers.put(pod)  # preemption looks it up
+        return pod
+
+    def _place(self, at: int, template: _Template, info: PodInfo) -> bool:
+        world = self._world
+        for claim in template.claims(info):
+            world.add(claim)
+        queued = self._queued(at, info)
+        if queued is None:
+            return False
+        framework = world.assembly.frameworks[info.pod.spec.scheduler_name]
+        framework.steps.clear()
+        state = CycleState()
+        self._cycle_number += 1
+        state.cycle, state.signature = self._cycle_number, queued.signature
+        outcome = world.assembly.scheduler.cycle.run(framework, state, queued, framework.now())
+        if not isinstance(outcome, Assumed):
+            return False
+        template.learn(queued.pod_info)
+        self._by_node[outcome.node_name] += 1
+        self._pods += 1
+        return True
+
+    def _queued(self, at: int, info: PodInfo) -> QueuedPodInfo | None:
+        """The pod as the queue hands it out; None if a PreEnqueue plugin keeps it back.
+
+        The first of each template goes through the queue; the others differ in nothing that it looks at.
+        """
+        if at in self._signatures:
+            queued = QueuedPodInfo(info, self._world.clock.monotonic())
+            queued.signature = self._signatures[at]
+            return queued
+        queue = self._world.assembly.scheduler.queue
+        queue.add(info.pod)
+        first = queue.pop_specific_pod(info.pod)
+        if first is not None:
+            queue.done(info.uid)
+            self._signatures[at] = first.signature
+        return first
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pods hold no cycles; the collector would visit 100,000 of them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

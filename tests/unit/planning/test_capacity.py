@@ -1,0 +1,251 @@
+"""`capacity` counts what creating pods one by one would count, and says what stops the next."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from msgspec import structs
+from planning_worlds import ONE_WORKER, deployment_manifest, pod_manifest, random_state
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.clock import ManualClock
+from kubesched.explain import Verdict
+from kubesched.planning.capacity import count_capacity
+from kubesched.planning.manifests import Manifest
+from kubesched.planning.model import to_json
+from kubesched.planning.workloads import Workloads
+from kubesched.planning.world import PlanError
+from kubesched.state.cluster_state import ClusterState
+from kubesched.testing import SchedulerHarness, make_node, make_pod
+
+
+def counted(state, *manifests, **options):
+    return asyncio.run(count_capacity(state, manifests, options.pop("config", None), **options))
+
+
+def workload(kind="Deployment", *, name="web", replicas=1, cpu="1", **spec):
+    labels = {"app": name}
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], **spec}}
+    body = {"template": template}
+    if kind == "Job":
+        body |= {"parallelism": replicas}
+        template["spec"]["restartPolicy"] = "Never"
+    else:
+        body |= {"replicas": replicas, "selector": {"matchLabels": labels}}
+    group = "batch/v1" if kind == "Job" else "apps/v1"
+    obj = {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": body}
+    return Manifest("web.yaml", 1, obj)
+
+
+def nodes(count=3, cpu="4"):
+    state = ClusterState("test")
+    for i in range(count):
+        state.put(make_node(f"n{i}").capacity(cpu=cpu, memory="8Gi").zone("abc"[i % 3]).build())
+    return state
+
+
+# -- against brute force -------------------------------------------------------------------------
+
+
+async def one_by_one(state: ClusterState, pod: Pod, most: int) -> int:
+    """Create pods until one is not bound."""
+    async with SchedulerHarness(ONE_WORKER) as world:
+        for kind, add in ((Node, world.add_node), (Pod, world.add_pod)):
+            for obj in state.of(kind):
+                add(obj)
+        for number in range(most):
+            meta = structs.replace(
+                pod.metadata, name=f"{pod.metadata.name}-{number}", uid=f"u{number}"
+            )
+            world.add_pod(structs.replace(pod, metadata=meta))
+            await world.settle()
+            if not world.pod(meta.name, meta.namespace).spec.node_name:
+                return number
+        return most
+
+
+def admitted(state: ClusterState, manifest: Manifest) -> Pod:
+    made = []
+    workloads = Workloads(state, ManualClock(), 0, lambda _change, obj: made.append(obj))
+    workloads.create(manifest, replicas=1)
+    workloads.run()
+    return next(obj for obj in made if isinstance(obj, Pod))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_count_is_that_of_creating_pods_one_by_one(seed):
+    rng = Random(seed)
+    state = random_state(rng)
+    make = pod_manifest if seed % 2 else (lambda rng: deployment_manifest(rng, 3))
+    manifest = make(rng)
+    expected = asyncio.run(one_by_one(state, admitted(state, manifest), 60))
+    assert counted(state, manifest, config=ONE_WORKER, limit=60).replicas == expected
+
+
+# -- what is said --------------------------------------------------------------------------------
+
+
+def test_every_replica_has_its_place_and_the_next_has_its_reasons():
+    told = counted(nodes(), workload(cpu="1500m"))
+    assert (told.replicas, told.pods, told.is_limited) == (6, 6, False)
+    assert told.zones == {"a": 2, "b": 2, "c": 2}
+    assert told.nodes == {"n0": 2, "n1": 2, "n2": 2}
+    assert told.next.verdict is Verdict.NOT_NOW
+    assert told.next.message.startswith("0/3 nodes are available: 3 Insufficient cpu. no new")
+    assert [(each.zone, each.reasons) for each in told.next.zones] == [
+        (zone, {"Insufficient cpu": 1}) for zone in "abc"
+    ]
+
+
+def test_counting_ends_at_the_limit():
+    told = counted(nodes(), workload(), limit=5)
+    assert (told.replicas, told.is_limited, told.next) == (5, True, None)
+
+
+def test_workloads_count_in_the_proportion_of_their_replicas():
+    told = counted(nodes(), workload(replicas=3), workload("Job", name="batch", cpu="2"))
+    assert [part.per_replica for part in told.parts] == [3, 1]
+    assert told.replicas == 2
+    assert (
+        told.pods == 10
+    )  # 12 cpus: two replicas take five each, and two of the next one's three fit
+
+
+def test_pending_pods_of_the_cluster_come_first():
+    state = nodes(1)
+    state.put(make_pod("earlier").cpu("3").build())
+    state.put(make_pod("hopeless").cpu("30").build())
+    told = counted(state, workload())
+    assert (told.replicas, told.pending) == (1, 1)
+
+
+def test_nothing_is_evicted_but_it_is_said_what_would_be():
+    state = nodes(1)
+    state.put(make_pod("low").cpu("4").priority(-10).on("n0").build())
+    told = counted(state, workload())
+    assert told.replicas == 0
+    assert [victim.pod for victim in told.next.preemption.victims] == ["default/low"]
+
+
+def test_a_gated_pod_waits():
+    told = counted(nodes(), workload(schedulingGates=[{"name": "example.com/hold"}]))
+    assert (told.replicas, told.next.verdict) == (0, Verdict.WAITING)
+
+
+def test_every_replica_of_a_stateful_set_brings_its_own_claims():
+    state = nodes(2)
+    for i in range(3):
+        state.put(_volume(f"pv-{i}", f"n{i % 2}"))
+    state.put(_local_class())
+    sets = workload("StatefulSet", cpu="100m")
+    sets.obj["spec"] |= {"serviceName": "web", "volumeClaimTemplates": [_claim_template()]}
+    told = counted(state, sets)
+    assert told.replicas == 3
+    assert told.next.message.startswith(
+        "0/2 nodes are available: 2 node(s) didn't find available persistent volumes"
+    )
+
+
+def _volume(name, node):
+    from kubesched.api import codec
+    from kubesched.api.core_v1 import PersistentVolume
+
+    term = {
+        "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]
+    }
+    return codec.convert(
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "local",
+                "local": {"path": "/data"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            },
+            "status": {"phase": "Available"},
+        },
+        PersistentVolume,
+    )
+
+
+def _local_class():
+    from kubesched.api import codec
+    from kubesched.api.storage_v1 import StorageClass
+
+    value = {
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    return codec.convert(value, StorageClass)
+
+
+def _claim_template():
+    return {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    state = random_state(Random(7))
+    manifest = deployment_manifest(Random(7), 2)
+    first, second = (to_json(counted(state, manifest, seed=3)) for _ in range(2))
+    assert first == second
+
+
+def test_the_state_is_not_changed():
+    state = nodes()
+    before = list(state)
+    counted(state, workload())
+    assert list(state) == before
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        pytest.param(
+            workload(cpu="1x"),
+            "web.yaml:1: Deployment web: .*quantities must match",
+            id="a quantity that is none",
+        ),
+        pytest.param(
+            workload(priorityClassName="high"),
+            "web.yaml:1: Deployment web: .*no PriorityClass with name high was found",
+            id="a priority class that the state does not have",
+        ),
+        pytest.param(
+            workload(schedulerName="other"),
+            r'web.yaml:1: Deployment web: spec.template.spec.schedulerName: no profile of the configuration is called "other"',
+            id="a scheduler that the configuration does not know",
+        ),
+        pytest.param(
+            Manifest(
+                "d.yaml",
+                4,
+                {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}},
+            ),
+            "d.yaml:4: DaemonSet d: a DaemonSet has one pod per node",
+            id="a workload that cannot be counted",
+        ),
+        pytest.param(
+            Manifest("x.yaml", 1, {"apiVersion": "v1", "kind": "Podd"}),
+            "x.yaml:1: kind: Podd of v1 is not known",
+            id="an unknown kind beside a workload",
+        ),
+    ],
+)
+def test_input_that_makes_no_sense_is_refused_with_file_and_field(manifest, message):
+    with pytest.raises(PlanError, match=message):
+        counted(nodes(), workload(name="fine"), manifest)
