@@ -26,12 +26,6 @@ from kubesched.explain.model import (
     WaitingFor,
     WokenBy,
 )
-from kubesched.explain.reasons import (
-    BEING_DELETED,
-    NOT_ENQUEUED,
-    PREEMPTION_UNDER_WAY,
-    SCHEDULING_GATED,
-)
 from kubesched.explain.rows import chosen_of, node_rows
 from kubesched.explain.selection import Selection, every_node
 from kubesched.explain.summaries import summary_of
@@ -55,10 +49,6 @@ POST_FILTER_NOT_KNOWN = (
 )
 WITHOUT_LATER_PODS = "the scores are of the cluster as it is now: pods that came or went since this one was placed count as they are now"
 TIES = "nodes with equal totals are drawn by lot: which of them is taken is not known beforehand"
-
-_NOT_TRIED = frozenset(
-    each.code for each in (BEING_DELETED, NOT_ENQUEUED, PREEMPTION_UNDER_WAY, SCHEDULING_GATED)
-)
 
 
 class ExplainError(KubeschedError):
@@ -183,8 +173,9 @@ class _Story:
     def told(self, select: Selection, *, fix: bool) -> Explanation:
         framework, pod = self.framework, self.pod
         evaluation = evaluate(framework, self.info)
-        waits = self._waits(evaluation)
-        is_tried = not self.node_name and not any(waits_before_queue(waits))
+        outside = [] if self.node_name else self._waits_outside_the_queue()
+        waits = [*outside, *([] if self.node_name else self._waits_for_objects(evaluation))]
+        is_tried = not self.node_name and not outside
         decision, candidate = (
             self.explainer.decide(framework, self.info) if is_tried else (None, None)
         )
@@ -231,15 +222,16 @@ class _Story:
             return []
         return FixSearch(self.framework, evaluation).fixes()
 
-    def _waits(self, evaluation: Evaluation) -> list[WaitingFor]:
-        if self.node_name:
-            return []
+    def _waits_outside_the_queue(self) -> list[WaitingFor]:
+        """What keeps the pod from being tried at all."""
         if self.pod.metadata.deletion_timestamp is not None:
             return [waiting.deletion()]
-        listers = self.framework.handle.listers
-        missing = [] if listers is None else list(waiting.objects(evaluation, listers))
         queue = self.explainer.assembly.scheduler.queue
-        return [*waiting.before_the_queue(self.framework, queue, self.info.pod), *missing]
+        return list(waiting.before_the_queue(self.framework, queue, self.info.pod))
+
+    def _waits_for_objects(self, evaluation: Evaluation) -> list[WaitingFor]:
+        listers = self.framework.handle.listers
+        return [] if listers is None else list(waiting.objects(evaluation, listers))
 
     def _verdict(
         self,
@@ -264,11 +256,6 @@ class _Story:
         diagnosis = error.diagnosis
         plugins = diagnosis.unschedulable_plugins | diagnosis.pending_plugins
         return waiting.woken_by(self.explainer.assembly.hints, plugins)
-
-
-def waits_before_queue(waits: Sequence[WaitingFor]) -> Iterator[bool]:
-    """For each thing waited for, whether the pod is not even tried because of it."""
-    return (each.code in _NOT_TRIED for each in waits)
 
 
 def condition_of(pod: Pod) -> Condition | None:

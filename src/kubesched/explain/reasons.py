@@ -22,6 +22,7 @@ from kubesched.plugins import (
     volume_restrictions,
     volume_zone,
 )
+from kubesched.plugins.dynamic_resources import filtering as dynamic_resources
 from kubesched.plugins.inter_pod_affinity import filtering as inter_pod_affinity
 from kubesched.plugins.node_resources import fit as node_resources_fit
 from kubesched.plugins.pod_topology_spread import filtering as pod_topology_spread
@@ -95,7 +96,16 @@ def _reason(status: Status) -> str:
     return status.reasons[0]
 
 
+DEVICES_UNAVAILABLE: Final = ReasonCode("DevicesUnavailable", "devices being released or added")
+
 _BY_REASON: Final = {
+    _reason(dynamic_resources.CANNOT_ALLOCATE): DEVICES_UNAVAILABLE,
+    _reason(dynamic_resources.CANNOT_FIT_RESOURCE): DEVICES_UNAVAILABLE,
+    _reason(dynamic_resources.STALE_SPECIAL_CLAIM): DEVICES_UNAVAILABLE,
+    _reason(dynamic_resources.INVALID_POOLS): DEVICES_UNAVAILABLE,
+    _reason(dynamic_resources.UNAVAILABLE_CLAIM): ReasonCode(
+        "ClaimOnOtherNodes", "the claim being released"
+    ),
     node_resources_fit.TOO_MANY_PODS: TOO_MANY_PODS,
     _reason(taint_toleration.UNTOLERATED): UNTOLERATED_TAINT,
     _reason(node_unschedulable.UNSCHEDULABLE): NODE_UNSCHEDULABLE,
@@ -139,7 +149,20 @@ _BY_PATTERN: Final = (
     (re.compile(r'^\S+ "[^"]*" not found$'), OBJECT_MISSING),
     (re.compile(r"^waiting for ephemeral volume controller to create "), OBJECT_MISSING),
     (re.compile(r"^looking up PVC .* not found$"), OBJECT_MISSING),
-    (re.compile(r'^persistentvolumeclaim "[^"]*" (bound to|is being deleted)'), CLAIM_NOT_READY),
+    (
+        re.compile(
+            r'^(persistentvolumeclaim|resourceclaim) "[^"]*" (bound to|is being deleted)'
+            r"|^resource claim \S+ is in the process of being allocated$"
+        ),
+        CLAIM_NOT_READY,
+    ),
+    (
+        re.compile(
+            r'^could not find ResourceClaim "|: ResourceClaim not created yet$'
+            r"|: device class \S+ does not exist$"
+        ),
+        OBJECT_MISSING,
+    ),
     (re.compile(r"^waiting for scheduling gates: "), SCHEDULING_GATED),
     (re.compile(r"^waiting for the preemption for this pod"), PREEMPTION_UNDER_WAY),
     (

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, TypeVar
 
+from kubesched.api.core_v1 import Pod
+from kubesched.api.meta import Record
 from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.errors import NotFound
 from kubesched.explain.explainer import Explainer
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.algorithm import MIN_FEASIBLE_NODES_TO_FIND
@@ -18,6 +23,38 @@ SAMPLING = (
     "kube-scheduler looks at a part of the nodes only, unless percentageOfNodesToScore is 100; which part is not known, "
     "so that on a cluster it schedules a node further down may be taken"
 )
+
+
+R = TypeVar("R", bound=Record)
+
+
+class PretendingClient:
+    """A client whose writes succeed and change nothing: PostFilter plugins go on to say what they would have said."""
+
+    async def bind_pod(self, pod: Pod, node_name: str) -> None: ...
+
+    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None: ...
+
+    async def delete_pod(self, pod: Pod) -> None: ...
+
+    async def get(self, kind: type[R], namespace: str, name: str) -> R:
+        raise NotFound(f'{kind.__name__} "{namespace}/{name}" is not read here')
+
+    async def create(self, obj: R) -> R:
+        return obj
+
+    async def update(self, obj: R) -> R:
+        return obj
+
+    async def update_status(self, obj: R) -> R:
+        return obj
+
+    async def patch_status(
+        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
+    ) -> R:
+        raise NotFound(f'{kind.__name__} "{namespace}/{name}" is not read here')
+
+    async def delete(self, obj: Record) -> None: ...
 
 
 def explainer_of(
@@ -39,7 +76,14 @@ def explainer_of(
         notes.append(f"extenders were not asked: {asked}; they may reject or prefer nodes")
         # What extenders manage, NodeResourcesFit ignores, whether they are asked or not.
         config = replace(with_extender_resources(config), extenders=())
-    scheduler = in_memory_scheduler(state, config, gates=gates, registry=registry, classes=False)
+    scheduler = in_memory_scheduler(
+        state,
+        config,
+        gates=gates,
+        registry=registry,
+        client=PretendingClient(),
+        classes=False,
+    )
     notes += [f"left out, as the scheduler would: {problem}" for problem in scheduler.problems]
     sampled = config.percentage_of_nodes_to_score != 100
     if sampled and scheduler.assembly.table.node_count > MIN_FEASIBLE_NODES_TO_FIND:

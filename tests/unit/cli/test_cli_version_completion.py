@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
+import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
 
 from kubesched import KUBERNETES_VERSION, __version__
-from kubesched.cli.completion import walk
+from kubesched.cli.completion import complete_for_kubectl, walk
 from kubesched.cli.main import full_parser, main
 
 
@@ -104,3 +107,48 @@ def test_scripts_know_every_command_and_option(shell, script):
 def test_an_unknown_shell_is_refused(capsys):
     assert main(["completion", "tcsh"]) == 2
     assert "invalid choice" in capsys.readouterr().err
+
+
+def test_bash_asks_for_pod_names(script, tmp_path):
+    program = tmp_path / "kubesched"
+    program.write_text(
+        '#!/bin/sh\n[ "$*" = "completion pods explain pod -n web" ] && echo web-1 web-2\n'
+    )
+    program.chmod(0o755)
+    words = ["kubesched", "explain", "pod", "-n", "web", "we"]
+    call = ["bash", "-c", script("bash") + COMPLETE, "bash", *words]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        call, capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+    assert done.stdout.split() == ["web-1", "web-2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([""], {"explain", "config"}),
+        (["explain", ""], {"pod", "pods", "schema"}),
+        (["explain", "pod", "--fi"], {"--fix"}),
+        (["explain", "pod", "a", "-o", ""], {"table", "wide", "json", "yaml"}),
+        (["explain", "pod", "we"], {"web-1"}),
+    ],
+    ids=" ".join,
+)
+def test_kubectl_completes_the_plugin(words, expected, capsys, monkeypatch):
+    monkeypatch.setattr("kubesched.cli.pod_names.pod_names", lambda _words: ["web-1"])
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-kubesched", *words])
+    assert complete_for_kubectl() == 0
+    *offered, directive = capsys.readouterr().out.split()
+    assert expected <= set(offered)
+    assert all(each.startswith(words[-1]) for each in offered)
+    assert directive == ":4"
+
+
+def test_the_entry_points_exist():
+    text = (Path(__file__).parents[3] / "pyproject.toml").read_text()
+    scripts = tomllib.loads(text)["project"]["scripts"]
+    assert {"kubesched", "kubectl-kubesched", "kubectl_complete-kubesched"} <= set(scripts)
+    for target in scripts.values():
+        module, _, name = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))

@@ -24,6 +24,8 @@ CODES = [
     "CSIDriverMissing",
     "ClaimInUse",
     "ClaimNotReady",
+    "ClaimOnOtherNodes",
+    "DevicesUnavailable",
     "DiskConflict",
     "ExistingPodAntiAffinityViolated",
     "FeatureMissing",

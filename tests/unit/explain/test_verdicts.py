@@ -241,3 +241,12 @@ def test_the_message_is_the_one_an_attempt_writes():
     found = explainer_of(state).explain(state.get(Pod, "default", "a"))
     assert found.message == written[0].message
     assert found.condition_reason == written[0].reason
+
+
+def test_a_missing_resource_claim_is_waited_for():
+    pod = make_pod("a").spec(resourceClaims=[{"name": "gpu", "resourceClaimName": "shared"}])
+    found = explain(pod, node("n"))
+    assert found.verdict is Verdict.WAITING
+    first = found.waiting_for[0]
+    assert (first.code, first.names) == ("ObjectMissing", ["default/shared"])
+    assert found.message == "", "PreEnqueue keeps it from being tried"
