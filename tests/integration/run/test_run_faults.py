@@ -198,7 +198,7 @@ async def test_an_expired_watch_is_begun_anew(cluster, run, tmp_path):
         scheduler = await run(config=ALONE, kubeconfig=kubeconfig)
         await scheduler.says('"Handlers synced"')
         away.set()
-        for connection in list(forgetful._web.connections):
+        for connection in list(forgetful._web._listener._connections):
             connection.abort()
         await refused.wait()
         node = {
