@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from kubesched.errors import CredentialsError, KubeschedError, TransportError
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
-plain_log = logging.getLogger(__name__)
 
 CONFIGMAP_PATH: Final = (
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -120,7 +118,7 @@ class TrustSource:
             ),
         ):
             if not is_given:
-                plain_log.warning(
+                log.warningf(
                     "No authentication-kubeconfig provided in order to lookup %s %s",
                     name,
                     where.format(what),

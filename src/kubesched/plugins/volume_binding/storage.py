@@ -5,7 +5,6 @@ Volumes and capacities are grouped by storage class, with what matching reads of
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
@@ -15,6 +14,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.names import key_of
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.framework.handle import Handle, Lister
+from kubesched.logs import get_logger
 from kubesched.plugins.helper.volumes.claims import class_of_volume, storage_capacity
 from kubesched.plugins.helper.volumes.csi_nodes import CsiNodeColumns
 from kubesched.plugins.helper.volumes.first_match import (
@@ -36,7 +36,7 @@ from kubesched.plugins.volume_binding.free_volumes import (
 )
 from kubesched.snapshot.views import NodeColumns
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _FREE_KEPT: Final = 32
 _ROOMY_KEPT: Final = 32
@@ -151,9 +151,7 @@ def facts_of_volume(volume: PersistentVolume) -> VolumeFacts | None:
     try:
         capacity_nanos = storage_capacity(volume).nanos
     except quantity.QuantityError as error:
-        logger.warning(
-            "persistentvolume %s: spec.capacity.storage: %s", volume.metadata.name, error
-        )
+        log.warningf("persistentvolume %s: spec.capacity.storage: %s", volume.metadata.name, error)
         return None
     return VolumeFacts(
         volume=volume,
@@ -174,7 +172,7 @@ def facts_of_capacity(capacity: CSIStorageCapacity) -> CapacityFacts | None:
     try:
         limit = volume_limit(capacity)
     except quantity.QuantityError as error:
-        logger.warning("csistoragecapacity %s/%s: %s", meta.namespace, meta.name, error)
+        log.warningf("csistoragecapacity %s/%s: %s", meta.namespace, meta.name, error)
         return None
     if limit is None or capacity.node_topology is None:
         return None
