@@ -14,11 +14,14 @@ from typing import Final
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
+from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.watching import NOT_FINISHED
 from kubesched.client.rest import RestClient
 from kubesched.errors import KubeschedError
+from kubesched.informers.factory import UndeclaredKind
 from kubesched.logs import get_logger
+from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.snapshot.node_info import NodeInfo, Resource
 from kubesched.snapshot.views import NodeColumns
 
@@ -27,6 +30,7 @@ log = get_logger(__name__)
 SIGNAL: Final = signal.SIGUSR2
 NODES_PER_LINE: Final = 20
 PODS_PER_LINE: Final = 500
+CLAIMS_PER_LINE: Final = 100
 MAX_CHECKED_PODS: Final = 10_000
 SETTLING_S: Final = 2.0
 """A difference to the API server that is gone after this was only a watch event under way."""
@@ -63,6 +67,7 @@ async def _diagnose(app: SchedulerApp, client: RestClient) -> None:
         await compare_with_server(app, client)
         await dump_nodes(app)
         await dump_queue(app)
+        await dump_claims(app)
     except Exception:  # a failing diagnosis must not end the scheduler
         log.exception("Diagnosis failed")
 
@@ -202,6 +207,36 @@ async def dump_queue(app: SchedulerApp) -> None:
         lines = "".join(f"{_pod_line(pod)}\n" for pod in pods[start : start + PODS_PER_LINE])
         log.info("Dump of scheduling queue", summary=summary, pods=lines)
         await asyncio.sleep(0)
+
+
+async def dump_claims(app: SchedulerApp) -> None:
+    """Every resource claim with its devices and the pods it is reserved for; nothing without DynamicResources."""
+    try:
+        listed = sorted(app.informers.of(ResourceClaim).list(), key=lambda it: key_of(it.metadata))
+    except UndeclaredKind:
+        return
+    # All profiles share one.
+    tracker = next(iter(app.assembly.frameworks.values())).handle.dra_manager.claims
+    for start in range(0, len(listed), CLAIMS_PER_LINE):
+        some = listed[start : start + CLAIMS_PER_LINE]
+        lines = "".join(f"{_claim_line(tracker, claim)}\n" for claim in some)
+        log.info("Dump of resource claims", claims=lines)
+        await asyncio.sleep(0)
+
+
+def _claim_line(tracker: ClaimTracker, listed: ResourceClaim) -> str:
+    """As the scheduler sees the claim, which may be ahead of the watch."""
+    meta = listed.metadata
+    claim = tracker.get(meta.namespace, meta.name) or listed
+    allocation = claim.status.allocation
+    results = (allocation.devices.results or ()) if allocation is not None else ()
+    devices = [f"{it.request}={it.driver}/{it.pool}/{it.device}" for it in results]
+    consumers = [it.name for it in claim.status.reserved_for or ()]
+    state = "in flight" if tracker.is_in_flight(meta.uid) else "allocated" if allocation else "open"
+    return (
+        f"name: {meta.name}, namespace: {meta.namespace}, uid: {meta.uid}, state: {state}, "
+        f"devices: {' '.join(devices)}, reserved for: {' '.join(consumers)}"
+    )
 
 
 def _pod_line(pod: Pod) -> str:

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec import convert
 
 from kubesched.api.codec import ListOf
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import ListMeta
+from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.app import diagnosis
 from kubesched.errors import ServerError
 from kubesched.testing import make_node, make_pod
@@ -134,6 +136,28 @@ async def test_the_dump_has_every_node_and_waiting_pod(caplog):
     assert "Scheduled Pods(number: 1):" in nodes["nodes"]
     assert queue["summary"] == "activeQ:0; backoffQ:0; unschedulablePods:1"
     assert queue["pods"].startswith("name: big, namespace: default")
+
+
+def claim(name, **status):
+    body = {"metadata": {"name": name, "namespace": "default", "uid": name}, "status": status}
+    return convert(body, ResourceClaim)
+
+
+async def test_the_dump_has_claims_with_their_devices(caplog):
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    reserved = [{"resource": "pods", "name": "a", "uid": "a"}]
+    async with SchedulerHarness() as harness:
+        harness.put(claim("open"))
+        allocation = {"devices": {"results": [result]}}
+        harness.put(claim("held", allocation=allocation, reservedFor=reserved))
+        with caplog.at_level(10):
+            await diagnosis.dump_claims(FakeApp(harness.assembly, harness.listers))
+    (line,) = [r.values["claims"] for r in caplog.records if r.msg == "Dump of resource claims"]
+    assert line.splitlines() == [
+        "name: held, namespace: default, uid: held, state: allocated, "
+        "devices: gpu=gpu.example.com/n1/gpu-0, reserved for: a",
+        "name: open, namespace: default, uid: open, state: open, devices: , reserved for: ",
+    ]
 
 
 def test_many_differences_are_counted_not_listed():
