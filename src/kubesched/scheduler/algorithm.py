@@ -327,6 +327,11 @@ class SchedulingAlgorithm:
         result = self._run_filters(framework, state, pod, view)
         at = walk if whole else np.arange(len(walk))
         if result.error is not None:
+            if whole and result.broken is not None:
+                # Which node breaks first depends on the order: ask again, in that of the walk.
+                view, at = NodeColumns(table, walk), np.arange(len(walk))
+                again = filter_with_nominated_pods(framework, state, pod, view)
+                result = again if again.error is not None else result
             # Upstream: the next walk begins behind the nodes that were looked at before something broke.
             looked_at = 0 if result.broken is None else int(result.broken[at].argmax())
             return Feasible(_NO_ROWS, diagnosis, looked_at, error=result.error)

@@ -286,10 +286,10 @@ class DynamicResources(
             status = judging.judge(nodes.node_at(index))
             if status is None:
                 continue
-            if not status.is_rejected:
-                return status
             statuses.append(status)
             codes[index] = len(statuses)
+            if not status.is_rejected:  # ends the attempt, so that later nodes need no verdict
+                return Verdicts(codes, lambda code: statuses[code - 1], codes == len(statuses))
         return Verdicts(codes, lambda code: statuses[code - 1]) if statuses else None
 
     def _filter_groups(
@@ -305,22 +305,23 @@ class DynamicResources(
         found.grouped = grouped = GroupedSolutions(found.allocator, nodes.table, column)
         codes = np.zeros(len(groups), dtype=np.int32)
         statuses: list[Status] = []
-        for group in np.argsort(
-            first
-        ).tolist():  # the first node that cannot be judged ends the attempt
+        failed = 0
+        for group in np.argsort(first).tolist():
             answer = judging.judge_group(nodes.node_at(int(indices[first[group]])))
             if isinstance(answer, Solution):
                 grouped.by_signature[int(groups[group])] = answer
             elif answer is not None:
-                if not answer.is_rejected:
-                    return answer
                 statuses.append(answer)
                 codes[group] = len(statuses)
+                if not answer.is_rejected:  # the first node that cannot be judged ends the attempt
+                    failed = len(statuses)
+                    break
         if not statuses:
             return None
         verdicts = np.zeros(len(nodes), dtype=np.int32)
         verdicts[indices] = codes[group_of]
-        return Verdicts(verdicts, lambda code: statuses[code - 1])
+        broken = verdicts == failed if failed else None
+        return Verdicts(verdicts, lambda code: statuses[code - 1], broken)
 
     def _node_filter(self, found: DRAState, pod: Pod) -> NodeFilter:
         return NodeFilter(
