@@ -23,7 +23,7 @@ from kubesched.conformance.shrink import shrink, shrink_difference, write_case
 from kubesched.testing.control_plane import ASSETS_VARIABLE, ControlPlaneError
 
 DATA = Path(__file__).parent / "data"
-SINCE_VERSION_3 = ("pod-level", "resize", "extenders")
+SINCE_VERSION_3 = ("pod-level", "resize", "extenders", "devices")
 
 
 def outcome(scenario, change=None):
@@ -464,3 +464,42 @@ def test_resizes_are_written_as_kubectl_takes_them(tmp_path):
     write_case(tmp_path, made, None)
     script = (tmp_path / "replay.sh").read_text()
     assert "--subresource=resize --type=strategic -p" in script
+
+
+@pytest.mark.parametrize("seed", ["devices 0", "devices 1", "devices 2"])
+def test_no_device_is_given_to_two_claims_at_a_time(seed):
+    """Without steps that release anything, what all decisions together hand out must be distinct."""
+    scenario = sequence(seed, 60, ("devices",))
+    monitored = {
+        f"{step.name}-{entry['name']}"
+        for step in scenario.steps
+        for entry in step.object["spec"].get("resourceClaims", ())
+        if entry.get("resourceClaimTemplateName") == "monitor"
+    }
+    exclusive = [
+        line.partition("=")[2]
+        for decision in replay(scenario).values()
+        for line in decision.devices
+        if line.split(" ")[0] not in monitored | {"pool-gpu", "pool-nic", "pool-global"}
+        and " memory:" not in line
+    ]
+    assert len(exclusive) > 2
+    assert len(exclusive) == len(set(exclusive))
+
+
+def test_sequences_with_devices_change_slices_and_use_every_kind_of_claim():
+    made = [sequence(f"devices {number}", 150, ("devices", "changes")) for number in range(4)]
+    changed = {(s.action, s.kind) for one in made for s in one.steps}
+    assert {
+        ("create", "ResourceSlice"),
+        ("patch", "ResourceSlice"),
+        ("delete", "ResourceSlice"),
+    } <= (changed)
+    used = {
+        entry.get("resourceClaimTemplateName", entry.get("resourceClaimName"))
+        for one in made
+        for step in one.steps
+        if step.kind == "Pod" and step.action == "create"
+        for entry in step.object["spec"].get("resourceClaims", ())
+    }
+    assert {"one", "first", "near", "all-nics", "amount", "part", "monitor", "pool-gpu"} <= used

@@ -35,7 +35,7 @@ with kubectl. Without the programs, and without options that say what to generat
 recorded from a kube-scheduler that come with this program are compared instead.
 
 Features: resources, node-affinity, taints, pod-affinity, topology-spread, default-spread, ports,
-images, priorities, gates, volumes, profiles, changes, pod-level, resize, extenders.
+images, priorities, gates, volumes, profiles, changes, pod-level, resize, extenders, devices.
 
 The first Ctrl-C ends the run after the sequence that is being played, the second at once.
 

@@ -107,6 +107,8 @@ def compare_decisions(expected: Decision, got: Decision) -> Iterator[Finding]:
     yield Finding(Aspect.NOMINATED, expected.nominated, got.nominated)
     yield Finding(Aspect.VICTIMS, expected.victims, got.victims)
     yield Finding(Aspect.VOLUMES, expected.volumes, got.volumes)
+    if expected.devices or got.devices:
+        yield Finding(Aspect.DEVICES, expected.devices, got.devices)
     if expected.asked or got.asked:
         yield Finding(Aspect.ASKED, expected.asked, got.asked)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from random import Random
 
+from kubesched.conformance.generate_devices import EXTENDED
 from kubesched.conformance.generate_objects import PRIORITIES
 from kubesched.conformance.generate_volumes import pod_volumes
 from kubesched.conformance.sequences import Json
@@ -177,5 +178,11 @@ def features_of(pod: Json) -> tuple[str, ...]:
         "gates": "schedulingGates" in spec,
         "volumes": "volumes" in spec,
         "profiles": spec.get("schedulerName") == OTHER_PROFILE,
+        "devices": "resourceClaims" in spec or _asks_for_extended(containers),
     }
     return tuple(name for name, present in features.items() if present)
+
+
+def _asks_for_extended(containers: list[Json]) -> bool:
+    requests = (container.get("resources", {}).get("requests", {}) for container in containers)
+    return any(EXTENDED in wanted for wanted in requests)

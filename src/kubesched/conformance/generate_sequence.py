@@ -13,6 +13,14 @@ from typing import Any
 
 from kubesched.conformance import generate
 from kubesched.conformance.generate_admissible import OTHER_PROFILE, admissible, features_of
+from kubesched.conformance.generate_devices import (
+    ADMIN_LABEL,
+    ADMIN_NAMESPACE,
+    GPU,
+    devices,
+    give_devices,
+    gpu,
+)
 from kubesched.conformance.generate_extenders import extended
 from kubesched.conformance.generate_objects import NAMESPACES, surroundings
 from kubesched.conformance.generate_resizes import (
@@ -42,14 +50,15 @@ FEATURES = (
     "pod-level",
     "resize",
     "extenders",
+    "devices",
 )
 """What sequences can put to the test; decisions are tallied by these names."""
 
 _TASTE = generate.Taste(workloads=True)
 
-VERSION = 3
-"""Of this generator: what a seed stands for changes with it. Without the features since version 3 (`pod-level`, `resize`,
-`extenders`) a seed stands for what it did under version 2."""
+VERSION = 4
+"""Of this generator: what a seed stands for changes with it. Without `devices` a seed stands for what it did under
+version 3; without `pod-level`, `resize` and `extenders` as well, for what it did under version 2."""
 
 
 def sequence(seed: str | int, pods: int, features: Collection[str] = FEATURES) -> Sequence:
@@ -69,6 +78,12 @@ class _Composer:
             for name, share in (("pod-level", 0.5), ("resize", 0.5), ("extenders", 0.4))
             if more.random() >= share and len(features) > 2
         }
+        dice = self._dice = Random(f"sequence {seed}: devices")
+        """For devices, as above."""
+        if dice.random() >= 0.6 and len(features) > 2:
+            self._features -= {"devices"}
+        self._slices: dict[str, Json] = {}
+        self._gone_slices: dict[str, Json] = {}
         self._nodes: dict[str, Json] = {}
         self._gone_nodes: dict[str, Json] = {}
         self._pods: list[str] = []
@@ -88,9 +103,13 @@ class _Composer:
         self._budgets = [
             manifest for manifest in objects if manifest["kind"] == "PodDisruptionBudget"
         ]
+        if "devices" in self._features:
+            objects += self._devices(objects)
         for _ in range(random.randint(4, 16)):
             self._add_node()
         for number in range(pods):
+            if {"devices", "changes"} <= self._features and self._dice.random() < 0.1:
+                self._change_slices()
             if "changes" in self._features and random.random() < 0.16:
                 self._change()
             if "resize" in self._features and self._more.random() < 0.25:
@@ -224,6 +243,57 @@ class _Composer:
         node = self._nodes[name] = self._gone_nodes.pop(name)
         self._steps.append(Step("create", {"apiVersion": "v1", "kind": "Node", **node}))
 
+    # -- devices ---------------------------------------------------------------------------------------------------
+
+    def _devices(self, objects: list[Json]) -> list[Json]:
+        for manifest in objects:
+            if manifest["kind"] == "Namespace" and manifest["metadata"]["name"] == ADMIN_NAMESPACE:
+                manifest["metadata"].setdefault("labels", {})[ADMIN_LABEL] = "true"
+        made = devices(self._dice, NAMESPACES)
+        self._slices = {
+            manifest["metadata"]["name"]: manifest
+            for manifest in made
+            if manifest["kind"] == "ResourceSlice"
+        }
+        return made
+
+    def _change_slices(self) -> None:
+        """A slice goes, comes back, or is published anew with other devices."""
+        dice = self._dice
+        kind = dice.random()
+        if self._gone_slices and kind < 0.3:
+            name = dice.choice(list(self._gone_slices))
+            manifest = self._slices[name] = self._gone_slices.pop(name)
+            self._steps.append(Step("create", manifest))
+            return
+        name = dice.choice(list(self._slices))
+        manifest = self._slices[name]
+        metadata = {"name": name}
+        if kind < 0.5 and len(self._slices) > 1:
+            self._gone_slices[name] = self._slices.pop(name)
+            meant = {
+                "apiVersion": manifest["apiVersion"],
+                "kind": "ResourceSlice",
+                "metadata": metadata,
+            }
+            self._steps.append(Step("delete", meant))
+            return
+        spec = manifest["spec"]
+        pool = {**spec["pool"], "generation": spec["pool"]["generation"] + 1}
+        if "devices" not in spec or dice.random() < 0.3:
+            change: Json = {"pool": pool}
+        elif spec["driver"] == GPU:
+            change = {"pool": pool, "devices": [gpu(dice, n) for n in range(dice.randint(1, 4))]}
+        else:
+            change = {"pool": pool, "devices": list(reversed(spec["devices"]))}
+        self._slices[name] = {**manifest, "spec": {**spec, **change}}
+        self._patch(
+            "ResourceSlice",
+            metadata,
+            {"spec": change},
+            api_version=manifest["apiVersion"],
+        )
+
     # -- pods ------------------------------------------------------------------------------------------------------
 
     def _add_pod(self, name: str) -> None:
@@ -237,7 +307,8 @@ class _Composer:
             self._pod_level |= {name} if put_pod_level(self._more, pod) else set()
         self._pods.append(key)
         self._made[key] = pod
-        if "changes" in self._features and self._random.random() < 0.03:
+        has_devices = "devices" in self._features and give_devices(self._dice, pod)
+        if "changes" in self._features and self._random.random() < 0.03 and not has_devices:
             # Placed by another scheduler, with or without room.
             pod["spec"]["nodeName"] = self._random.choice(list(self._nodes))
             self._steps.append(Step("create", pod))

@@ -14,8 +14,10 @@ import msgspec
 from kubesched.api.core_v1 import Namespace, Node, PersistentVolume, Pod
 from kubesched.api.kinds import Kind, find_kind, kind_of
 from kubesched.api.meta import DeleteOptions, Record
+from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
+from kubesched.conformance.claims import Claims
 from kubesched.conformance.extender_server import ExtenderServer
 from kubesched.conformance.extenders import Cluster
 from kubesched.conformance.marks import NodeMarks
@@ -74,7 +76,8 @@ async def play(
     """
     async with watched(plane.client) as (pods, volumes):
         extenders.cluster = Cluster(find_pod=pods.find, key_of=pods.key_of)
-        stage = _Stage(plane.client, pods, volumes, extenders)
+        claims = Claims(plane.client, scenario)
+        stage = _Stage(plane.client, pods, volumes, claims, extenders)
         try:
             # Before the scheduler starts: it knows all of them when it takes up its first pod.
             for manifest in scenario.objects:
@@ -94,9 +97,15 @@ class _Stage:
     """One sequence on one control plane."""
 
     def __init__(
-        self, client: RestClient, pods: Pods, volumes: Volumes, extenders: ExtenderServer
+        self,
+        client: RestClient,
+        pods: Pods,
+        volumes: Volumes,
+        claims: Claims,
+        extenders: ExtenderServer,
     ) -> None:
         self._client = client
+        self._claims = claims
         self._extenders = extenders
         self._pods = pods
         self._volumes = volumes
@@ -179,11 +188,16 @@ class _Stage:
 
     async def perform(self, at: int, step: Step) -> None:
         if step.asks_for_decision:
+            if await self._claims.release():
+                self._unheard[ResourceClaim] = None
             await self._until_heard()
         gone_before, bound_before = len(self._pods.deleted), len(self._volumes.bound)
         try:
             if step.action == "create":
-                self.outcome.admitted[at] = _bare(await self.create(step.object))
+                made = await self.create(step.object)
+                self.outcome.admitted[at] = _bare(made)
+                if step.kind == "Pod":
+                    await self._claims.make_for(made)
             elif step.action == "patch":
                 await self._patch(step)
             else:
@@ -228,7 +242,9 @@ class _Stage:
             await self._bound(step)
         pod = self._pods.current.get(step.key)
         node = pod.spec.node_name if pod is not None else ""
-        if node:
+        devices: tuple[str, ...] = ()
+        if pod is not None and node:
+            devices = await self._claims.devices(pod)
             await self._start_running(step)
         else:
             await self._delete(step)
@@ -239,6 +255,7 @@ class _Stage:
             nominated,
             victims=tuple(sorted(victims)),
             volumes=tuple(sorted(self._volumes.bound[bound_before:])),
+            devices=devices,
             # How often a pod is tried until its victims are gone is a matter of timing.
             asked=() if nominated else tuple(sorted(self._extenders.asked_about(step.key))),
         )
@@ -292,8 +309,10 @@ class _Stage:
 async def wipe(client: RestClient, scenario: Scenario) -> None:
     """Delete everything a sequence created. Namespaces stay; the next sequence rewrites their labels."""
     documents = [*scenario.objects, *(step.object for step in scenario.steps)]
-    # Volumes are also made on demand.
+    # Volumes and claims are also made on demand.
     kinds: dict[str, Kind[Any]] = {"PersistentVolume": kind_of(PersistentVolume)}
+    if any(document["kind"] == "DeviceClass" for document in documents):
+        kinds["ResourceClaim"] = kind_of(ResourceClaim)
     kinds |= {
         document["kind"]: _kind(document)
         for document in documents
@@ -312,7 +331,7 @@ async def wipe(client: RestClient, scenario: Scenario) -> None:
 
 
 _WRITES_STATUS_APART = ("PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume")
-_PROTECTED = ("PersistentVolumeClaim", "PersistentVolume")
+_PROTECTED = ("PersistentVolumeClaim", "PersistentVolume", "ResourceClaim")
 """Have a finalizer, and no controller here removes it."""
 
 

@@ -17,7 +17,18 @@ from kubesched.api.core_v1 import (
     Pod,
 )
 from kubesched.api.kinds import find_kind
+from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.conformance.claim_controller import (
+    claims_of,
+    devices_of,
+    generated_claim,
+    is_orphan,
+    other_finalizers,
+    recorded,
+    template_entries,
+    without_stale_reservations,
+)
 from kubesched.conformance.marks import NodeMarks
 from kubesched.conformance.recordings import RecordingError
 from kubesched.conformance.replay_extenders import ReplayedExtenders
@@ -81,6 +92,7 @@ async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision
             player.create(manifest)
         for at, step in enumerate(sequence.steps):
             if step.asks_for_decision:
+                player.release_claims()
                 player.mark_nodes()
             if step.expect is not None and step.expect.refused:
                 continue  # the API server's verdict; there is none here
@@ -129,6 +141,7 @@ class _Player:
         document = {**document, "metadata": {**metadata, "uid": f"uid-{self._made}"}}
         if document["kind"] == "Pod":
             document["spec"] = self._admitted(document["spec"])
+            self._make_claims(document)
         elif document["kind"] == "PriorityClass":
             self._priorities[metadata["name"]] = document
         key = (document["kind"], metadata.get("namespace", ""), metadata["name"])
@@ -144,6 +157,44 @@ class _Player:
             self._world.assembly.handlers.namespace_changed(record)
         else:
             self._world.put(record)
+
+    # -- claims ----------------------------------------------------------------------------------------------------
+
+    def _make_claims(self, pod: Json) -> None:
+        """Play the claim controller for a new pod."""
+        entries = template_entries(pod)
+        if not entries:
+            return
+        namespace = pod["metadata"]["namespace"]
+        for entry, name in entries:
+            template = self._documents["ResourceClaimTemplate", namespace, name]
+            self.create(generated_claim(pod, entry, template))
+        pod["status"] = {**pod.get("status", {}), **recorded(pod)}
+
+    def release_claims(self) -> None:
+        """Release what is reserved for pods that are finished or gone."""
+        alive = {pod.metadata.uid for pod in self._world.listers.of(Pod).list()}
+        for claim in list(self._world.listers.of(ResourceClaim).list()):
+            remaining = without_stale_reservations(claim, alive.__contains__)
+            if remaining is not None:
+                status: Json = {"reservedFor": remaining or None}
+                metadata: Json = {}
+                if not remaining:
+                    status |= {"allocation": None, "devices": None}
+                    metadata = {"finalizers": other_finalizers(claim) or None}
+                change = {"metadata": metadata, "status": status}
+                document = apply_merge_patch(msgspec.to_builtins(claim), change)
+                claim = self._world.put(msgspec.convert(document, ResourceClaim))
+            if not claim.status.reserved_for and is_orphan(claim, alive.__contains__):
+                self._world.remove(claim)
+
+    def _devices(self, step: Step) -> tuple[str, ...]:
+        claims = self._world.listers.of(ResourceClaim)
+        pod = self._world.pod(step.name, step.namespace)
+        held = (claims.get(step.namespace, name) for name in dict.fromkeys(claims_of(pod)))
+        return tuple(sorted(line for claim in held if claim for line in devices_of(claim)))
+
+    # -- pods ------------------------------------------------------------------------------------------------------
 
     def _admitted(self, spec: Json) -> Json:
         spec = {"schedulerName": "default-scheduler", **spec}
@@ -173,6 +224,7 @@ class _Player:
                 record.status,
                 conditions=list(told.values()) or None,
                 nominated_node_name=current.status.nominated_node_name,
+                extended_resource_claim_status=current.status.extended_resource_claim_status,
             )
             self._world.update_pod(structs.replace(record, spec=spec, status=status))
         elif isinstance(record, Namespace):
@@ -204,6 +256,7 @@ class _Player:
         if nominated:
             await self._victims_gone(step)
         node = world.pod(step.name, step.namespace).spec.node_name
+        devices = self._devices(step) if node else ()
         if node:
             self._start_running(key, node)
         else:
@@ -217,6 +270,7 @@ class _Player:
             nominated,
             tuple(victims),
             tuple(sorted(self._bound)),
+            devices,
             asked=() if nominated else tuple(sorted(self._extenders.asked_about(step.key))),
         )
 

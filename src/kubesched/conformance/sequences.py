@@ -37,6 +37,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its victims, sorted."""
     volumes: tuple[str, ...] = ()
     """Claims that were bound for it, each as `claim=volume`, sorted."""
+    devices: tuple[str, ...] = ()
+    """What its claims hold, each as `claim request=driver/pool/device`, sorted."""
     asked: tuple[str, ...] = ()
     """What extenders were asked until then, sorted, each question once."""
     refused: str = ""
@@ -49,6 +51,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
             f"nominated {self.nominated}" if self.nominated else "",
             f"victims {', '.join(self.victims)}" if self.victims else "",
             f"volumes {', '.join(self.volumes)}" if self.volumes else "",
+            f"devices {', '.join(self.devices)}" if self.devices else "",
             f"asked {'; '.join(self.asked)}" if self.asked else "",
             f"refused: {self.refused}" if self.refused else "",
         ]

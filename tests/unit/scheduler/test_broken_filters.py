@@ -81,3 +81,28 @@ def test_the_next_walk_begins_behind_the_nodes_that_were_looked_at():
     assert algorithm.next_start == 2
     assert schedule(framework, algorithm).code is Code.ERROR
     assert algorithm.next_start == 2
+
+
+class SaysWhere(Broken):
+    """Stops at the first node that it cannot judge, and names it."""
+
+    def filter_nodes(self, state, pod, nodes):
+        names = [nodes.name_at(at) for at in range(len(nodes))]
+        at = next(at for at, name in enumerate(names) if name in self.broken)
+        codes = np.zeros(len(nodes), dtype=np.int32)
+        codes[at] = 1
+        return Verdicts(codes, lambda code: error_status(f"{names[at]} broke"), codes == 1)
+
+
+def test_the_node_that_is_named_is_the_first_one_of_the_walk():
+    framework, algorithm = world((), ())
+    breaking = SaysWhere(None, framework.handle)
+    breaking.broken = frozenset({"n1", "n3"})
+    framework = Framework(
+        framework.handle, {"filter": [breaking], "score": [breaking]}, {"Broken": 1}
+    )
+    assert schedule(framework, algorithm).message.endswith("n1 broke")
+    assert algorithm.next_start == 1
+    algorithm.next_start = 2
+    assert schedule(framework, algorithm).message.endswith("n3 broke")
+    assert algorithm.next_start == 3
