@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
@@ -71,6 +72,11 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--fix", action="store_true", help="look for the smallest changes that make it fit"
     )
     parser.add_argument(
+        "--ask-extenders",
+        action="store_true",
+        help="ask the configuration's extenders, too (default: say that they were not asked)",
+    )
+    parser.add_argument(
         "--config", metavar="FILE", help="the scheduler's configuration (default: the defaults)"
     )
     add_output(parser, "table", "wide", "json", "yaml")
@@ -122,10 +128,29 @@ def _configuration(args: argparse.Namespace) -> tuple[Any, Any]:
     return load(msgspec.json.encode(header.config), args.recording, gates), gates
 
 
-def _explainer(state: ClusterState, config: Any, gates: Any) -> Explainer:  # noqa: ANN401  # imported lazily
+@contextmanager
+def _explaining(
+    args: argparse.Namespace,
+    state: ClusterState,
+    config: Any,  # noqa: ANN401  # imported lazily
+    gates: Any,  # noqa: ANN401  # as above
+) -> Iterator[Explainer]:
+    """An explainer, with an event loop for questions to extenders if they are to be asked."""
     from kubesched.explain.sources import explainer_of
 
-    return explainer_of(state, config, gates=gates)
+    if not args.ask_extenders:
+        yield explainer_of(state, config, gates=gates)
+        return
+    import asyncio
+
+    with asyncio.Runner() as runner:
+        explainer = explainer_of(state, config, gates=gates, ask_extenders=runner.run)
+        try:
+            yield explainer
+        finally:
+            for framework in list(explainer.assembly.frameworks.values())[:1]:
+                for extender in framework.handle.extenders:
+                    runner.run(extender.aclose())  # type: ignore[attr-defined]  # they are HTTP extenders
 
 
 # -- one pod ---------------------------------------------------------------------------------------
@@ -134,10 +159,11 @@ def _explainer(state: ClusterState, config: Any, gates: Any) -> Explainer:  # no
 def _explain_pod(args: argparse.Namespace, state: ClusterState, config: Any, gates: Any) -> int:  # noqa: ANN401  # as above
     namespace, name = _key(args)
     pod = _find_pod(state, namespace, name)
-    explainer = _explainer(state, config, gates)
-    if args.node and args.node not in explainer.assembly.table.row_of:
-        raise KubeschedError(f'node "{args.node}" not found in {state.source}')
-    return _show(args, explainer.explain(pod, _selection(args), fix=args.fix))
+    with _explaining(args, state, config, gates) as explainer:
+        if args.node and args.node not in explainer.assembly.table.row_of:
+            raise KubeschedError(f'node "{args.node}" not found in {state.source}')
+        explanation = explainer.explain(pod, _selection(args), fix=args.fix)
+    return _show(args, explanation)
 
 
 def _explain_recorded(args: argparse.Namespace) -> Explanation | None:
@@ -235,9 +261,9 @@ def _explain_pods(args: argparse.Namespace, state: ClusterState, config: Any, ga
         kind = "pods" if args.placed else "pending pods"
         print(f"no {kind} match", file=sys.stderr)
         return 0
-    explainer = _explainer(state, config, gates)
     wanted = selection.every_node if args.output in ("json", "yaml") else selection.no_node
-    explanations = [explainer.explain(pod, wanted, fix=args.fix) for pod in pods]
+    with _explaining(args, state, config, gates) as explainer:
+        explanations = [explainer.explain(pod, wanted, fix=args.fix) for pod in pods]
     if args.output in ("json", "yaml"):
         _write(args.output, explanations)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from kubesched.api.names import key_of
 from kubesched.errors import KubeschedError
 from kubesched.explain import waiting
 from kubesched.explain.evaluation import Evaluation, evaluate
+from kubesched.explain.extenders import ask_extenders
 from kubesched.explain.fixes.search import FixSearch
 from kubesched.explain.judging import is_hopeless, reasons_of
 from kubesched.explain.model import (
@@ -58,10 +59,16 @@ class ExplainError(KubeschedError):
 class Explainer:
     """Answers questions about pods over a scheduler in memory. Leaves that scheduler as it was."""
 
-    def __init__(self, assembly: Assembly, *, notes: Sequence[str] = ()) -> None:
-        """`notes` go into every answer: what limits it."""
+    def __init__(
+        self, assembly: Assembly, *, notes: Sequence[str] = (), run: Run | None = None
+    ) -> None:
+        """`notes` go into every answer: what limits it.
+
+        `run` runs a coroutine to its end; with it, the scheduler's extenders are asked.
+        """
         self.assembly = assembly
         self.notes = notes
+        self.run = run
 
     def explain(
         self, pod: Pod, select: Selection = every_node, *, fix: bool = False, decided: str = ""
@@ -143,15 +150,29 @@ class Explainer:
         drawn = random.getstate()
         random.seed(0)  # the same question gets the same answer
         try:
-            outcome = _immediately(
-                self.assembly.scheduler.cycle.decide(framework, CycleState(), pod)
-            )
+            decided = self.assembly.scheduler.cycle.decide(framework, CycleState(), pod)
+            outcome = self._finished(decided)
         finally:
             evictions = [each for executor in executors for each in executor.rehearsal or ()]
             for executor in executors:
                 executor.rehearsal = None
             random.setstate(drawn)
         return outcome, evictions[-1] if evictions else None
+
+    def _finished(
+        self, outcome: ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]
+    ) -> ScheduleResult | Failed | None:
+        if isinstance(outcome, ScheduleResult | Failed):
+            return outcome
+        work = cast("Coroutine[Any, Any, ScheduleResult | Failed]", outcome)
+        if self.run is None:
+            return _immediately(work)
+        result: ScheduleResult | Failed = self.run(work)
+        return result
+
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a coroutine to its end and returns its result: `loop.run_until_complete`."""
 
 
 class _Story:
@@ -173,6 +194,9 @@ class _Story:
     def told(self, select: Selection, *, fix: bool) -> Explanation:
         framework, pod = self.framework, self.pod
         evaluation = evaluate(framework, self.info)
+        extenders = framework.handle.extenders
+        if extenders and self.explainer.run is not None:
+            self.explainer.run(ask_extenders(evaluation, extenders))
         outside = [] if self.node_name else self._waits_outside_the_queue()
         waits = [*outside, *([] if self.node_name else self._waits_for_objects(evaluation))]
         is_tried = not self.node_name and not outside
@@ -298,12 +322,9 @@ def _executors(framework: Framework) -> list[Executor]:
 
 
 def _immediately(
-    outcome: ScheduleResult | Failed | Awaitable[ScheduleResult | Failed],
+    work: Coroutine[Any, Any, ScheduleResult | Failed],
 ) -> ScheduleResult | Failed | None:
-    """The outcome; of an awaitable, what it gives without waiting for anything, or None."""
-    if isinstance(outcome, ScheduleResult | Failed):
-        return outcome
-    work = cast("Coroutine[Any, Any, ScheduleResult | Failed]", outcome)
+    """What a coroutine gives without waiting for anything, or None."""
     try:
         work.send(None)
     except StopIteration as done:

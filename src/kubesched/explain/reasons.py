@@ -30,6 +30,8 @@ from kubesched.plugins.volume_binding import plugin as volume_binding
 from kubesched.plugins.volume_binding import search as volume_search
 
 INSUFFICIENT: Final = "Insufficient "
+EXTENDER: Final = "Extender"
+"""The plugin name under which extenders appear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ NOT_ENQUEUED: Final = ReasonCode("NotEnqueued", "the plugin changing its mind", 
 NARROWED_AWAY: Final = ReasonCode(
     "NotSelectedByPreFilter", "depends on the plugin", is_lasting=True
 )
+REJECTED_BY_EXTENDER: Final = ReasonCode("RejectedByExtender", "depends on the extender")
 PLUGIN_ERROR: Final = ReasonCode("PluginError", "whatever broke being repaired")
 REJECTED: Final = ReasonCode("Rejected", "depends on the plugin")
 """Of plugins that are not in this table."""
@@ -175,6 +178,8 @@ _BY_PATTERN: Final = (
 
 def code_of_reason(reason: str, status: Status) -> ReasonCode:
     """The code of one reason of a rejection."""
+    if status.plugin == EXTENDER:
+        return REJECTED_BY_EXTENDER if status.is_rejected else PLUGIN_ERROR
     known = _BY_REASON.get(reason)
     if known is not None:
         return known

@@ -13,9 +13,11 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import NotFound
-from kubesched.explain.explainer import Explainer
+from kubesched.explain.explainer import Explainer, Run
+from kubesched.explain.extenders import KeptObjects
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.algorithm import MIN_FEASIBLE_NODES_TO_FIND
+from kubesched.scheduler.http_extender import make_extenders
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.memory import in_memory_scheduler
 
@@ -63,15 +65,20 @@ def explainer_of(
     *,
     gates: FeatureGates = DEFAULT_GATES,
     registry: Registry | None = None,
+    ask_extenders: Run | None = None,
 ) -> Explainer:
     """An explainer over a scheduler in memory that knows the state.
+
+    `ask_extenders` runs the questions to configured extenders to their end; without it they are not asked.
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
     config = config or default_config(gates)
     notes = [*state.notes]
-    if config.extenders:
+    if config.extenders and ask_extenders is not None:
+        notes.append("extenders were sent the objects without fields that scheduling does not read")
+    elif config.extenders:
         asked = ", ".join(each.url_prefix for each in config.extenders)
         notes.append(f"extenders were not asked: {asked}; they may reject or prefer nodes")
         # What extenders manage, NodeResourcesFit ignores, whether they are asked or not.
@@ -83,9 +90,10 @@ def explainer_of(
         registry=registry,
         client=PretendingClient(),
         classes=False,
+        extenders=lambda configured, table: make_extenders(configured, KeptObjects(), table),
     )
     notes += [f"left out, as the scheduler would: {problem}" for problem in scheduler.problems]
     sampled = config.percentage_of_nodes_to_score != 100
     if sampled and scheduler.assembly.table.node_count > MIN_FEASIBLE_NODES_TO_FIND:
         notes.append(SAMPLING)
-    return Explainer(scheduler.assembly, notes=notes)
+    return Explainer(scheduler.assembly, notes=notes, run=ask_extenders)

@@ -85,7 +85,7 @@ class ExtendedAlgorithm:
             row = self._algorithm.try_first(framework, state, pod, nominated, diagnosis)
             if row is not None:
                 alone = Feasible(np.array([row], dtype=np.intp), diagnosis)
-                trial = await self._filter(pod, alone, interested)
+                trial = await self.filter(pod, alone, interested)
                 if not isinstance(trial, Status) and len(trial[0].rows):
                     return trial
         if outcome.status is not None:
@@ -95,9 +95,9 @@ class ExtendedAlgorithm:
         if feasible.error is not None:
             return feasible.error
         feasible.explain()
-        return await self._filter(pod, feasible, interested)
+        return await self.filter(pod, feasible, interested)
 
-    async def _filter(
+    async def filter(
         self, pod: PodInfo, feasible: Feasible, interested: Sequence[Extender]
     ) -> tuple[Feasible, bool] | Status:
         """Extenders one after the other on what is left; whether an answer forgot the nodes' pods."""
@@ -170,7 +170,7 @@ class ExtendedAlgorithm:
         outcome = run_score(framework, state, pod.pod, view)
         if outcome.error is not None:
             return outcome.error
-        totals, lots = await self._prioritized(pod, rows, outcome.totals, interested)
+        totals, lots = await self.prioritized(pod, rows, outcome.totals, interested)
         tied = np.flatnonzero(totals == totals.max())
         drawn = lots[tied]
         if drawn.any():
@@ -184,7 +184,7 @@ class ExtendedAlgorithm:
     def _view(self, rows: Indices, forgets_pods: bool) -> NodeColumns:
         return BareColumns(self._table, rows) if forgets_pods else NodeColumns(self._table, rows)
 
-    async def _prioritized(
+    async def prioritized(
         self, pod: PodInfo, rows: Indices, totals: Ints, interested: Sequence[Extender]
     ) -> tuple[Ints, Ints]:
         """Totals with the extenders' points, and a lot for every node that any of them named."""

@@ -64,7 +64,10 @@ log = get_logger(__name__)
 _CAN_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
-def _no_extenders(configured: Sequence[ExtenderConfig], table: NodeTable) -> Sequence[Extender]:
+ExtenderFactory = Callable[[Sequence[ExtenderConfig], NodeTable], Sequence[Extender]]
+
+
+def no_extenders(configured: Sequence[ExtenderConfig], table: NodeTable) -> Sequence[Extender]:
     del table
     names = ", ".join(extender.url_prefix for extender in configured)
     raise ConfigError([FieldProblem("extenders", f"nobody here can talk to extenders ({names})")])
@@ -82,7 +85,7 @@ class Surroundings:
     random: Random
     call_later: CallLater
     metrics: SchedulerMetrics
-    extenders: Callable[[Sequence[ExtenderConfig], NodeTable], Sequence[Extender]] = _no_extenders
+    extenders: ExtenderFactory = no_extenders
     """Configured extenders -> extenders, in the order in which they are asked."""
     flight: FlightRecorder | None = None
     plugin_client: SchedulerClient | None = None

@@ -29,7 +29,13 @@ from kubesched.informers.store import Store
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.scheduler.factory import (
+    Assembly,
+    ExtenderFactory,
+    Surroundings,
+    assemble,
+    no_extenders,
+)
 from kubesched.state.cluster_state import ClusterState
 
 
@@ -131,6 +137,7 @@ def in_memory_scheduler(
     random: Random | None = None,
     call_later: CallLater | None = None,
     classes: bool = True,
+    extenders: ExtenderFactory = no_extenders,
 ) -> InMemoryScheduler:
     """Assemble a scheduler and tell it about every object of the state. Nothing runs yet.
 
@@ -156,6 +163,7 @@ def in_memory_scheduler(
             random=random or Random(0),
             call_later=call_later or _call_later,
             metrics=SchedulerMetrics(MetricsRegistry()),
+            extenders=extenders,
         ),
         classes=classes,
     )
