@@ -133,7 +133,7 @@ def test_bash_asks_for_pod_names(script, tmp_path):
         (["explain", "pod", "a", "-o", ""], {"table", "wide", "json", "yaml"}),
         (["explain", "pod", "we"], {"web-1"}),
     ],
-    ids=" ".join,
+    ids=["commands", "subcommands", "options", "values", "pods"],
 )
 def test_kubectl_completes_the_plugin(words, expected, capsys, monkeypatch):
     monkeypatch.setattr("kubesched.cli.pod_names.pod_names", lambda _words: ["web-1"])
