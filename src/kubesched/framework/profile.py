@@ -108,7 +108,11 @@ def _build(
         handle,
         points,
         # A plugin configured as `module:Class` goes by its own name from here on.
-        {instances[name].name: weight for name, weight in expanded.score_weights.items()},
+        {
+            instances[name].name: weight
+            for name, weight in expanded.score_weights.items()
+            if name in instances  # one whose only point is disabled has a weight all the same
+        },
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
     )
 
