@@ -1,10 +1,10 @@
-"""Opportunistic batching: what was learnt placing one pod, used for the next identical one.
+"""Opportunistic batching: reuses the ranking of one pod for the next identical one.
 
-After a pod with a signature is placed, the other feasible nodes are remembered in order of preference. If the very next
-pod has the same signature, and the node just chosen can take no more of its kind, the next best node is tried first.
+After a pod with a signature is placed, the other feasible nodes are kept in order of preference. If the very next pod has
+the same signature, and the chosen node has no room for another such pod, the next best node is tried first.
 
-Upstream reproduces its own full search only approximately this way; we reproduce upstream. With the default profile no
-pod has a signature (PodTopologySpread's built-in constraints refuse), so none of this happens there.
+This can decide differently from a full search; it is here because upstream does it. With the default profile no pod has
+a signature (PodTopologySpread refuses because of its default constraints), so batching is inactive.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 
 MAX_AGE_S: Final = 0.5
 TIMED_EVERY: Final = 10
-"""Signatures whose plugins are timed; upstream times all, at a cost that every arriving pod would pay."""
+"""Every n-th signature is timed by plugin. Upstream times all of them, which every new pod would pay for."""
 SCHEDULER_NAME_KEY: Final = "v1.Pod.Spec.SchedulerName"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def signer(framework: Framework) -> Callable[[Pod], bytes | None] | None:
-    """How to sign pods of a profile; None when some plugin that decides about nodes cannot sign, or extenders take part."""
+    """The signing function of a profile; None if a plugin that filters or scores cannot sign, or there are extenders."""
     if framework.handle.extenders:
         return None
     deciding = {
@@ -65,7 +65,7 @@ def _sign(pod: Pod, plugins: list[SignPlugin], timer: CallTimer | None) -> bytes
     for plugin in plugins:
         answer = timed(timer, plugin, "Sign", plugin.sign_pod)(pod)
         if isinstance(answer, Status):
-            # Whoever refuses one pod often refuses them all (default spreading does): asked first, it spares the others.
+            # A plugin that refuses one pod often refuses all (default spreading does): call it first from now on.
             plugins.remove(plugin)
             plugins.insert(0, plugin)
             return None
@@ -74,12 +74,12 @@ def _sign(pod: Pod, plugins: list[SignPlugin], timer: CallTimer | None) -> bytes
 
 
 class RankedNodes:
-    """Nodes from best to worst in the order upstream's heap pops them; sorted on first use."""
+    """Nodes from best to worst, in the order upstream's heap pops them; built on first use."""
 
     __slots__ = ("_chosen", "_heap", "_names", "_totals")
 
     def __init__(self, names: list[str], totals: list[int], chosen: int) -> None:
-        """`chosen` is the place of the node just taken, which is not part of the ranking any more."""
+        """`chosen` is the index of the chosen node, which is left out."""
         self._names = names
         self._totals = totals
         self._chosen = chosen
@@ -101,7 +101,7 @@ def _heapified(totals: list[int], top: int) -> list[int]:
     heap = list(range(len(totals)))
     for index in range(len(heap) // 2 - 1, -1, -1):
         _sift_down(heap, totals, index, len(heap))
-    if heap[0] != top:  # a tie decided by lot: the lot's winner takes the place of the heap's
+    if heap[0] != top:  # a tie broken at random: the chosen node takes the top
         other = heap.index(top)
         heap[0], heap[other] = heap[other], heap[0]
     return heap
@@ -133,7 +133,7 @@ class _Batch:
 
 
 class Batching:
-    """The memory of one profile."""
+    """The batching cache of one profile."""
 
     def __init__(self, profile: str, metrics: SchedulerMetrics | None) -> None:
         self._profile = profile
@@ -149,12 +149,12 @@ class Batching:
             self._stores = metrics.store_schedule_results_duration_seconds.labels(profile)
 
     def looked_up(self, hint: str, seconds: float) -> None:
-        """Note how long a look for a hint took."""
+        """Record the duration of a hint lookup."""
         if self._metrics is not None:
             self._lookups[bool(hint)].observe(seconds)
 
     def stored(self, seconds: float) -> None:
-        """Note how long it took to remember a placement."""
+        """Record the duration of storing a placement."""
         if self._metrics is not None:
             self._stores.observe(seconds)
 
@@ -166,10 +166,7 @@ class Batching:
         exists: Callable[[str], bool],
         is_full: Callable[[str], bool],
     ) -> str:
-        """A node to try first; empty when there is no reason to.
-
-        `is_full(node)` says whether the pod is now rejected by the node chosen last.
-        """
+        """A node to try first; empty if there is none. `is_full(node)`: do the filters reject the pod there now?"""
         batch = self._batch
         if batch is None or not len(batch.ranking):
             return self._no_hint()
@@ -198,7 +195,7 @@ class Batching:
         cycle: int,
         now: float,
     ) -> None:
-        """Remember a placement. `ranking` holds the other nodes; None when there were none."""
+        """Store a placement. `ranking` holds the other feasible nodes; None if there were none."""
         self._last_cycle, self._last_node = cycle, chosen
         if hint and hint == chosen:
             self._count("hint_used")

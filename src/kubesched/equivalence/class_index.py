@@ -1,6 +1,6 @@
-"""The nodes as one class of pods sees them, ready for the choice of the best.
+"""Verdicts and scores of one class for all nodes, grouped for the choice of the best.
 
-Per row, from what depends on that row alone:
+Per row, computed from that row alone:
 
     level        the weighted scores that are not normalised
     raw scores   the scores that are normalised over the feasible nodes, before normalisation
@@ -50,7 +50,7 @@ CALM_USES: Final = 16
 
 
 class Unfit(Exception):
-    """The nodes cannot be kept in groups: too many different ones, or a plugin that fails."""
+    """The plan cannot be made or used: there are too many groups, or a plugin failed."""
 
 
 class IndexedFilter(NamedTuple):

@@ -1,7 +1,7 @@
-"""Deciding about a pod from what is kept for its equivalence class.
+"""The equivalence engine: decisions from what is kept for the pod's equivalence class.
 
-The engine answers in place of PreFilter, Filter, PreScore and Score, or returns None: the scheduling algorithm then runs the
-full evaluation and hands what it learnt back (`learn_placement`, `learn_failure`). Both give the same decision.
+The engine replaces PreFilter, Filter, PreScore and Score, or returns None. The scheduling algorithm then runs the full
+evaluation and passes the outcome back (`learn_placement`, `learn_failure`). Both give the same decision.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class EquivalenceEngine:
     def _by_plan(
         self, framework: Framework, state: CycleState, pod: PodInfo, plan: Plan
     ) -> Best | None:
-        """None when no node is feasible, or PreFilter has something to say: the plan stays. Raises Unfit."""
+        """None if no node is feasible, or PreFilter rejects or narrows: the plan is kept. Raises Unfit."""
         started = framework.now()
         if not plan.holds():
             raise Unfit
@@ -124,7 +124,7 @@ class EquivalenceEngine:
         rivals: Rivals | None,
         started: float,
     ) -> Best | None:
-        """Residual plugins and nominated pods tell rows of a group apart: go on row by row, in columns."""
+        """Decide over rows: residual plugins and nominated pods make rows of a group differ."""
         passing = plan.filter_rows(state, pod.pod, plan.feasible_rows(groups))
         if rivals is not None:
             contested = filter_contested(framework, state, pod, NodeColumns(self._table))
@@ -182,7 +182,7 @@ class EquivalenceEngine:
 
     @staticmethod
     def _give_up(pod: Pod, pod_class: PodClass, error: Exception) -> None:
-        log.error("A plugin failed to say what its answers rest on", error, pod=pod)
+        log.error("The rule of a plugin failed; its pods get the full evaluation", error, pod=pod)
         pod_class.plan = pod_class.failure = None
         pod_class.is_unplannable = True
 

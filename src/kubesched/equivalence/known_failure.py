@@ -1,4 +1,4 @@
-"""Why a class of pods fits nowhere, reusable while nothing it depends on changes."""
+"""The diagnosis of a class that fits nowhere, reused while nothing it depends on changes."""
 
 from __future__ import annotations
 
@@ -51,17 +51,14 @@ class KnownFailure:
         nominations: int,
         diagnosis: Diagnosis,
     ) -> KnownFailure | None:
-        """From an attempt that found no node; None when some filter must be asked for every pod.
-
-        Raises whatever a plugin raises.
-        """
+        """From a failed attempt; None if some filter has to run for every pod. Raises what a plugin's rule raises."""
         rules = filter_rules(framework, state, pod).values()
         if not all([is_lasting(rule) for rule in rules]):
             return None
         return cls(table, state, Premises(table, rules), nominations, diagnosis)
 
     def recall(self, state: CycleState, nominations: int | None) -> Diagnosis | None:
-        """The diagnosis for another pod of the class, if it is still true; fills the state as PreFilter would."""
+        """The diagnosis for another pod of the class, if still valid; fills the state as PreFilter would."""
         table = self._table
         if (
             nominations != self._nominations

@@ -1,16 +1,16 @@
-"""How pods of one equivalence class are placed: everything of a decision that need not be computed again.
+"""A plan: the reusable part of the decisions about one equivalence class.
 
-A plan is made from an attempt that went through the full evaluation. What PreFilter and PreScore stored then is put in
-place for every further pod of the class while the premises of the plugins' rules hold. By its rule, a plugin is
+A plan is made from an attempt that ran the full evaluation. The entries that PreFilter and PreScore stored in its cycle
+state are reused for further pods of the class while the premises of the plugins' rules hold. By its rule, a plugin is
 
-    indexed    NODE or ROW scope: its answers are kept per row and renewed for dirty rows (`class_index`)
-    grouped    CLUSTER scope with traits: asked about one node of each group
-    residual   no lasting rule, or no traits: asked about every node that is left, for every pod
+    indexed    NODE or ROW scope: answers are kept per row and recomputed for dirty rows (`class_index`)
+    grouped    CLUSTER scope with traits: evaluated for one node of each group
+    residual   no lasting rule, or no traits: evaluated for all remaining nodes, for every pod
 
-Without residual plugins the cost of a decision does not depend on the number of nodes (`best_of_groups`). With them, and
-where rows have to be told apart one by one, the kept columns are the starting point (`best_of_rows`).
+Without residual plugins the cost of a decision does not depend on the number of nodes (`best_of_groups`). With them, or
+with nominated pods, the rows of a group differ, and the decision is made over the kept columns (`best_of_rows`).
 
-A plan always matches the full evaluation. Where it cannot answer, it raises `Unfit` and the caller falls back.
+A plan always matches the full evaluation. If it cannot answer, it raises `Unfit` and the caller falls back.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from kubesched.snapshot.views import NodeColumns, PassingColumns
 T = TypeVar("T")
 
 FEW_GROUPS: Final = 12
-"""Up to this many groups are judged and scored one by one, if all plugins have a form for that."""
+"""Up to this many groups are filtered and scored without arrays, if all plugins have a scalar form."""
 
 
 class ClusterScore(NamedTuple):
@@ -140,10 +140,11 @@ class Plan:
                 self._cluster_scores.append(ClusterScore(plugin, weight, rule))
 
     def _lasting_entries(self, state: CycleState, pod: Pod, scores: ScoreRules) -> dict[str, Any]:
-        """What plugins with a lasting rule stored in the cycle state."""
+        """The cycle state entries of plugins with a lasting rule."""
         framework = self._framework
         if self._asked_pre_filters or not all(is_lasting(rule) for rule in scores.values()):
-            # Entries do not tell who wrote them, and those of the other plugins are about one pod only.
+            # Entries do not name their plugin, and those of other plugins hold for one pod only. So run the plugins with
+            # a lasting rule again, on an empty state.
             asked, scratch = self._asked_pre_filters, CycleState()
             scratch.class_memo = state.class_memo
             view = NodeColumns(self._table)
@@ -190,11 +191,11 @@ class Plan:
 
     @property
     def chooses_by_group(self) -> bool:
-        """Can groups alone decide, unless nominated pods interfere?"""
+        """Can the choice be made between groups (in the absence of nominated pods)?"""
         return self._is_grouped and not self._residual_filters
 
     def holds(self) -> bool:
-        """Is everything the plan was made from still so?"""
+        """Are all premises of the plan still valid?"""
         if not self._premises.hold():
             return False
         keep = self._table.pod_index.keep
@@ -205,7 +206,7 @@ class Plan:
         return True
 
     def prepare(self, state: CycleState, pod: Pod) -> bool:
-        """Put in place what PreFilter and PreScore would have stored; False when the full evaluation is needed."""
+        """Fill the state as PreFilter and PreScore would; False if the full evaluation is needed."""
         state.adopt(self._entries)
         state.skip_score_plugins = self._skipped_scores
         state.points_reached |= PRE_FILTER | FILTER
@@ -250,7 +251,7 @@ class Plan:
     # -- by groups -------------------------------------------------------------------------------------------------
 
     def pre_score_groups(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> None:
-        """Ask the PreScore plugins whose answer depends on which nodes are feasible. Raises Unfit."""
+        """Run the PreScore plugins whose result depends on the feasible nodes. Raises Unfit."""
         state.points_reached |= PRE_SCORE
         if len(groups) > 1 and self._asked_pre_scores and not self._are_few(groups):
             self._pre_score(state, pod, self._representatives(groups))
@@ -324,7 +325,7 @@ class Plan:
         return outcome.passing
 
     def pre_score_rows(self, state: CycleState, pod: Pod, feasible: PassingColumns) -> None:
-        """Like `pre_score_groups`, for feasible nodes that are no whole groups."""
+        """Like `pre_score_groups`, for feasible nodes that are not whole groups."""
         state.points_reached |= PRE_SCORE
         if self._asked_pre_scores:
             self._pre_score(state, pod, feasible)
@@ -380,5 +381,5 @@ def _final(
 
 
 def _without_traits(rules: dict[str, Rule[T] | None]) -> dict[str, Rule[T] | None]:
-    """The rules where nodes cannot be grouped: plugins that need traits are then asked for every pod."""
+    """The rules to use if nodes cannot be grouped: plugins that need traits become residual."""
     return {name: None if rule is None or rule.traits else rule for name, rule in rules.items()}

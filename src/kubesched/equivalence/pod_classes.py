@@ -1,4 +1,4 @@
-"""The classes that are kept, and what each of them holds."""
+"""The cache of equivalence classes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ CLASS_LIMIT: Final = 256
 BYTES_PER_ROW: Final = 40
 """Approximate cost of a class."""
 BYTES_LIMIT: Final = 256 * 1024 * 1024
-"""What all classes may cost together; in a very large cluster there are fewer of them."""
+"""Memory limit of all classes; a very large cluster keeps fewer classes."""
 PATIENCE: Final = 4
 """A class is evicted for a new one if it went unused for this many look-ups per class kept."""
 SEEN_LIMIT: Final = 4096
-"""Signatures remembered: a class is made when a signature comes a second time, so one-off pods cost nothing."""
+"""Signatures remembered. A class is created when a signature is seen again, so one-off pods cost nothing."""
 
 
 class PodClass:
-    """One class: what plugins remember about it (`memo`), how its pods are placed, and why they last could not be."""
+    """One class: the plugins' memo, the plan for placing its pods, and the last failure."""
 
     __slots__ = (
         "derived",
@@ -45,7 +45,7 @@ class PodClass:
         self.label_key: LabelKey | None = None
         self.plan: Plan | None = None
         self.is_unplannable = False
-        """A plugin failed to describe its answers: every pod of the class gets the full evaluation."""
+        """A plugin's rule failed: every pod of the class gets the full evaluation."""
         self.failure: KnownFailure | None = None
 
     def label_key_for(self, pod: Pod) -> LabelKey:
@@ -56,10 +56,10 @@ class PodClass:
 
 
 class ClassCache:
-    """Classes by signature, least recently used dropped first.
+    """Classes by signature; the least recently used is dropped, if it has been unused for long enough.
 
-    With more classes in use than can be kept, those that are here stay: if each made room for the next, none would be
-    here when its next pod comes.
+    With more classes in active use than fit, the present ones stay. Plain LRU would evict every class before its next
+    pod comes.
     """
 
     def __init__(self, limit: int = CLASS_LIMIT) -> None:
@@ -69,7 +69,7 @@ class ClassCache:
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def get(self, key: bytes | None, rows: int = 0) -> PodClass | None:
-        """The class of a signature, in a table of that many rows; None at first sight and for pods without one."""
+        """The class of a signature, for a table of that many rows; None on first sight and for pods without signature."""
         if not key:
             return None
         self._tick += 1
@@ -91,7 +91,7 @@ class ClassCache:
         return pod_class
 
     def _make_room(self, limit: int) -> bool:
-        """Drop what is too much; False when all that is here is in use."""
+        """Drop unused classes down to the limit; False if all are in use."""
         while len(self._classes) >= max(limit, 1):
             oldest = next(iter(self._classes.values()))
             is_over = len(self._classes) > max(limit, 1)
@@ -101,7 +101,7 @@ class ClassCache:
         return True
 
     def classes(self) -> list[PodClass]:
-        """Those kept now, least recently used first."""
+        """All classes, least recently used first."""
         return list(self._classes.values())
 
     def clear(self) -> None:

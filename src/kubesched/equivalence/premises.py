@@ -1,4 +1,4 @@
-"""What kept answers rest on besides dirty rows, and the cheap test whether it still holds."""
+"""The premises of kept answers besides dirty rows, and the cheap check that they still hold."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Premises:
             (premise, premise()) for premise in premises
         ]
         self._table = table
-        # Rules may hold on to columns, and speak of resources by their index.
+        # Rules may hold references to columns, and a new resource changes what "no node offers it" means.
         self._epoch, self._resource_count = table.epoch, len(table.resource_index)
 
     def hold(self) -> bool:

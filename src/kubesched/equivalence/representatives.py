@@ -1,4 +1,4 @@
-"""One node for each group of nodes that all plugins treat alike."""
+"""A view with one node for each group of nodes that all plugins treat alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubesched.snapshot.views import NodeColumns
 
 
 class Representatives(NodeColumns):
-    """A view with one row per group, which knows how many nodes each stands for."""
+    """A view with one row per group, and the number of nodes each represents."""
 
     __slots__ = ("_stands_for",)
 

@@ -1,7 +1,7 @@
-"""Sets of rows that give their n-th member quickly.
+"""Sets of rows with fast access to the n-th member.
 
-Rows are bits of integers, a block of them each, with the number of members per block beside: adding, removing and picking
-cost the same for a thousand rows and, nearly, for a million.
+A set is a list of bit masks, one per block of rows, with a member count per block. Adding and removing are O(1); picking
+scans the block counts, so it costs nearly the same for a thousand rows and a million.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def blocks_for(rows: int) -> int:
 
 
 class RowSet:
-    """A set of rows. Adding a member, or removing what is none, is a mistake of the caller that nothing checks."""
+    """A set of rows. Callers must not add a member twice or remove a non-member: this is not checked."""
 
     __slots__ = ("count", "counts", "masks")
 
@@ -79,7 +79,7 @@ class RowSet:
 
 
 def nth_of(sets: Sequence[RowSet], n: int) -> int:
-    """The n-th row, counted from 0 in ascending order, of some sets that have no row in common."""
+    """The n-th row, counted from 0 in ascending order, of the union of disjoint sets."""
     if len(sets) == 1:
         only = sets[0]
         for block, count in enumerate(only.counts):

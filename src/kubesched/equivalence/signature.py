@@ -1,4 +1,4 @@
-"""What makes two pods the same to every plugin of a profile."""
+"""The class signature: equal for pods that every plugin of a profile treats alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def class_signature(framework: Framework, pod: Pod) -> bytes | None:
         or status.resources
         or status.allocated_resources
     ):
-        return None  # requests of a pod that is being resized are read from its status
+        return None  # the requests of a pod being resized depend on its status
     if pod.spec.resource_claims:
         return None
     meta = pod.metadata

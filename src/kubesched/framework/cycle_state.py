@@ -1,4 +1,4 @@
-"""CycleState: what plugins remember during one attempt to place one pod."""
+"""CycleState: the state of plugins during one attempt to place one pod."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 
 
 class PodsToActivate:
-    """Pods a plugin wants moved to the active queue once this attempt has succeeded, by `namespace/name`.
+    """Pods that a plugin wants moved to the active queue once this attempt has succeeded, by `namespace/name`.
 
-    Its clone is itself: what a plugin asks for during a what-if counts as well.
+    Clones share it: what a plugin adds during a what-if counts as well.
     """
 
     __slots__ = ("pods",)
@@ -48,9 +48,9 @@ class PodsToActivate:
 
 
 class CycleState:
-    """Keyed storage of one attempt, plus the sets of plugins that opted out of it.
+    """Keyed storage of one attempt, plus the sets of plugins to skip.
 
-    Values that differ between a node and its what-if copy implement `clone`; anything else is shared by clones.
+    Values that a what-if may change implement `clone`; all others are shared by clones.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class CycleState:
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
         self.points_reached = 0
-        """Bits of `framework.runtime.timing`: which of the counted extension points this attempt came to."""
+        """Bits of `framework.runtime.timing`: the counted extension points that this attempt reached."""
         self.timer: CallTimer | None = None
         """Set in the sample of attempts whose plugin calls are timed."""
         self.skip_filter_plugins: Set[str] = set()
@@ -111,7 +111,7 @@ class CycleState:
         self._data.update(entries)
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
-        """A value that depends on nothing but the pod's class: made once per class, or for this pod alone."""
+        """A value that depends on the pod's equivalence class only: made once per class, or once for a pod without one."""
         memo = self.class_memo
         if memo is None:
             return make()
@@ -149,7 +149,7 @@ class CycleState:
 
 
 class StateNotFound(LookupError):
-    """A plugin asked for state that was not written in this attempt."""
+    """A plugin read state that was not written in this attempt."""
 
     def __init__(self, key: str) -> None:
         super().__init__("not found")

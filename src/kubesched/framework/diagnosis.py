@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere, and the sentence that says so."""
+"""Diagnosis: why a pod fits nowhere, and the message that reports it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NoNodesAvailable(Exception):
 
 @dataclass(slots=True)
 class Diagnosis:
-    """Everything learnt while failing to place a pod."""
+    """What the filters found out about a pod that fits nowhere."""
 
     node_to_status: NodeToStatus = field(default_factory=NodeToStatus)
     unschedulable_plugins: set[str] = field(default_factory=set)
@@ -27,7 +27,7 @@ class Diagnosis:
     post_filter_msg: str = ""
 
     def copy(self) -> Diagnosis:
-        """The same findings, for another pod: verdicts are shared, the rest may be changed."""
+        """A copy for another pod: verdicts are shared, the rest may be changed."""
         return Diagnosis(
             self.node_to_status,
             set(self.unschedulable_plugins),
@@ -46,7 +46,7 @@ class Diagnosis:
 
 
 class FitError(Exception):
-    """No node fits. A value carried by a status; its text is what the condition and the event say."""
+    """No node fits. Carried by a status; its text is the message of the condition and the event."""
 
     def __init__(self, pod_key: str, node_count: int, diagnosis: Diagnosis) -> None:
         super().__init__()

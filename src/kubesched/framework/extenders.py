@@ -1,4 +1,4 @@
-"""Extenders: parties outside the process that have a say in decisions, as far as the decision core knows them."""
+"""Extenders: the interface to services outside the process that take part in scheduling decisions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Victims:
     """Pods to be evicted from one node to make room."""
 
     pods: tuple[Pod, ...]
-    """The most important first, unless an extender thinks otherwise."""
+    """The most important first, unless an extender changed the order."""
     pdb_violations: int = 0
-    """How many of them no disruption budget can spare."""
+    """How many of the evictions violate a disruption budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Extender(Protocol):
 
     @property
     def is_ignorable(self) -> bool:
-        """Do decisions go on without it when it fails?"""
+        """Is its failure ignored?"""
         ...
 
     @property
@@ -64,11 +64,11 @@ class Extender(Protocol):
     def supports_preemption(self) -> bool: ...
 
     def is_interested(self, pod: Pod) -> bool:
-        """Does it care about this pod at all?"""
+        """Does it take part in decisions about this pod?"""
         ...
 
     def filter(self, pod: Pod, nodes: Sequence[Node]) -> Awaitable[ExtenderFilterResult]:
-        """What is left of the nodes; raises a `KubeschedError` when it cannot say."""
+        """The nodes that pass; raises a `KubeschedError` on failure."""
         ...
 
     def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Awaitable[Sequence[tuple[str, int]]]:
@@ -76,14 +76,14 @@ class Extender(Protocol):
         ...
 
     def bind(self, pod: Pod, node_name: str) -> Awaitable[None]:
-        """Bind the pod; raises a `KubeschedError` when that failed."""
+        """Bind the pod; raises a `KubeschedError` on failure."""
         ...
 
     def process_preemption(
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Awaitable[Mapping[str, Victims]]:
-        """What is left of the proposed victims, by node name; raises a `KubeschedError` when it cannot say.
+        """The victims that are left, by node name; raises a `KubeschedError` on failure.
 
-        Its answer may reorder and change victims, leave nodes out, and name other nodes of the snapshot.
+        The answer may reorder and change victims, leave nodes out, and name other nodes of the snapshot.
         """
         ...

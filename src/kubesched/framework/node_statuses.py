@@ -1,8 +1,8 @@
 """Verdicts on many nodes as columns: what a `NodeToStatus` holds, without an object per node.
 
-A pod that fits nowhere is rejected by thousands of nodes for a handful of reasons. Here every node has a small number
-that leads to one of a few statuses; messages and preemption are worked out from these numbers. Names are looked at
-only when somebody asks for a node by name.
+A pod that fits nowhere is rejected by thousands of nodes for a handful of reasons. Here every node has a small integer
+that refers to one of a few statuses; messages and preemption work on these integers. Node names are resolved only for
+lookups by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubesched.snapshot.node_table import NodeTable
 
 
 class NodeStatusColumns(NodeToStatus):
-    """A verdict for each of some rows. Asking by name or row is allowed until the set of nodes changes."""
+    """A verdict for each of some rows. Lookups by name or row are valid until the set of nodes changes."""
 
     __slots__ = ("_histogram", "_ids", "_position", "_rows", "_statuses", "_table", "_unnamed")
 
@@ -30,7 +30,7 @@ class NodeStatusColumns(NodeToStatus):
         statuses: Sequence[Status],
         others: NodeToStatus | None = None,
     ) -> None:
-        """The i-th of `rows` has the status `statuses[ids[i]]`; `others` speaks for all other nodes."""
+        """The i-th of `rows` has the status `statuses[ids[i]]`; `others` holds the verdicts on all other nodes."""
         super().__init__(None if others is None else others.explicit)
         if others is not None:
             self.absent_status = others.absent_status
@@ -57,7 +57,7 @@ class NodeStatusColumns(NodeToStatus):
 
     @property
     def explicit(self) -> Mapping[str, Status]:
-        """Every verdict by name: an object per node, for those who need it."""
+        """Every verdict by node name. Builds an entry per node: avoid it on the hot path."""
         if self._unnamed:
             self._check_rows()
             names, statuses = self._table.names, self._statuses
@@ -108,7 +108,7 @@ class NodeStatusColumns(NodeToStatus):
         return counts
 
     def mark_code(self, code: Code, marked: Mask) -> None:
-        """Set, over all rows of the table, whether the verdict on a row has that code; other rows are left alone."""
+        """Set `marked` for every row with a verdict: does it have that code? Other rows are left unchanged."""
         self._check_rows()
         has_code = np.array([status.code is code for status in self._statuses], dtype=np.bool_)
         if len(self._rows):

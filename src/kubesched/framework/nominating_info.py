@@ -1,4 +1,4 @@
-"""What an attempt wants done with a pod's nominated node."""
+"""NominatingInfo: how an attempt changes the pod's nominated node."""
 
 from __future__ import annotations
 

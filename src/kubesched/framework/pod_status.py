@@ -1,4 +1,4 @@
-"""What the scheduler writes into a pod's status, as the smallest strategic merge patch that says it."""
+"""Pod status updates as minimal strategic merge patches."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def status_patch(
     if condition is not None:
         status.update(_condition_patch(pod, condition, now))
     if nomination is not None and nomination.override:
-        # `pod` may be behind: a nomination that was written a moment ago is not in it. Where a patch is sent anyway,
-        # a withdrawal is always part of it; the room would be withheld from others as long as the pod waits.
+        # `pod` may be stale and lack a nomination that was just written. So any patch that is sent anyway also clears
+        # the nomination explicitly: otherwise the room could stay reserved for as long as the pod is pending.
         withdraws = status and not nomination.node_name
         if withdraws or nomination.node_name != pod.status.nominated_node_name:
             status["nominatedNodeName"] = nomination.node_name or None
@@ -83,10 +83,10 @@ async def write_status(
     make_patch: Callable[[], Mapping[str, Any] | None],
     random: Random,
 ) -> None:
-    """Patch a pod's status, a few times if need be; the body is made anew for every try, None ends the matter.
+    """Patch a pod's status with retries. The patch is computed for every try; None means nothing is left to do.
 
     Raises:
-        KubeschedError: the last try failed, or failed for good.
+        KubeschedError: the last try failed, or the error is not retriable.
     """
     delay_s = FIRST_RETRY_S
     for attempt in range(1, ATTEMPTS + 1):

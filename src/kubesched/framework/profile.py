@@ -1,4 +1,4 @@
-"""From configured profiles to frameworks: instantiate each plugin once and put it where it runs."""
+"""Builds a framework from each configured profile: instantiates its plugins and assigns them to extension points."""
 
 from __future__ import annotations
 

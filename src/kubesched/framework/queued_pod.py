@@ -1,4 +1,4 @@
-"""What the queue knows about a pod besides the pod itself."""
+"""QueuedPodInfo: a pod with its scheduling history."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Set
 from kubesched.framework.events import ClusterEvent
 from kubesched.snapshot.pods import PodInfo
 
-_NOBODY: Set[str] = frozenset()
+_NO_PLUGINS: Set[str] = frozenset()
 
 
 class QueuedPodInfo:
-    """A pod on its way to a node: when it came, how often it was tried, and who turned it away.
+    """A pending pod: when it was queued, how often it was tried, and which plugins rejected it.
 
-    Which collection holds it (active, backoff, unschedulable, in flight) is the queue's business.
+    The queue tracks which collection holds it (active, backoff, unschedulable, in flight).
     All times are seconds of the scheduler's clock.
     """
 
@@ -44,10 +44,10 @@ class QueuedPodInfo:
         self.unschedulable_count = 0
         self.consecutive_errors_count = 0
         self.backoff_expiration: float | None = None
-        """Computed when first needed, forgotten after every failed attempt."""
+        """Computed on first use, cleared after every failed attempt."""
         # Replaced, never changed in place: most pods are never rejected, and share the empty set.
-        self.unschedulable_plugins: Set[str] = _NOBODY
-        self.pending_plugins: Set[str] = _NOBODY
+        self.unschedulable_plugins: Set[str] = _NO_PLUGINS
+        self.pending_plugins: Set[str] = _NO_PLUGINS
         self.gating_plugin = ""
         self.gating_plugin_events: tuple[ClusterEvent, ...] = ()
         self.was_flushed_from_unschedulable = False

@@ -1,7 +1,7 @@
-"""Which plugins there are, by name.
+"""The plugin registry: plugin classes by name.
 
 In-tree plugins come from a table, third-party ones from installed packages (entry-point group `kubesched.plugins`)
-or, named `module:Class` in the configuration, from anywhere importable. A class is imported when first asked for.
+or, named `module:Class` in the configuration, from any importable module. Classes are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verdicts as values: what a plugin says about a pod, and what follows from it.
+"""Status: a plugin's verdict as a value, and its consequences.
 
 A missing status (`None`) and a Success status mean the same thing everywhere. Codes are documented by their
 consequence, because that is what a plugin author has to choose between.

@@ -1,11 +1,11 @@
-"""Traits: what nodes must have in common for a plugin to treat them alike.
+"""Traits: the properties by which a plugin tells nodes apart.
 
-A plugin that looks beyond one node (how many pods are in this zone?) usually tells few kinds of nodes apart: all nodes
-of a zone fare the same. A trait gives every row a number; rows with equal numbers in all of a plugin's traits are alike
-to it, and asking about one of them answers for all.
+A plugin that looks beyond one node (how many pods are in this zone?) usually distinguishes few kinds of nodes: all nodes
+of a zone get the same answer. A trait assigns an integer to every row; rows with equal values in all traits of a plugin
+get the same answer, so one of them is evaluated for all.
 
-A trait follows one row: its number may change only when that row's node or pods change, or when `follow` is called
-because nodes have changed. What changes for whole domains at once (a zone's number of pods) is no trait.
+A trait belongs to a row: its value may change only when that row's node or pods change, or in `follow`, which is called
+after node changes. A value that changes for a whole domain at once (the pods in a zone) is not a trait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kubesched.snapshot.columns import ABSENT, InternedColumn, Ints, Rows
 from kubesched.snapshot.pod_index import Counter, DomainCounter
 
 VALUES_LIMIT: Final = 256
-"""Nodes are sorted by a label's value if it has at most this many."""
+"""A label with more values is not used to group nodes."""
 
 
 class Trait(ABC):
@@ -35,7 +35,7 @@ class Trait(ABC):
         self.key = key
         """Equal keys mean the same trait."""
         self.counter = counter
-        """What the plugin reads with this trait and the pod index might drop; None for what stays as long as it matters."""
+        """The counter behind this trait, which the pod index may drop; None if there is none."""
 
     @abstractmethod
     def over(self, rows: Rows) -> Ints: ...
@@ -44,7 +44,7 @@ class Trait(ABC):
     def at(self, row: int) -> int: ...
 
     def follow(self) -> bool:
-        """Nodes have changed: catch up. False when nodes can no longer be told apart in this way."""
+        """Catch up after node changes. False if this trait no longer distinguishes nodes correctly."""
         return True
 
 
@@ -71,7 +71,7 @@ class _Domain(Trait):
 
 
 class _DomainPods(Trait):
-    """How many pods are in a node's domain, where every domain is a single node; -1 for nodes outside all domains."""
+    """Number of pods in a node's domain, where every domain is a single node; -1 for nodes without the label."""
 
     __slots__ = ("_column", "_domains")
 
@@ -93,7 +93,7 @@ class _DomainPods(Trait):
 
 
 class OwnPods(Trait):
-    """How many pods on the node itself count; -1 for nodes without the label."""
+    """Number of counted pods on the node itself; -1 for nodes without the label."""
 
     __slots__ = ("_column", "_counter")
 
@@ -111,10 +111,10 @@ class OwnPods(Trait):
 
 
 def domain_trait(domains: DomainCounter, counter: Counter | None = None) -> Trait | None:
-    """Nodes that a plugin treats alike when it reads nothing of a node but the pods in its domain.
+    """The trait for a plugin that reads nothing of a node but the number of pods in its domain.
 
-    With a few domains of many nodes each, that is the domain: counts change without any node changing kind. With a domain
-    for every node it is the count. With many small domains there is no telling cheaply.
+    With a few domains of many nodes each, it is the domain: counts then change without moving nodes between groups. With
+    a domain per node it is the count. With many small domains neither is cheap, and there is no trait.
     """
     column = domains.column
     if not column.shared:

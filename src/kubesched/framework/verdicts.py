@@ -1,4 +1,4 @@
-"""What a column filter says about many nodes at once."""
+"""Verdicts: the answer of a column filter for many nodes at once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Codes = np.ndarray[Any, Any]
 class Verdicts:
     """A code per node, 0 meaning "passes", and what each other code means.
 
-    Codes are the plugin's own: a plain flag, an index into a list of statuses, a bit set of missing resources. Only
-    when somebody asks why (a pod that fits nowhere, a person) is a code turned into a status, once per distinct code.
+    Codes are the plugin's own: a flag, an index into a list of statuses, a bit set of missing resources. They are turned
+    into statuses on demand (for a pod that fits nowhere, or `explain`), once per distinct code.
 
-    Where `broken` is true the plugin could not judge: its code then describes an error, which ends the attempt if that
-    node is still in the running.
+    Where `broken` is true the plugin failed to judge the node: its code then describes an error, which ends the attempt
+    if no earlier filter rejected that node.
     """
 
     __slots__ = ("broken", "codes", "describe")
@@ -48,14 +48,14 @@ class Verdicts:
 
 
 class DeferredVerdicts(Verdicts):
-    """Verdicts whose reasons are worked out only when somebody asks for them, while the table is as it was."""
+    """Verdicts whose codes are computed on demand; valid while the table is unchanged."""
 
     __slots__ = ("_codes", "_make", "_rejected")
 
     def __init__(
         self, rejected: Mask, make: Callable[[], Codes], describe: Callable[[int], Status]
     ) -> None:
-        """`make` gives the codes, which must be other than 0 exactly where `rejected` is true."""
+        """`make` computes the codes, which must be nonzero exactly where `rejected` is true."""
         self._rejected = rejected
         self._make = make
         self._codes: Codes | None = None

@@ -1,10 +1,10 @@
-"""Pods between the decision and the binding that can still be stopped.
+"""Assumed pods whose binding can still be stopped.
 
 `WaitingPods` holds pods that Permit plugins asked to wait: each waits until every such plugin allows it, one of them (or
-preemption, or the pod's deletion) rejects it, or the first of the timeouts runs out. `PodsInPreBind` holds pods whose
-PreBind work is under way and may be called off. One of each is shared by all profiles.
+preemption, or the pod's deletion) rejects it, or the first timeout expires. `PodsInPreBind` holds pods in PreBind, which
+can be cancelled. Both are shared by all profiles.
 
-Neither knows an event loop: timers come from a `call_later` that is handed in, and the outcome goes to callbacks.
+Neither depends on an event loop: timers come from an injected `call_later`, and outcomes go to callbacks.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import Code, Status, StatusError, error_status
 
 MAX_WAIT_S = 15 * 60.0
-"""No plugin can hold a pod for longer, whatever it asks for."""
+"""Upper limit of a plugin's timeout."""
 
 
 class Timer(Protocol):
-    """Something that was scheduled and can be called off."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None: ...
 
@@ -38,7 +38,7 @@ class WaitingPod:
     __slots__ = ("_callbacks", "_outcome", "_timers", "pod")
 
     def __init__(self, pod: Pod, timeouts_s: Mapping[str, float], call_later: CallLater) -> None:
-        """`timeouts_s`: for every plugin that said Wait, how long it is willing to."""
+        """`timeouts_s`: the timeout of every plugin that returned Wait."""
         self.pod = pod
         self._outcome: Status | None = None
         self._callbacks: list[Callable[[Status], None]] = []
@@ -60,7 +60,7 @@ class WaitingPod:
         return list(self._timers)
 
     def allow(self, plugin: str) -> None:
-        """One plugin lets the pod go; the last one ends the wait. A plugin that did not ask to wait changes nothing."""
+        """Allow the pod on behalf of one plugin; the last one ends the wait. No-op for a plugin that did not wait."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -68,15 +68,15 @@ class WaitingPod:
             self._finish(_ALLOWED)
 
     def reject(self, plugin: str, message: str) -> bool:
-        """End the wait with a rejection; False if it had ended before."""
+        """End the wait with a rejection; False if it has already ended."""
         return self._finish(Status(Code.UNSCHEDULABLE, (message,), plugin=plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait because the pod's place is taken away; False if it had ended before."""
+        """End the wait because the pod is preempted; False if it has already ended."""
         return self._finish(error_status(StatusError(message), plugin=plugin))
 
     def add_done_callback(self, callback: Callable[[Status], None]) -> None:
-        """Call back with the outcome once there is one, which may be at once."""
+        """Call `callback` with the outcome; immediately if the wait has ended."""
         if self._outcome is not None:
             callback(self._outcome)
         else:
@@ -122,7 +122,7 @@ class WaitingPods:
         return self._by_uid.get(uid)
 
     def remove(self, uid: str) -> None:
-        """Forget a pod whose wait is over; its binding cycle does this."""
+        """Drop a pod whose wait has ended; called by its binding cycle."""
         self._by_uid.pop(uid, None)
 
     def reject_waiting_pod(self, uid: str) -> bool:
@@ -142,7 +142,7 @@ class WaitingPods:
 
 
 class PodInPreBind:
-    """PreBind work under way for one pod: it can be called off until it is marked as finished."""
+    """PreBind of one pod, cancellable until it is marked as finished."""
 
     __slots__ = ("_cancel", "_cancel_reason", "_is_prebound")
 
@@ -153,7 +153,7 @@ class PodInPreBind:
         self._is_prebound = False
 
     def cancel(self, reason: str) -> bool:
-        """Call the work off; False if it is too late. The first reason stands."""
+        """Cancel PreBind; False if it is too late. The first reason is kept."""
         if self._is_prebound:
             return False
         if self._cancel_reason is None:
@@ -162,7 +162,7 @@ class PodInPreBind:
         return True
 
     def mark_prebound(self) -> str | None:
-        """The work is finished. Returns why it had been called off, or None: then it cannot be any more."""
+        """Mark PreBind as finished. Returns the reason if it was cancelled; None if it can no longer be."""
         if self._cancel_reason is None:
             self._is_prebound = True
         return self._cancel_reason
@@ -173,7 +173,7 @@ class PodInPreBind:
 
 
 class PodsInPreBind:
-    """Pods whose PreBind work is under way, by UID."""
+    """Pods in PreBind, by UID."""
 
     __slots__ = ("_by_uid",)
 

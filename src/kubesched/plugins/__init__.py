@@ -1,6 +1,6 @@
-"""The in-tree plugins, one module (or folder) each, named as upstream names them.
+"""The in-tree plugins, one module or package each, under upstream's names (`pkg/scheduler/framework/plugins`).
 
-Column plugins answer for all nodes at once and contain no loop over nodes: rules about node objects are evaluated per
-distinct value (`value_tables`, `node_selector_columns`), resources are plain column arithmetic (`node_resources`).
-`registry` finds a plugin's class by name without importing the others.
+Column plugins evaluate all nodes at once, without a loop over nodes: conditions on node objects are evaluated once per
+distinct value (`helper.value_tables`, `helper.node_selector_columns`), resources with column arithmetic
+(`node_resources`). `registry` imports a plugin when it is first used.
 """

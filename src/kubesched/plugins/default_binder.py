@@ -1,4 +1,4 @@
-"""DefaultBinder: binds the pod by telling the API server."""
+"""DefaultBinder: binds the pod through the API server. Mirrors upstream's `defaultbinder/default_binder.go`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = get_logger(__name__)
 
 
 class DefaultBinder(BindPlugin):
-    """Posts a Binding; whatever goes wrong becomes an Error status that keeps its cause."""
+    """Posts a Binding; a failure becomes an Error status with its cause."""
 
     name = "DefaultBinder"
 

@@ -1,4 +1,7 @@
-"""DefaultPreemption: when a pod fits nowhere, evict less important pods from the node where that does the least harm."""
+"""DefaultPreemption: for a pod that fits nowhere, evicts pods of lower priority where that is least disruptive.
+
+The evaluation is in `kubesched.preemption`. Mirrors upstream's `defaultpreemption/default_preemption.go`.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +44,9 @@ GROUP_PREEMPTS_ITSELF: Final = unschedulable(
 
 
 class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
-    """Preemption with upstream's rules. Plugins that derive from it may change whom to evict, and from where.
+    """Preemption with upstream's rules. Subclasses may change the choice of victims and of the node.
 
-    Changing the rules about victims gives up evaluating many nodes at once.
+    Overriding the rules about victims disables the evaluation of many nodes at once.
     """
 
     name = "DefaultPreemption"
@@ -67,7 +70,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         )
 
     def _rules(self) -> VictimRules:
-        """The hooks that a deriving plugin has made its own."""
+        """The hooks that a subclass overrides."""
         kind, usual = type(self), DefaultPreemption
         eligible = None if kind.is_eligible_pod is usual.is_eligible_pod else self.is_eligible_pod
         if kind.is_more_important_pod is usual.is_more_important_pod:
@@ -79,7 +82,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         is_usual = type(self).ordered_score_functions is usual
         return None if is_usual else self.ordered_score_functions
 
-    # -- for plugins that derive from this one ---------------------------------------------------------------------
+    # -- hooks for subclasses --------------------------------------------------------------------------------------
 
     def is_eligible_pod(self, node: NodeInfo, victim: PodInfo, preemptor: PodInfo) -> bool:
         """May this pod, whose priority is lower, be evicted?"""
@@ -87,11 +90,11 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         return True
 
     def is_more_important_pod(self, a: PodInfo, b: PodInfo) -> bool:
-        """Does `a` get its chance to stay before `b`?"""
+        """Is `a` reprieved before `b`?"""
         return is_more_important(a, b, round(self.handle.clock.now() * 1e6))
 
     def ordered_score_functions(self, victims: Mapping[str, Victims]) -> Sequence[ScoreFunction]:
-        """Criteria to choose between nodes by, the most important first; none for the usual ones."""
+        """Criteria for the choice between nodes, the most important first; empty for the default criteria."""
         del victims
         return ()
 
@@ -103,11 +106,11 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         return None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A pod kept back by this plugin has to be looked at when a pod goes; whether that helps, others know.
+        """Pod deletions. Whether one helps is decided by the hints of the plugins that rejected the pod.
 
-        Unless they have said so before: one victim may have been what kept the pod away, while the last one, which ends
-        the wait, is nothing to the plugin that had rejected it. (Upstream forgets the first, and the pod waits for five
-        minutes.)
+        Except if an earlier deletion helped while PreEnqueue held the pod back: that event is lost, and the deletion of
+        the last victim, which ends the wait, may mean nothing to these plugins. (Upstream drops the first event, and
+        the pod waits for the five-minute flush.)
         """
         if not self._in_background:
             return ()
@@ -132,7 +135,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         return then(self.evaluator.preempt(state, pod, statuses), _with_prefix)
 
     def _refuse_group(self, pod: Pod) -> Status | None:
-        """Why a member of a pod group may not preempt on its own; None when it may."""
+        """Why a member of a pod group may not preempt on its own; None if it may."""
         if self._groups_are_placed:
             group = self._group_of(pod)
             if group is None:
@@ -152,7 +155,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
 
 
 def _with_prefix(answer: PostFilterAnswer) -> PostFilterAnswer:
-    """The answer with this plugin's prefix in front of its message."""
+    """The answer with this plugin's prefix added to its message."""
     result, status = answer
     if status is None or not status.message:
         return answer

@@ -1,4 +1,8 @@
-"""ImageLocality: prefers nodes that already have the pod's images, large and widespread ones most."""
+"""ImageLocality: prefers nodes that already have the pod's images.
+
+The score grows with the size of the images present, each weighted by the share of nodes that have it. Mirrors upstream's
+`imagelocality/image_locality.go`.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +24,26 @@ from kubesched.snapshot.views import NodeColumns
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD_BYTES = 23 * _MIB
-"""Less than this on a node is not worth a point."""
+"""Up to this many bytes on a node score 0."""
 MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
 """This much per container earns the full score."""
 
 _COLUMN_BYTES_LIMIT: Final = 16 * _MIB
-"""Columns of recently wanted images are kept up to this size."""
+"""Memory limit of the cached columns of recently used images."""
 
 
 class PodImages(NamedTuple):
-    """What the score reads of a pod. Images that are used twice count twice."""
+    """The parts of a pod that the score depends on. An image used twice counts twice."""
 
     names: tuple[str, ...]
     max_threshold_bytes: int
 
 
 class ImageLocality(ScorePlugin, SignPlugin):
-    """Scores by the bytes that need not be pulled, each image weighed by the share of nodes that hold it.
+    """Scores by the bytes that need not be pulled.
 
-    A row's answer changes with the row (its images, or its pods: then its image counts are refreshed) and with the
-    number of nodes.
+    A row's score changes with the row (its images, or its pods, which refresh its image counts) and with the number of
+    nodes.
     """
 
     name = "ImageLocality"
@@ -59,7 +63,7 @@ class ImageLocality(ScorePlugin, SignPlugin):
             return 0  # no node has any of the images
         low, high = MIN_THRESHOLD_BYTES, wanted.max_threshold_bytes
         worth = np.where(total < low, low, np.minimum(total, high))
-        # Without containers the span is negative, but then numerator and quotient are exact as well.
+        # Without containers the span is negative; the division is exact then, so its rounding does not matter.
         scores: Ints = MAX_NODE_SCORE * (worth - low) // (high - low)
         return scores
 
@@ -106,7 +110,7 @@ class ImageLocality(ScorePlugin, SignPlugin):
 
 
 class ImageColumn(RowMirror):
-    """What one image is worth on each row: its bytes, weighed by the share of nodes that hold it."""
+    """The scaled size of one image on each row: its bytes times the share of nodes that have it."""
 
     __slots__ = ("_name", "_node_count", "_values")
 
@@ -123,7 +127,7 @@ class ImageColumn(RowMirror):
         return self._values[nodes.rows]
 
     def _settled_until(self, end: int) -> int:
-        # A row logged but not yet refreshed will see other counts without being logged again.
+        # A row that is logged but not refreshed yet will see other counts later, without being logged again.
         return min(end, self.table.refreshed_until)
 
     def _rebuild(self) -> None:
@@ -140,7 +144,7 @@ class ImageColumn(RowMirror):
 
 
 def bytes_present(table: NodeTable, name: str, row: int) -> int:
-    """What one image is worth on one row."""
+    """The scaled size of one image on one row."""
     image = table.images.get(name)
     if image is None:
         return 0

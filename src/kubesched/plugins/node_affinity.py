@@ -1,4 +1,7 @@
-"""NodeAffinity: nodes by label and name, as the pod requires or prefers, plus what the profile adds to every pod."""
+"""NodeAffinity: filters and scores nodes by the pod's nodeSelector and node affinity.
+
+The profile's `addedAffinity` applies to every pod in addition. Mirrors upstream's `nodeaffinity/node_affinity.go`.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ class NodeAffinity(
         required = added.required_during_scheduling_ignored_during_execution
         self._added_required = None if required is None else ParsedNodeSelector(required)
         preferred = added.preferred_during_scheduling_ignored_during_execution
-        # Terms that are worth nothing are dropped, but a list of only such terms is still a list.
+        # Terms of weight 0 are dropped, but a list of only such terms still keeps PreScore from skipping.
         self._adds_preferences = bool(preferred)
         self._added_preferred = PreferredNodeTerms(preferred)
 
@@ -174,7 +177,7 @@ def _node_affinity(pod: Pod) -> NodeAffinitySpec | None:
 
 
 def _required_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
-    """The terms of the required node affinity; None when there is none, which is not the same as no terms."""
+    """The terms of the required node affinity; None without required affinity, which differs from an empty list."""
     affinity = _node_affinity(pod)
     required = (
         None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
@@ -190,7 +193,7 @@ def _preferred_terms(pod: Pod) -> Sequence[PreferredSchedulingTerm] | None:
 
 
 def _only_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The nodes all terms together name; None as soon as one term names none, so that any node may match.
+    """The union of the nodes named by the terms; None if a term names no node, so that any node may match.
 
     # Upstream: every listed value counts here, although a requirement with several makes its term match no node.
     """
@@ -220,7 +223,7 @@ def _matches_or_raises(required: RequiredNodeAffinity, node: Node) -> bool:
     return False
 
 
-# -- signature: every order that does not matter is made canonical -----------------------------------------------------
+# -- signature: lists whose order does not matter are sorted -----------------------------------------------------------
 
 
 def _affinity_fragment(pod: Pod) -> dict[str, list[str]] | None:

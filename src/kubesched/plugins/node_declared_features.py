@@ -1,4 +1,7 @@
-"""NodeDeclaredFeatures: a pod that needs a kubelet feature goes only where the node declares it."""
+"""NodeDeclaredFeatures: a pod that needs a kubelet feature only fits nodes that declare it.
+
+The required features are inferred from the pod's spec. Mirrors upstream's `nodedeclaredfeatures/nodedeclaredfeatures.go`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ Features = int
 
 
 def _never(pod: Pod) -> bool:
-    """The feature matters when a running pod is changed, not when one is placed."""
+    """The feature matters for updates of running pods, not for scheduling."""
     del pod
     return False
 
@@ -138,9 +141,9 @@ def required_features(pod: Pod) -> Features:
 
 
 def declared_features(node: Node) -> Features | None:
-    """The known features among those a node declares; None for none at all.
+    """The known features among those a node declares; None if there are none.
 
-    # Upstream: both lists are walked side by side, which misses entries of a list that is not sorted.
+    # Upstream: both lists are merged in order, so entries of an unsorted list are missed.
     """
     declared = at = 0
     for name in node.status.declared_features or ():

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes there or nowhere."""
+"""NodeName: a pod with `spec.nodeName` only fits that node. Mirrors upstream's `nodename/node_name.go`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be given away once per node."""
+"""NodePorts: a host port can be used once per node. Mirrors upstream's `nodeports/node_ports.go`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRE_FILTER_STATE = "PreFilterNodePorts"
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
-    """Rejects nodes where a port the pod wants is in use.
+    """Rejects nodes on which a host port of the pod is in use.
 
     A what-if view already shows the ports of added and removed pods, so `add_pod` and `remove_pod` are not needed.
     """
@@ -69,8 +69,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         """Port numbers only.
 
-        # Upstream: addresses and protocols are left out, while ordinary init containers, whose ports are never
-        # checked, are not.
+        # Upstream: addresses and protocols are left out, while ports of ordinary init containers, which are never
+        # checked, are included.
         """
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         ports = {

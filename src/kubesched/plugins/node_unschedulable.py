@@ -1,4 +1,7 @@
-"""NodeUnschedulable: cordoned nodes take only pods that tolerate being there."""
+"""NodeUnschedulable: rejects cordoned nodes, unless the pod tolerates the unschedulable taint.
+
+Mirrors upstream's `nodeunschedulable/node_unschedulable.go`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from kubesched.snapshot.views import NodeColumns
 
 UNSCHEDULABLE = unresolvable("node(s) were unschedulable")
 
-# Upstream: what is tolerated is this made-up taint; the taints the node really has are not looked at.
+# Upstream: tolerations are matched with this synthetic taint; the node's actual taints are not read.
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 

@@ -1,4 +1,7 @@
-"""NodeVolumeLimits: a node takes no more volumes of a CSI driver than its CSINode allows."""
+"""NodeVolumeLimits: limits the volumes of a CSI driver on a node to the count in its CSINode.
+
+Volumes of pods and volumes that are only attached both count. Mirrors upstream's `nodevolumelimits/csi.go`.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +176,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         return counts[nodes.rows]
 
     def _judge_one_by_one(self, findings: _Findings, nodes: WhatIfColumns, wanted: Wanted) -> None:
-        """Rows with pods added and removed in thought are counted afresh."""
+        """What-if rows are counted from their pods."""
         storage = self._storage
         storage.attached.sync()
         limited = storage.csi_nodes.limited(nodes)

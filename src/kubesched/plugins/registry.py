@@ -1,4 +1,4 @@
-"""The in-tree plugins by name; a class is imported when it is first asked for."""
+"""The in-tree plugins by name; classes are imported on first use."""
 
 from __future__ import annotations
 

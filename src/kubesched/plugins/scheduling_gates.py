@@ -1,4 +1,7 @@
-"""SchedulingGates: a gated pod stays out of the queue until somebody removes its gates."""
+"""SchedulingGates: keeps a pod out of the active queue until its gates are removed.
+
+Mirrors upstream's `schedulinggates/scheduling_gates.go`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""TaintToleration: nodes whose taints the pod does not tolerate are out, or less liked."""
+"""TaintToleration: rejects nodes with untolerated taints, and scores down those with untolerated soft taints.
+
+Mirrors upstream's `tainttoleration/taint_toleration.go`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""VolumeRestrictions: disks and claims that only one pod may have.
+"""VolumeRestrictions: inline disks and claims that pods must not share.
 
-Inline disks must not be shared on a node, or by readers only; a ReadWriteOncePod claim has one pod in the whole cluster.
-Both can be helped by preemption.
+Inline disks must not be shared on a node (some may be by readers); a ReadWriteOncePod claim has one pod in the cluster.
+Preemption can resolve both. Mirrors upstream's `volumerestrictions/volume_restrictions.go`.
 """
 
 from __future__ import annotations

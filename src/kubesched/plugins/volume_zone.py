@@ -1,4 +1,7 @@
-"""VolumeZone: a pod goes only to nodes in the zone and region that the labels of its bound volumes name."""
+"""VolumeZone: rejects nodes outside the zone and region in the labels of the pod's bound volumes.
+
+Mirrors upstream's `volumezone/volume_zone.go`.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +200,7 @@ def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
 
 
 def conflicts(nodes: NodeColumns, topologies: Sequence[Topology]) -> Mask:
-    """Where a node is in the wrong place. Nodes without any of the labels are everywhere."""
+    """True where a node's labels do not match. Nodes without any of the labels always match."""
     is_somewhere = np.zeros(len(nodes), dtype=np.bool_)
     for key in LABELS:
         is_somewhere |= nodes.label_ids(key) != ABSENT

@@ -1,10 +1,11 @@
 """Preemption: making room for a pod by evicting less important ones.
 
-    candidates   which nodes are worth a try, how many of them, and which of the results is best
-    victims      whom to evict from one node, found by trying; and the same for many nodes at once
-    budgets      which evictions PodDisruptionBudgets can spare
-    evaluator    the steps from "fits nowhere" to "evict these", in order
-    executor     carrying it out: conditions, deletions, events, nominations
+    evaluator        the steps from "fits nowhere" to "evict these pods", in order
+    dry_run          tries nodes until there are enough candidates
+    victims          selects the victims on one node; `victim_columns` does so for many nodes at once
+    candidates       compares candidates
+    budgets          checks evictions against PodDisruptionBudgets
+    executor         evicts: conditions, deletions, events, nominations
 
-Deciding is synchronous and changes nothing. Only the executor talks to the API server, through the handle's client.
+Everything but the executor is synchronous and has no side effects. Mirrors upstream's `framework/preemption`.
 """

@@ -1,7 +1,7 @@
-"""Disruption budgets: which evictions they can spare.
+"""Disruption budgets: which evictions would violate them.
 
-# Upstream: budgets are charged in the order of importance, for every pod that might be evicted, and what a pod was
-# charged is not given back when it turns out that it may stay.
+# Upstream: budgets are charged in order of importance for every potential victim, and a charge is not returned when
+# the pod is reprieved.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MEMO_LIMIT: Final = 65536
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Budget:
-    """One budget. Two that say the same are still two: each is charged on its own."""
+    """One budget. Compared by identity: equal budgets are charged separately."""
 
     selector: Selector
     allowed: int
     disrupted: frozenset[str]
-    """Names of pods whose eviction has been granted already: they neither violate nor use the budget."""
+    """Names of pods whose eviction was already granted: they neither violate nor use the budget."""
 
 
 class Budgets:
@@ -42,7 +42,7 @@ class Budgets:
 
     @property
     def is_empty(self) -> bool:
-        """Can no pod violate anything?"""
+        """True if no eviction can violate a budget."""
         return not self._by_namespace
 
     def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
@@ -61,7 +61,7 @@ class Budgets:
         return verdicts
 
     def _about(self, pod: PodInfo) -> tuple[_Budget, ...]:
-        """The budgets a pod falls under. Pods that no selector can tell apart are matched once."""
+        """The budgets that select a pod, cached per label class."""
         label_class = pod.label_class
         if label_class is None:
             return self._match(pod)

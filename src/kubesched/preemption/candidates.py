@@ -1,4 +1,4 @@
-"""Candidates: nodes on which evicting some pods would make room, and which of them is to be preferred."""
+"""Candidates: nodes on which evicting some pods would make room, and the choice between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubesched.preemption.importance import NOT_STARTED, started_us
 from kubesched.snapshot.columns import Indices, Ints
 
 PRIORITY_OFFSET: Final = 2**31
-"""Added to every priority before adding them up, so that one victim more always costs more."""
+"""Added to every priority before summing, so that an additional victim always costs more."""
 
 ScoreFunction = Callable[[str], int]
 """Node name -> score; the node with the highest is preferred."""
@@ -37,21 +37,21 @@ class CandidateCount:
     minimum_absolute: int = 100
 
     def of(self, nodes: int) -> int:
-        """For that many nodes worth a try; never more than there are."""
+        """For that many potential nodes; never more than there are."""
         return min(max(nodes * self.minimum_percentage // 100, self.minimum_absolute), nodes)
 
 
 def visiting_order(rows: Indices, random: Random) -> Indices:
-    """The rows from a random one on, and around."""
+    """The rows rotated to a random start, so that preemption does not always hit the same nodes."""
     offset = random.randrange(len(rows))
     return np.roll(rows, -offset)
 
 
 class Quota:
-    """Counts candidates as they are found one after the other, and says when there are enough.
+    """Decides when the dry run has enough candidates.
 
-    At most `size` candidates are kept that violate no budget, and as many that do. The search ends with at least one
-    of the former and `size` of both together: as long as every candidate violates a budget it goes on.
+    # Upstream: at most `size` candidates without budget violations are kept, and `size` with. The search ends with at
+    # least one of the former and `size` in total, so it goes on while every candidate violates a budget.
     """
 
     def __init__(self, size: int) -> None:
@@ -61,7 +61,7 @@ class Quota:
         self.is_filled = False
 
     def admit(self, violations: Ints) -> Indices:
-        """Given the violations of the next candidates, which of them are kept, by index."""
+        """Given the violations of the next candidates, the indices of those that are kept."""
         size = self._size
         spares = violations == 0
         sparing = self._sparing + np.cumsum(spares)
@@ -82,14 +82,14 @@ class Quota:
 
 
 class Shortlist(Protocol):
-    """Candidates to choose from, and what the choice depends on: one entry per candidate, in order of preference."""
+    """Candidates and the values the choice depends on: one entry per candidate, in order of preference."""
 
     @property
     def pdb_violations(self) -> Ints: ...
 
     @property
     def highest_priority(self) -> Ints:
-        """Of the first victim, who is the most important one unless an extender changed the order."""
+        """Priority of the first victim: the most important one, unless an extender changed the order."""
         ...
 
     @property
@@ -109,7 +109,7 @@ class Shortlist(Protocol):
 
 
 class ListedCandidates:
-    """A shortlist of candidates that exist one by one."""
+    """A shortlist of `Candidate` objects."""
 
     def __init__(self, candidates: Sequence[Candidate], now_us: int) -> None:
         self._candidates = candidates
@@ -130,7 +130,7 @@ class ListedCandidates:
 
 
 class Part(NamedTuple):
-    """Some candidates of a shortlist, and where in the visit each was found."""
+    """Some candidates of a shortlist, with their positions in the visiting order."""
 
     source: Shortlist
     chosen: Indices
@@ -138,9 +138,9 @@ class Part(NamedTuple):
 
 
 class JoinedCandidates:
-    """A shortlist made of parts of others: in the order of the visit, those that violate no budget first.
+    """A shortlist made of parts of others, in visiting order, candidates without budget violations first.
 
-    An object is made only of the candidate that is chosen.
+    Only the chosen candidate is built as an object.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -173,9 +173,9 @@ def candidates_of(shortlist: Shortlist) -> list[Candidate]:
 
 
 def best_of(shortlist: Shortlist) -> Candidate:
-    """The candidate that does the least harm.
+    """The least disruptive candidate.
 
-    Criteria in order: fewest violated budgets; lowest priority of the most important victim; smallest sum of
+    Criteria in order: fewest budget violations; lowest priority of the most important victim; smallest sum of
     priorities; fewest victims; the most important victims running for the shortest time. The first one wins a tie.
     """
     left: Indices = np.arange(len(shortlist))
@@ -194,7 +194,7 @@ def best_of(shortlist: Shortlist) -> Candidate:
 
 
 def best_by(candidates: Sequence[Candidate], scores: Sequence[ScoreFunction]) -> Candidate:
-    """The candidate that a plugin's own criteria prefer, in their order; the first one wins a tie."""
+    """The best candidate by a plugin's own criteria, in their order; the first one wins a tie."""
     left = list(candidates)
     for score in scores:
         points = [score(candidate.node_name) for candidate in left]

@@ -1,13 +1,13 @@
-"""The dry run: try nodes one after the other, in thought, until there are enough candidates.
+"""The dry run: evaluate preemption node by node, without side effects, until there are enough candidates.
 
-Three stages, each over fewer nodes than the one before and each with exactly the answers of the last:
+Three stages, each over fewer nodes than the one before:
 
-    screen    nodes without possible victims, and nodes that row-local filters rule out even without these, by columns
-    together  nodes on which no plugin cares who the possible victims are, by columns, a block of nodes at a time
-    alone     the rest, one by one
+    screen    drops nodes without potential victims, and nodes that row-local filters reject even with all of them gone
+    together  nodes where no plugin cares which pods are removed: evaluated as columns, a block of nodes at a time
+    alone     the remaining nodes, one by one
 
-"Row-local" filters judge a node by that node and its pods. Other filters want to hear of every pod removed in thought;
-they can say that a pod does not matter to them (`ignores_pod`).
+The first two are optimizations; the result equals evaluating every node alone. "Row-local" filters judge a node by that
+node and its pods. Other filters need a `remove_pod` call for every removed pod, unless they ignore it (`ignores_pod`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import Below
 
 _UNEXPLAINED, _PASSES, _NO_VICTIMS = -2, -1, 0
-"""Verdict numbers: rejected by filters, not rejected (yet), and the first of the statuses."""
+"""Verdict ids: rejected by filters (status not computed yet), not rejected so far, and the first status."""
 
 
 def dry_run(
@@ -63,21 +63,22 @@ def dry_run(
     *,
     together: bool = True,
 ) -> DryRun:
-    """Try the rows in the given order until `wanted` candidates are found.
+    """Evaluate the rows in the given order until there are `wanted` candidates.
 
-    Without `together` every node is tried on its own; the outcome is the same.
+    Without `together` every node is evaluated alone; the outcome is the same.
     """
     if together:
         try:
             return _Run(preemptor, rows, wanted, budgets, row_pods, rules).run()
         except Broken:
-            # On which node only the way node by node can tell.
+            # A filter failed for some node of a block. Only the evaluation node by node tells which one, and whether
+            # the search ends before it gets there.
             return dry_run(preemptor, rows, wanted, budgets, row_pods, rules, together=False)
     return _Run(preemptor, rows, wanted, budgets, row_pods, rules, together=False).run()
 
 
 class DryRun:
-    """What came of it: candidates, those that violate no budget first, and why other nodes are none."""
+    """The outcome: candidates, those without budget violations first, and the statuses of the other nodes."""
 
     __slots__ = ("_table", "_verdicts", "errors", "shortlist")
 
@@ -89,12 +90,12 @@ class DryRun:
         self.errors: list[Exception] = verdicts.errors
 
     def statuses(self) -> NodeToStatus:
-        """The verdicts on the nodes that were tried in vain."""
+        """The statuses of the nodes that are no candidates."""
         return self._verdicts.as_statuses(self._table)
 
 
 class _Verdicts:
-    """A number per visited row, leading to a status."""
+    """A verdict id per visited row."""
 
     def __init__(self, rows: Indices) -> None:
         self.rows = rows
@@ -111,7 +112,7 @@ class _Verdicts:
             self.errors.append(error)
 
     def reject_as(self, indices: Indices, outcome: FilterOutcome) -> None:
-        """The filters have judged the rows at these indices. What they said is found out when somebody asks."""
+        """Record a filter outcome for the rows at these indices. Statuses are computed in `as_statuses`."""
         self._outcomes.append((indices, outcome))
         self.ids[indices[~outcome.passing]] = _UNEXPLAINED
 
@@ -127,7 +128,7 @@ class _Verdicts:
 
 
 class _Run:
-    """One dry run under way."""
+    """The state of one dry run."""
 
     def __init__(
         self,
@@ -160,7 +161,7 @@ class _Run:
         self._screens = together
 
     def run(self) -> DryRun:
-        """Raises `Broken` when a filter failed for some node among many."""
+        """Raises `Broken` if a filter failed for some node of a block."""
         passing = self._screen()
         for start in range(0, len(passing), self._block_size):
             self._try(passing[start : start + self._block_size])
@@ -180,9 +181,9 @@ class _Run:
         return CountedBelow(self._table, self._rows, pods, priority)
 
     def _screen(self) -> Indices:
-        """Indices of the rows that are left once those that cannot help have got their verdicts.
+        """Reject the nodes that cannot help; returns the indices of the others.
 
-        What a plugin would have said about a pod being taken away from a node that is ruled out here goes unheard.
+        No `remove_pod` call is made for nodes rejected here, so an error it would have returned is not reported.
         """
         rows, verdicts = self._rows, self._verdicts
         has_some = self._below.pod_count(rows) > 0
@@ -195,7 +196,7 @@ class _Run:
         return np.flatnonzero(verdicts.ids == _PASSES)
 
     def _screening_plugins(self) -> list[FilterPlugin]:
-        """All filters if they are row-local, otherwise those in front of the first that is not."""
+        """All filters if they are row-local, otherwise those before the first that is not: order decides the status."""
         if not self._screens or self._rules.is_eligible is not None:
             return []
         framework = self._preemptor.framework
@@ -225,13 +226,13 @@ class _Run:
     # -- together and alone ----------------------------------------------------------------------------------------
 
     def _try(self, block: Indices) -> None:
-        """Find the victims on a block of rows, and keep as many candidates as are wanted."""
+        """Select the victims on a block of rows, and keep as many candidates as the quota admits."""
         alone = self._must_be_tried_alone(block)
         tried = [self._try_together(block[~alone]), self._try_alone(block[alone])]
         parts = [part for part in tried if part is not None]
         if not parts:
             return
-        # In the order of the visit, as if they had been tried one after the other.
+        # Admit them in visiting order, as if they had been evaluated one after the other.
         places = np.concatenate([part.places for part in parts])
         violations = np.concatenate([part.source.pdb_violations[part.chosen] for part in parts])
         order = np.argsort(places)
@@ -283,7 +284,7 @@ class _Run:
     def _try_alone(self, indices: Indices) -> Part | None:
         candidates: list[Candidate] = []
         places: list[int] = []
-        # Filled up with candidates of this kind alone the search is over: no need to try the rest of the block.
+        # If these candidates alone fill the quota, the search ends here: skip the rest of the block.
         quota = self._quota.copy()
         for index in indices.tolist():
             row = int(self._rows[index])
@@ -305,7 +306,7 @@ class _Run:
 
 
 class _CaringPlugins:
-    """The plugins that need `remove_pod` calls during what-ifs, and which pods they care about."""
+    """The plugins that need `remove_pod` calls during what-ifs, and the pods they do not ignore."""
 
     def __init__(self, preemptor: Preemptor) -> None:
         framework, state, pod = preemptor.framework, preemptor.state, preemptor.pod.pod

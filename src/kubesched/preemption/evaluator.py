@@ -1,9 +1,9 @@
-"""From a pod that fits nowhere to the pods that have to make room for it.
+"""Evaluates preemption for a pod that fits nowhere.
 
-    eligible?  ->  nodes worth a try  ->  dry run  ->  extenders  ->  the best candidate  ->  executor
+    eligible?  ->  potential nodes  ->  dry run  ->  extenders  ->  best candidate  ->  executor
 
-Everything up to the extenders is synchronous. Extenders, and an executor that is to be waited for, need time: then the
-answer is an awaitable.
+Everything up to the extenders is synchronous. With extenders, or without asynchronous preemption, the answer is an
+awaitable.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ NO_CANDIDATE: Final = "no candidate node for preemption"
 log = get_logger(__name__)
 
 OrderedScores = Callable[[Mapping[str, Victims]], Sequence[ScoreFunction]]
-"""Victims by node name -> criteria to choose by, the most important first; none for the usual ones."""
+"""Victims by node name -> criteria for the choice, the most important first; empty for the default criteria."""
 
 
-class _Vain(NamedTuple):
-    """An answer without any candidate, and the state of things it was given for."""
+class _NoCandidates(NamedTuple):
+    """The answer for a pod without candidates, and the inputs it holds for."""
 
     statuses: NodeToStatus
     nominations: int
@@ -73,7 +73,7 @@ class _Vain(NamedTuple):
 
 
 class Evaluator:
-    """Decides about preemption for the pods of one profile, and has it carried out."""
+    """Evaluates preemption for the pods of one profile, and starts the executor."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Evaluator:
         rules: VictimRules = USUAL_RULES,
         ordered_scores: OrderedScores | None = None,
     ) -> None:
-        """`in_background`: victims are evicted after the attempt instead of during it."""
+        """With `in_background`, victims are evicted after the attempt instead of during it."""
         self.executor = Executor(handle, plugin_name)
         self._handle = handle
         self._plugin_name = plugin_name
@@ -99,7 +99,7 @@ class Evaluator:
     def preempt(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
-        """Where room is being made, if anywhere; `statuses` is what the filters said."""
+        """The node on which room is being made, if any; `statuses` are the filters' verdicts."""
         current = self._current(pod)
         if current is None:
             return None, error_status(f'pod "{pod.metadata.name}" not found')
@@ -124,7 +124,7 @@ class Evaluator:
         return _nominated(candidate)
 
     def _current(self, pod: Pod) -> Pod | None:
-        """The pod as the informer knows it by now."""
+        """The informer's current version of the pod."""
         if self._handle.listers is None:
             return pod
         current: Pod | None = self._handle.listers.of(Pod).get(
@@ -133,7 +133,11 @@ class Evaluator:
         return current
 
     def _why_not_eligible(self, pod: Pod, statuses: NodeToStatus) -> str:
-        """Why the pod may not preempt; empty when it may."""
+        """Why the pod may not preempt; empty if it may.
+
+        A pod whose earlier victims are still terminating waits for them instead of choosing new ones, unless the
+        nominated node has become impossible for it.
+        """
         if pod.spec.preemption_policy == "Never":
             return NEVER
         nominated = pod.status.nominated_node_name
@@ -153,8 +157,8 @@ class Evaluator:
     def _find_candidates(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> Shortlist | PostFilterAnswer:
-        """Candidates, or the answer when there are none."""
-        known = self._known_to_be_vain(state, statuses)
+        """Candidates, or the final answer if there are none."""
+        known = self._known_no_candidates(state, statuses)
         if known is not None:
             return known
         table = self._handle.table
@@ -179,7 +183,7 @@ class Evaluator:
         verdicts.absent_status = NOT_HELPFUL
         fit_error = FitError("", table.node_count, Diagnosis(node_to_status=verdicts))
         answer = PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
-        self._remember_vain(state, statuses, answer)
+        self._remember_no_candidates(state, statuses, answer)
         return answer
 
     @property
@@ -191,28 +195,29 @@ class Evaluator:
     def _now_us(self) -> int:
         return round(self._handle.clock.now() * 1e6)
 
-    def _known_to_be_vain(
+    def _known_no_candidates(
         self, state: CycleState, statuses: NodeToStatus
     ) -> PostFilterAnswer | None:
         """The answer given to another pod of the class, if nothing has changed since.
 
-        Pods of a class are handed the same verdicts as long as no node and no pod on a node has changed, so that it is
-        these very verdicts says it all.
+        `KnownFailure` hands the same `statuses` object to all pods of a class while no row, premise or nomination
+        changes, so comparing by identity is enough. Budgets do not matter: they only rank candidates.
         """
         known = None if state.class_memo is None else state.class_memo.get(self._plugin_name)
         if (
-            isinstance(known, _Vain)
+            isinstance(known, _NoCandidates)
             and known.statuses is statuses
             and known.nominations == self._nominations()
         ):
             return known.answer
         return None
 
-    def _remember_vain(
+    def _remember_no_candidates(
         self, state: CycleState, statuses: NodeToStatus, answer: PostFilterAnswer
     ) -> None:
         if state.class_memo is not None:
-            state.class_memo[self._plugin_name] = _Vain(statuses, self._nominations(), answer)
+            memo = _NoCandidates(statuses, self._nominations(), answer)
+            state.class_memo[self._plugin_name] = memo
 
     def _nominations(self) -> int:
         return self._handle.nominator.version if self._handle.nominator is not None else 0
@@ -222,7 +227,7 @@ class Evaluator:
     async def _choose_and_wait(
         self, shortlist: Shortlist, extenders: Sequence[Extender], pod: Pod
     ) -> PostFilterAnswer:
-        """Choose with the extenders' help and, if so configured, evict the victims before returning."""
+        """Let the extenders narrow the candidates, choose one and, unless in the background, evict its victims."""
         if extenders:
             victims = victims_by_node(candidates_of(shortlist))
             left = await ask_extenders(extenders, pod, victims)
@@ -262,7 +267,7 @@ def _nominated(candidate: Candidate) -> PostFilterAnswer:
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:
-    """Is the pod on its way out because a preemption wanted it so?"""
+    """Is the pod being deleted because of a preemption?"""
     if pod.metadata.deletion_timestamp is None:
         return False
     for condition in pod.status.conditions or ():

@@ -1,15 +1,16 @@
-"""Carrying out a preemption: victims are told, deleted and reported, and lower nominations to the node are cleared.
+"""Executes a preemption: marks, deletes and reports the victims, and clears lower nominations to the node.
 
-Usually this happens in the background (`start`), after the attempt has ended. Meanwhile the preemptor is kept out of
-the queues (`is_running`), because it could only fail again:
+Usually in the background (`start`), after the attempt has ended. Meanwhile PreEnqueue keeps the preemptor out of the
+active queue (`is_running`), because it could only fail again:
 
-    preempting       UIDs of pods whose preemption is being carried out
-    last victims     of these, the ones that wait for one last victim only. Its deletion event may arrive before the
-                     answer to the deletion does, so from here on the preemptor may go as soon as that pod is going
+    preempting      UIDs of the preemptors whose victims are being evicted
+    last victims    for preemptors with a single deletion left. Its watch event may arrive before the response to the
+                    request, and it is the event that wakes the preemptor: from here on the preemptor may be queued as
+                    soon as that victim is terminating
 
-The other way (`carry_out`) is to wait until everything is done, with nothing kept back.
+Without asynchronous preemption (`carry_out`) the attempt waits until everything is done.
 
-A failure leaves some victims alone; the preemptor is then tried again at once, and finds out anew what is needed.
+After a failure some victims are left alone; the preemptor is activated at once and evaluates preemption again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class _LastVictim(NamedTuple):
 
 
 class Executor:
-    """Carries out preemptions of one plugin."""
+    """Executes the preemptions of one plugin."""
 
     def __init__(self, handle: Handle, plugin_name: str) -> None:
         self._handle = handle
@@ -50,14 +51,14 @@ class Executor:
         self._preempting: set[str] = set()
         self._last_victims: dict[str, _LastVictim] = {}
         self._kept_back: dict[str, Pod] = {}
-        """Preemptors, by UID, that something helped while their victims were still going."""
+        """Preemptors by UID that a helpful event reached while `is_running` still held them back."""
         self.rehearsal: list[Candidate] | None = None
-        """If set, candidates are appended here and nothing is evicted: for callers that only want to know."""
+        """If set, candidates are appended here and nothing is evicted: for dry runs by other callers."""
 
     # -- in the background -----------------------------------------------------------------------------------------
 
     def start(self, candidate: Candidate, preemptor: Pod) -> None:
-        """Have the victims evicted in the background. Those already going need no help; with all going, nothing is done."""
+        """Evict the victims in the background. Victims that are already terminating are left out."""
         if self.rehearsal is not None:
             self.rehearsal.append(candidate)
             return
@@ -66,7 +67,7 @@ class Executor:
             return
         self._count_victims(candidate)
         spawn = self._handle.spawn
-        assert spawn is not None, "preemption needs somebody to do background work"
+        assert spawn is not None, "preemption needs `spawn` for its background work"
         self._preempting.add(preemptor.metadata.uid)
         log.info(
             "Start the preemption asynchronously",
@@ -80,7 +81,7 @@ class Executor:
         spawn(work, f"preemption for pod {key_of(preemptor.metadata)} on {candidate.node_name}")
 
     def keeps_back(self, preemptor: Pod) -> bool:
-        """Is it too early to try the pod again? Asked when something happened that may help it."""
+        """Must the pod stay out of the active queue for now? Called by PreEnqueue after an event that may help it."""
         uid = preemptor.metadata.uid
         if self.is_running(preemptor):
             self._kept_back[uid] = preemptor
@@ -89,11 +90,11 @@ class Executor:
         return False
 
     def was_kept_back(self, preemptor: Pod) -> bool:
-        """Whether an event that helped the pod came too early, and will not come again."""
+        """Did an event that helps the pod arrive too early? It will not arrive again."""
         return preemptor.metadata.uid in self._kept_back
 
     def is_running(self, preemptor: Pod) -> bool:
-        """Is it too early to try the pod again?"""
+        """Are the pod's victims still being evicted, the last one not even terminating?"""
         uid = preemptor.metadata.uid
         if uid not in self._preempting:
             return False
@@ -105,7 +106,10 @@ class Executor:
         return victim is not None and not _is_terminating(victim)
 
     async def _evict(self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod) -> None:
-        """All but the last side by side; the last only if those went well, since it is what frees the preemptor."""
+        """Evict all victims but the last concurrently, then the last: its deletion event wakes the preemptor.
+
+        If one of the others fails, the last is left alone, or the preemptor would be woken without enough room.
+        """
         uid, started = preemptor.metadata.uid, self._handle.clock.monotonic()
         failed = True
         try:
@@ -114,8 +118,8 @@ class Executor:
             error = await self._preempt_all(candidate, others, preemptor)
             if error is None:
                 self._last_victims[uid] = _LastVictim(last.metadata.namespace, last.metadata.name)
-                # A victim stopped in memory gives up its place as soon as the loop gets a turn, and that is what wakes
-                # the preemptor. Nothing is awaited from there to the end, so it is not kept back by then.
+                # A victim stopped in memory is undone, and wakes the preemptor, as soon as the event loop runs other
+                # tasks. Nothing is awaited from there to the end of this method, so `_preempting` is clear by then.
                 error = await self._try_to_preempt(candidate, last, preemptor)
             failed = error is not None or not cleared
         finally:
@@ -129,6 +133,8 @@ class Executor:
                 node=candidate.node_name,
                 result="error" if failed else "success",
             )
+            # An event that came while the preemptor was held back is lost. If the last victim is already off the node,
+            # no further event will come for it either, so activate the preemptor here.
             has_room = not self._holds_place(victims[-1], candidate.node_name)
             missed = uid in self._kept_back and has_room
             if (failed or missed) and self._handle.activate is not None:
@@ -136,7 +142,7 @@ class Executor:
             self._forget_the_gone()
 
     def _holds_place(self, victim: Pod, node_name: str) -> bool:
-        """Whether it counts on the node, so that an event will tell when it no longer does."""
+        """Does the victim still count on the node? Then its removal will be an event."""
         table = self._handle.table
         row = table.row_of.get(node_name)
         return row is not None and victim.metadata.uid in table.pods[row]
@@ -153,7 +159,7 @@ class Executor:
             del self._kept_back[uid]
 
     def _observe(self, started: float, *, failed: bool) -> None:
-        """Note the outcome. Upstream notes it before the work begins: always a success that took no time."""
+        """Record the outcome. Upstream records it before the work starts: always success, always 0 seconds."""
         metrics = self._handle.metrics
         if metrics is not None:
             result = "error" if failed else "success"
@@ -164,7 +170,7 @@ class Executor:
     # -- while the attempt waits -----------------------------------------------------------------------------------
 
     async def carry_out(self, candidate: Candidate, preemptor: Pod) -> Status | None:
-        """Evict the victims and return when it is done; an Error status when that failed."""
+        """Evict the victims and wait for it; returns an Error status if that failed."""
         if self.rehearsal is not None:
             self.rehearsal.append(candidate)
             return None
@@ -191,7 +197,7 @@ class Executor:
     async def _preempt_all(
         self, candidate: Candidate, victims: Sequence[Pod], preemptor: Pod
     ) -> KubeschedError | None:
-        """Preempt pods, several at a time; the first failure calls the others off and is returned."""
+        """Preempt pods, `parallelism` at a time; the first failure cancels the others and is returned."""
         slots = asyncio.Semaphore(max(self._handle.parallelism, 1))
 
         async def one(victim: Pod) -> KubeschedError | None:
@@ -227,7 +233,7 @@ class Executor:
         return None
 
     async def _preempt(self, candidate: Candidate, victim: Pod, preemptor: Pod) -> None:
-        """Make one victim give up its place."""
+        """Remove one victim from its node."""
         suffix = ""
         if self._stopped_in_memory(victim):
             suffix = IN_MEMORY
@@ -244,11 +250,11 @@ class Executor:
             note = (
                 f"Preempted by pod {preemptor.metadata.uid} on node {candidate.node_name}{suffix}"
             )
-            # Upstream: the preemptor was meant to be the related object, but no reference to it can be made.
+            # Upstream passes the preemptor as the related object, but fails to build a reference to it.
             self._handle.recorder.event(victim, None, "Normal", "Preempted", "Preempting", note)
 
     def _stopped_in_memory(self, victim: Pod) -> bool:
-        """Stop a victim whose binding is still under way; False when it is not, or no longer."""
+        """Stop a victim that is not bound yet (waiting on Permit, or in PreBind); False if it is too late."""
         handle, uid = self._handle, victim.metadata.uid
         waiting = handle.waiting_pods.get(uid) if handle.waiting_pods is not None else None
         if waiting is not None:
@@ -257,7 +263,7 @@ class Executor:
         return binding is not None and binding.cancel(f"preempted by {self._plugin_name}")
 
     async def _delete(self, victim: Pod, preemptor: Pod) -> bool:
-        """Mark the victim as disrupted, then delete it. False when it was gone before."""
+        """Set the DisruptionTarget condition, then delete the pod. False if it was already gone."""
         condition = PodCondition(
             type=DISRUPTION_TARGET,
             status="True",
@@ -285,7 +291,7 @@ class Executor:
         return True
 
     async def _clear_nominations(self, candidate: Candidate, preemptor: Pod) -> bool:
-        """Pods of lower priority can no longer count on the node. Failures are logged; False if there were any."""
+        """Clear nominations of lower priority to the node. Failures are logged; False if there were any."""
         nominator = self._handle.nominator
         if nominator is None:
             return True

@@ -1,6 +1,6 @@
-"""Extenders in preemption: each sees the candidates the one before has left, and answers with what it leaves.
+"""Extenders in preemption: each receives the candidates the previous one left, and returns those it leaves.
 
-An answer is taken as it is, order of victims and number of violations included.
+A response replaces the candidates as it is, including the order of victims and the number of violations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = get_logger(__name__)
 
 
 def interested_in(extenders: Sequence[Extender], pod: Pod) -> list[Extender]:
-    """The extenders that want a say in preempting for this pod, in their order."""
+    """The extenders that take part in preemption for this pod, in call order."""
     return [
         extender
         for extender in extenders
@@ -30,7 +30,7 @@ def interested_in(extenders: Sequence[Extender], pod: Pod) -> list[Extender]:
 async def ask_extenders(
     extenders: Sequence[Extender], pod: Pod, victims: Mapping[str, Victims]
 ) -> Mapping[str, Victims] | Status:
-    """What the extenders leave of the candidates; an Error status when one that matters fails."""
+    """The candidates left by the extenders; an Error status if one that is not ignorable fails."""
     for extender in extenders:
         try:
             answer = await extender.process_preemption(pod, victims)
@@ -56,7 +56,7 @@ async def ask_extenders(
 def find_victims(
     table: NodeTable, extender: str, node_name: str, uids: Iterable[str], pdb_violations: int
 ) -> Victims:
-    """The pods an extender means by their UIDs.
+    """Resolves the UIDs in an extender's response.
 
     Raises:
         KubeschedError: the node, or one of the pods, is unknown.

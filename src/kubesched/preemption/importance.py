@@ -1,4 +1,4 @@
-"""Which of two pods matters more, and since when a pod has been running."""
+"""The importance of pods: priority, then start time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kubesched.api.times import parse_time
 from kubesched.snapshot.pods import PodInfo
 
 MoreImportant = Callable[[PodInfo, PodInfo], bool]
-"""(a, b) -> does `a` matter more than `b`?"""
+"""(a, b) -> is `a` more important than `b`?"""
 
 NOT_STARTED: Final = -(2**63)
-"""Stands for a start time that is not set, wherever start times are kept as numbers."""
+"""An unset start time, where start times are kept as integers."""
 
 
 def started_us(pod: Pod) -> int:
@@ -36,7 +36,7 @@ def _rank(pod: PodInfo, now_us: int) -> tuple[int, int]:
 def by_importance(
     pods: Iterable[PodInfo], now_us: int, more_important: MoreImportant | None = None
 ) -> list[PodInfo]:
-    """The most important first, by the usual rule unless there is another."""
+    """Sorted, the most important first, by the default rule unless another is given."""
     if more_important is None:
         return sorted(pods, key=lambda pod: _rank(pod, now_us))
     is_first = more_important

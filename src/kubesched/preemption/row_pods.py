@@ -1,6 +1,6 @@
-"""The pods of each row as numbers: what choosing victims on many nodes at once reads of them.
+"""The pods of each row as numbers, for selecting victims on many nodes at once.
 
-Kept per row and dropped when the row changes, so that between two preemptions only a few rows are read again.
+Cached per row and invalidated by the row logs, so that between two preemptions only a few rows are read again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), (
 class RowPods:
     """One row's pods and their numbers, (pods, columns), the most important first.
 
-    Pods yet to start come after those of their priority that have, whatever time it is.
+    Pods without a start time come after all others of their priority.
     """
 
     __slots__ = ("has_scalars", "numbers", "pods")
@@ -42,7 +42,7 @@ class RowPods:
 
 
 class RowPodsCache:
-    """`RowPods` by row, for the rows somebody asked about."""
+    """`RowPods` by row, filled on demand."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -73,7 +73,7 @@ class RowPodsCache:
         self._pod_cursor, self._swap_cursor = table.pod_log.end, table.swap_log.end
 
     def _read(self, rows: Sequence[int]) -> None:
-        """All at once: making one array costs about as much as reading ten pods."""
+        """Read all rows into one array: creating an array costs about as much as reading ten pods."""
         table = self._table
         numbers: list[int] = []
         sorted_rows: list[tuple[int, list[PodInfo], bool]] = []
@@ -105,12 +105,12 @@ def _rank(pod: PodInfo) -> tuple[int, float]:
 
 
 class CountedBelow:
-    """What `snapshot.priorities.Below` gives, counted over the pods: for clusters with too many priorities to keep sums."""
+    """The interface of `snapshot.priorities.Below`, counted pod by pod: for clusters with too many priorities."""
 
     def __init__(
         self, table: NodeTable, rows: Indices, pods: Sequence[RowPods], priority: int
     ) -> None:
-        """`pods` are those of the rows, in the same order. Other rows must not be asked about."""
+        """`pods` belong to `rows`, in the same order. Other rows must not be read."""
         self._table = table
         self._priority = priority
         self._pods = pods

@@ -1,15 +1,14 @@
-"""Victims on many nodes at once.
+"""Victim selection on many nodes at once.
 
-Where every filter that matters to the pod judges a node by that node and its pods alone, or does not care about the pods
-that may go, the what-ifs of different nodes have nothing to do with each other, and one array operation does a step of
-all of them:
+Where every relevant filter judges a node by that node and its pods alone, or ignores the potential victims, the what-ifs
+of different nodes are independent, and one array operation performs a step for all of them:
 
-    screen     rows as they would be without any pod of lower priority, from the table's sums by priority; no pod is
-               looked at, so nodes that cannot help cost nothing
-    reprieve   of the rows that pass, each row's most important pod is let back, all rows are filtered, pods without room
-               are taken away again; then each row's second pod, and so on
+    screen     rows without any pod of lower priority, from the table's sums by priority. No pod is read, so nodes
+               that cannot help cost next to nothing
+    reprieve   of the rows that pass, each row's most important pod is added back and all rows are filtered; pods
+               without room are removed again. Then each row's second pod, and so on
 
-The outcome is what `victims.select_victims` gives node by node.
+The outcome equals `victims.select_victims` for each node.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NATIVE_RESOURCES: Final = 3
 
 
 class Broken(Exception):
-    """A filter failed for some node; which one only the way node by node can tell."""
+    """A filter failed for some node of a block; only the evaluation node by node tells which."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -53,7 +52,7 @@ def filter_what_if(
     rivals: Rivals | None,
     plugins: list[FilterPlugin] | None = None,
 ) -> FilterOutcome:
-    """Filter rows as they would be; where nominated pods claim room, with them and without.
+    """Filter what-if rows; rows with nominated pods have to pass with them and without.
 
     Raises:
         Broken: a filter failed.
@@ -117,7 +116,7 @@ def without_lower(
 
 
 class VictimColumns:
-    """Victims on some rows, as a shortlist over the rows. Every row has at least one pod that may go, but needs none to."""
+    """The victims on some rows, as a shortlist. Every row has a potential victim, but may turn out to need none."""
 
     def __init__(
         self,
@@ -126,7 +125,7 @@ class VictimColumns:
         pods: Sequence[RowPods],
         budgets: Budgets,
     ) -> None:
-        """The rows must fit the pod once all pods of lower priority are gone; `pods` are theirs, in the same order.
+        """The pod must fit the rows without their pods of lower priority; `pods` are the rows' pods, in the same order.
 
         Raises:
             Broken: a filter failed.
@@ -170,7 +169,7 @@ class VictimColumns:
         self._rank_of: Indices = np.arange(len(owner)) - self._first[owner]
 
     def _pods_of(self, index: int) -> list[PodInfo]:
-        """The pods of the index-th row that may go."""
+        """The potential victims on the index-th row."""
         start = int(self._first[index])
         pods = self._row_pods[index].pods
         return [pods[at] for at in self._place[start : start + int(self._counts[index])].tolist()]
@@ -206,10 +205,10 @@ class VictimColumns:
         column_of |= {resource: _NATIVE_RESOURCES + at for at, resource in enumerate(scalars)}
         return np.column_stack((native, *scalars.values())), column_of
 
-    # -- who may stay ----------------------------------------------------------------------------------------------
+    # -- reprieve --------------------------------------------------------------------------------------------------
 
     def _reprieve(self, rivals: Rivals | None) -> None:
-        """Let pods back in turn, over all rows at once: first those whose eviction would violate a budget."""
+        """Add pods back in turn, over all rows at once: first those whose eviction would violate a budget."""
         self._gone: Mask = np.ones(len(self._owner), dtype=np.bool_)
         self._requested_delta: Ints = -np.add.reduceat(self._amounts, self._first, axis=0)
         self._pods_delta: Ints = -self._counts.astype(np.int64)
@@ -230,7 +229,7 @@ class VictimColumns:
         return turns
 
     def _let_back(self, pods: Indices, rivals: Rivals | None) -> None:
-        """One pod each of some rows comes back, and leaves again where it leaves no room."""
+        """Add one pod back on each of some rows, and remove it again where the preemptor no longer fits."""
         at = self._owner[pods]
         self._requested_delta[at] += self._amounts[pods]
         self._pods_delta[at] += 1
@@ -249,7 +248,7 @@ class VictimColumns:
             self._gone[pods] = True
 
     def _view(self, at: Indices | None = None) -> BulkWhatIfColumns:
-        """All rows as they are at any time, or some as they are now."""
+        """A view of all rows that follows later changes of the sums, or of some rows as of now."""
         columns = self._column_of
         if at is None:
             delta, pods_delta, rows = self._requested_delta, self._pods_delta, self.rows
@@ -275,15 +274,15 @@ class VictimColumns:
 
     @cached_property
     def _holds_ports(self) -> Mask:
-        """Rows on which host ports depend on who is let back."""
+        """Rows on which the ports in use depend on which pods are added back."""
         lower = (self._pods_of(index) for index in range(len(self.rows)))
         return np.array([any(pod.host_ports for pod in pods) for pods in lower], dtype=np.bool_)
 
     def _ports_at(self, index: int) -> set[HostPort]:
-        """What is taken on a row without the pods that are gone.
+        """The ports in use on a row without the removed pods.
 
-        Ports that two pods share are a matter of order, but not here: whoever has been let back for good holds none
-        that the preemptor wants.
+        For shared ports the order of changes matters upstream. Not here: a pod that was added back and stayed holds no
+        port the preemptor wants.
         """
         ports = self._preemptor.framework.handle.table.ports_at(int(self.rows[index]))
         if self._holds_ports[index]:
@@ -300,7 +299,7 @@ class VictimColumns:
     # -- the outcome -----------------------------------------------------------------------------------------------
 
     def _summarize(self) -> None:
-        """Per row, what the choice between rows depends on."""
+        """Compute, per row, the values that the choice between candidates depends on."""
         gone, first = self._gone, self._first
         priorities = self._numbers[:, PRIORITY]
         lowest = np.iinfo(np.int64).min

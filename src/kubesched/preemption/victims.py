@@ -1,9 +1,9 @@
-"""Whom to evict from one node: take away every pod that may go, then let the important ones back while there is room.
+"""Victim selection on one node: remove all potential victims, then reprieve the important ones while the pod fits.
 
-This is the path for every pod and every plugin. `victim_columns` answers the same for many nodes at once where the
-pod's filters allow; the tests compare the two.
+Works for every pod and plugin. `victim_columns` does the same for many nodes at once where the pod's filters allow; the
+tests compare the two.
 
-The victims are not the smallest possible set: the most important pods get the first chance to stay.
+# Upstream: the victims are not a minimal set, as the most important pods get the first chance to stay.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
 IsEligible = Callable[[NodeInfo, PodInfo, PodInfo], bool]
-"""(node, possible victim, preemptor) -> may the victim be evicted? Asked only about pods of lower priority."""
+"""(node, potential victim, preemptor) -> may it be evicted? Called for pods of lower priority only."""
 
 
 @dataclass(frozen=True, slots=True)
 class VictimRules:
-    """What a plugin may change about the choice of victims; None where the usual rule holds."""
+    """Overrides for the selection of victims; None stands for the default rule."""
 
     is_eligible: IsEligible | None = None
     more_important: MoreImportant | None = None
@@ -52,7 +52,7 @@ USUAL_RULES: Final = VictimRules()
 
 @dataclass(frozen=True)
 class Preemptor:
-    """The pod that needs room, and the attempt in which it found none."""
+    """The pod that needs room, and its failed attempt."""
 
     framework: Framework
     state: CycleState
@@ -61,24 +61,24 @@ class Preemptor:
 
     @cached_property
     def pod_dependent_filters(self) -> list[FilterPlugin]:
-        """The filters to ask again when pods come to a node or leave it."""
+        """The filters to run again when pods are added to a node or removed from it."""
         return pod_dependent_filters(self.framework, self.state, self.pod.pod)
 
 
 def no_victim_on(node_name: str) -> Status:
-    """A node on which the pod fits although it did not a moment ago, or that an extender left without victims."""
+    """For a node on which the pod fits although it did not a moment ago, or whose victims an extender removed."""
     return error_status(f'expected at least one victim pod on node "{node_name}"')
 
 
 def select_victims(
     preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules = USUAL_RULES
 ) -> Victims | Status:
-    """The pods to evict from a node, possibly none; or why evicting does not help there."""
+    """The pods to evict from a node, possibly none, or the status of a node where preemption does not help."""
     return _OneNode(preemptor, row, budgets, rules).select()
 
 
 class _OneNode:
-    """The what-if of one node under way: its view and its copy of the cycle state."""
+    """The what-if of one node: a view and a copy of the cycle state."""
 
     def __init__(
         self, preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules
@@ -126,7 +126,7 @@ class _OneNode:
         return [pod for pod in lower if is_eligible(node, pod, preemptor)]
 
     def _reprieve(self, pods: Sequence[PodInfo]) -> list[PodInfo] | Status:
-        """Let pods back one by one; those for which there is no room stay away."""
+        """Add pods back one by one; returns those for which there is no room."""
         evicted: list[PodInfo] = []
         for pod in pods:
             failed = self._put(pod)
@@ -135,7 +135,7 @@ class _OneNode:
             status = self._filter(self._preemptor.pod_dependent_filters)
             if status is None:
                 continue
-            # Upstream: a filter that breaks here counts as "no room" for this pod.
+            # Upstream: a filter error here counts as "no room" for this pod.
             failed = self._take(pod)
             if failed is not None:
                 return failed

@@ -1,7 +1,7 @@
 """From a pod to a node: find the nodes that fit, prioritise them, select one.
 
-Pure and synchronous: reads the node table, changes nothing in it. The evaluation here asks every plugin about every node.
-It is the reference, and the fallback for what the equivalence engine (`equivalence.engine`) cannot answer.
+Synchronous and free of side effects on the node table. This is the full evaluation: it runs every plugin over every node.
+It is the reference, and the fallback for pods the equivalence engine (`equivalence.engine`) cannot decide about.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class ScheduleResult(NamedTuple):
 
 @dataclass(slots=True)
 class Feasible:
-    """Nodes that can take the pod, in the order in which they were found.
+    """Feasible nodes, in the order of the search.
 
-    `rejected` is the number of the others; their statuses are only worked out by `explain`.
+    `rejected` is the number of the others; `explain` computes their statuses, on demand.
     """
 
     nodes: NodeColumns | Indices
-    """As a view, if they are in the order of the table; as rows otherwise."""
+    """A view if they are in table order, row indices otherwise."""
     diagnosis: Diagnosis
     rejected: int = 0
     error: Status | None = None
@@ -76,7 +76,7 @@ class Feasible:
 
 
 class SchedulingAlgorithm:
-    """Places one pod after the other; remembers where the walk over the nodes continues."""
+    """Places one pod at a time; remembers where the next walk over the nodes starts."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class SchedulingAlgorithm:
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.engine = engine
         self.batching = batching
-        """By profile; profiles whose pods cannot be signed have none."""
+        """By profile; only profiles whose plugins can sign pods."""
         self.next_start = 0
         self.extenders_decide = False
-        """Some extender filters or ranks nodes: one feasible node is then not enough, whatever the plugins do."""
+        """Some extender filters or ranks nodes: the search must not stop at the first feasible node."""
 
     # -- the whole cycle -------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class SchedulingAlgorithm:
         feasible = self.find_nodes_that_fit(framework, state, pod, outcome, hint)
         if feasible.error is not None:
             return feasible.error
-        # What PreFilter narrows or rejects is not kept: such pods seldom come twice.
+        # Pods that PreFilter narrows to some nodes, or rejects, seldom come twice: not worth a plan.
         may_learn = outcome.status is None and outcome.node_names is None
         if not feasible.count:
             feasible.explain()
@@ -156,15 +156,15 @@ class SchedulingAlgorithm:
             not pod.pod.status.nominated_node_name
             and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
             and framework.has_scoring
-            # Batching remembers the ranking of all nodes, which plans do not give.
+            # Batching stores the ranking of all nodes, which plans do not produce.
             and (state.signature is None or framework.profile_name not in self.batching)
-            # Nor do they give every plugin's score of every node, for the log.
+            # Nor do plans produce the score of every plugin and node for the log.
             and not log.enabled(SCORES_VERBOSITY)
         )
         return pod_class if is_served else None
 
     def _hint(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
-        """A node that an identical pod before this one left over."""
+        """The next best node of an identical pod placed just before this one; empty if there is none."""
         batching, table = self.batching.get(framework.profile_name), self.table
         if batching is None:
             return ""
@@ -184,7 +184,10 @@ class SchedulingAlgorithm:
     # -- filtering -------------------------------------------------------------------------------------------------
 
     def nodes_to_find(self, framework: Framework, candidates: int) -> int:
-        """How many feasible nodes are enough. All of them, unless the configuration asks for sampling."""
+        """How many feasible nodes end the search: all of them, unless `percentageOfNodesToScore` is set.
+
+        Upstream samples by default to save time. Here scoring all nodes is cheap and places pods better.
+        """
         if not framework.has_scoring and not self.extenders_decide:
             return 1
         percentage = framework.percentage_of_nodes_to_score
@@ -204,7 +207,7 @@ class SchedulingAlgorithm:
         outcome: PreFilterOutcome,
         hint: str = "",
     ) -> Feasible:
-        """Nodes that pass every filter, given what PreFilter said."""
+        """Nodes that pass every filter, given the outcome of PreFilter."""
         diagnosis = Diagnosis(unschedulable_plugins=set(outcome.narrowing_plugins))
         if outcome.status is not None:
             if not outcome.status.is_rejected:
@@ -248,7 +251,7 @@ class SchedulingAlgorithm:
         node_name: str,
         diagnosis: Diagnosis,
     ) -> int | None:
-        """The nominated node, if it (still) fits. Its rejection is remembered; an error is left to the full search.
+        """The nominated node, if it (still) fits. A rejection is recorded; an error is left to the full search.
 
         # Upstream: a PreFilter's narrowing is not consulted here, and Pending plugins of this trial are lost.
         """
@@ -288,7 +291,7 @@ class SchedulingAlgorithm:
         return order
 
     def _order_is_irrelevant(self, framework: Framework, outcome: PreFilterOutcome) -> bool:
-        """Every node is looked at and ties are drawn by lot: then there is no need to walk in order."""
+        """Every node is evaluated and ties are broken at random: the nodes need not be walked in order."""
         return (
             self.parallelism != 1
             and outcome.node_names is None
@@ -328,11 +331,11 @@ class SchedulingAlgorithm:
         at = walk if whole else np.arange(len(walk))
         if result.error is not None:
             if whole and result.broken is not None:
-                # Which node breaks first depends on the order: ask again, in that of the walk.
+                # Which node fails first depends on the order: filter again, in the order of the walk.
                 view, at = NodeColumns(table, walk), np.arange(len(walk))
                 again = filter_with_nominated_pods(framework, state, pod, view)
                 result = again if again.error is not None else result
-            # Upstream: the next walk begins behind the nodes that were looked at before something broke.
+            # Upstream: the next walk starts after the nodes evaluated before the error.
             looked_at = 0 if result.broken is None else int(result.broken[at].argmax())
             return Feasible(_NO_ROWS, diagnosis, looked_at, error=result.error)
         passing = result.passing[at]
@@ -345,7 +348,7 @@ class SchedulingAlgorithm:
             rejected = np.flatnonzero(~passing[:examined])
             self._explain(result, at[rejected], walk[rejected], diagnosis)
 
-        # A nominated node that failed its trial was rejected here again: its verdict counts once.
+        # A nominated node that was tried first and rejected is rejected here again, but counts once.
         return Feasible(walk[feasible], diagnosis, examined - len(feasible), explain=explain)
 
     @staticmethod
@@ -361,7 +364,7 @@ class SchedulingAlgorithm:
     def _explain(
         self, result: FilterOutcome, indices: Indices, rows: Indices, diagnosis: Diagnosis
     ) -> None:
-        """Turn verdicts into statuses: `indices` say where in the view, `rows` which nodes they are."""
+        """Turn verdicts into statuses; `indices` are positions in the view, `rows` the nodes at these positions."""
         ids, statuses = result.classify(indices)
         diagnosis.node_to_status = NodeStatusColumns(
             self.table, rows, ids, statuses, diagnosis.node_to_status
@@ -419,7 +422,7 @@ class SchedulingAlgorithm:
                 tied if isinstance(feasible.nodes, NodeColumns) else np.sort(tied)
             )
         if framework.profile_name in self.batching:
-            if state.signature is None:  # only whether there were more nodes matters then
+            if state.signature is None:  # then only matters that there were other nodes
                 ranked = RankedNodes([table.names[row], ""], [1, 1], 0)
             else:
                 ranked = self._ranked(feasible.rows, outcome, row)
@@ -446,7 +449,7 @@ class SchedulingAlgorithm:
             batching.stored(framework.now() - started)
 
     def _at_random(self, tied_rows: Indices) -> int:
-        """Any of the tied rows. They come sorted: the same draw means the same row on either path."""
+        """One of the tied rows. They are sorted, so that the same draw gives the same row with and without a plan."""
         if len(tied_rows) == 1:
             return int(tied_rows[0])
         return int(tied_rows[self.random.randrange(len(tied_rows))])
@@ -469,7 +472,7 @@ class SchedulingAlgorithm:
 
 
 def _tied_places(outcome: ScoreOutcome | None, count: int) -> Indices:
-    """Where in the list of feasible nodes the best ones stand."""
+    """Positions of the best nodes in the list of feasible nodes."""
     if outcome is None:
         return np.arange(count)
     totals = outcome.totals

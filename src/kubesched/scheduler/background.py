@@ -1,8 +1,8 @@
-"""Work that outlives the attempt which started it, such as deleting the victims of a preemption.
+"""Background work that outlives the attempt that started it, such as deleting the victims of a preemption.
 
-Owned by the scheduler's task group: a few pieces run at a time, the rest wait their turn in order, a failure is logged
-with what the work was for, and shutting down calls everything off. What waits is bounded by its cause: a pending pod
-has at most one preemption under way.
+Owned by the scheduler's task group: a limited number runs at a time, the rest waits in order, failures are logged with
+their purpose, and shutdown cancels everything. The backlog is bounded by its cause: a pending pod has at most one
+preemption in progress.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubesched.scheduler.flight import FlightRecorder, Stepped
 log = get_logger(__name__)
 
 AT_ONCE: Final = 64
-"""Pieces of work under way at a time: plenty to keep an API server busy, few enough to leave bindings their share."""
+"""Concurrent tasks: enough to keep an API server busy, few enough to leave bindings their share."""
 
 
 class BackgroundTasks:
@@ -37,7 +37,7 @@ class BackgroundTasks:
         return len(self._waiting) + len(self._running)
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        """Have the work done soon; `what` names it in the log should it fail. After the end nothing is begun any more."""
+        """Queue work; `what` names it in the log if it fails. After shutdown, work is dropped."""
         if self._is_over:
             work.close()
             return
@@ -53,13 +53,13 @@ class BackgroundTasks:
             try:
                 await asyncio.Event().wait()
             finally:
-                # Before the group calls off what runs: nothing new must begin in its place.
+                # Before the group cancels the running tasks: nothing new must start in their place.
                 self._is_over = True
                 while self._waiting:
                     self._waiting.popleft()[0].close()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let what is under way finish, within a bound."""
+        """Wait for running tasks, up to `timeout_s`."""
         if self._running:
             await asyncio.wait(set(self._running), timeout=timeout_s)
 

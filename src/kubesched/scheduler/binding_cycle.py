@@ -1,6 +1,6 @@
-"""The binding cycle: everything between "this node" and "bound", one task per pod.
+"""The binding cycle: WaitOnPermit, PreBind, Bind and PostBind of one assumed pod, one task per pod.
 
-Each failure leaves nothing behind: what was reserved is unreserved, the assumption forgotten, the pod requeued.
+Every failure is undone: Unreserve runs, the cache forgets the pod, and the pod is requeued.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 log = get_logger(__name__)
 
 BINDINGS_AT_A_TIME = 48
-"""Binding requests under way: enough to keep an API server busy that needs 10 ms for each of 4,000 per second, and
+"""Concurrent binding requests: enough to keep an API server busy that takes 10 ms for each of 4,000 per second, and
 fewer than the client has connections, so that none waits for one."""
 
 
@@ -73,12 +73,12 @@ class BindingCycle:
         self._running = metrics.goroutines.labels("binding")
         self._sli: dict[str, Histogram] = {}
         self.waiting_count = 0
-        """Pods held by Permit or PreBind plugins: they keep nobody busy."""
+        """Pods held by Permit or PreBind plugins. They use no binding slot, so they do not count as load."""
         self.on_waiting: Callable[[], None] = lambda: None
-        """Called when one more pod begins to wait."""
+        """Called when a pod starts to wait: the scheduling loop may have capacity again."""
 
     async def run(self, assumed: Assumed) -> None:
-        """See one pod through to its binding or its failure. Never raises, except when cancelled."""
+        """Bind one pod, or handle the failure. Raises only if cancelled."""
         self._running.inc()
         flight, uid = self._flight, assumed.pod.uid
         try:
@@ -86,6 +86,7 @@ class BindingCycle:
                 await flight.reach(BINDING_BEGINS, uid)
             status = await self._bind(assumed)
             if status is not None:
+                # Undoing changes the tables, which an attempt that awaits an extender relies on.
                 await self._event_gate.wait()
             if flight is not None:
                 status = await flight.reach(BINDING_DONE, uid, status)
@@ -115,6 +116,8 @@ class BindingCycle:
                 return status
             acts = status is None and bool(framework.pre_bind)
             if acts or waiting is not None:
+                # Upstream: a binding that takes time announces its node, so that other components (and this
+                # scheduler after a restart) know where the pod is expected.
                 self._put_status(
                     assumed.info.pod_info.pod, None, NominatingInfo(True, assumed.node_name)
                 )
@@ -122,12 +125,15 @@ class BindingCycle:
             status = await self._wait_on_permit(assumed)
             if status is not None:
                 return status
+        # Upstream: Permit is the last point that can reject a pod; a later failure sends it to backoff, whatever happened
+        # meanwhile. So the queue may drop the events it records for the pod, which would pile up during a long PreBind.
         self._queue.done(pod.metadata.uid)
-        # Volumes may take minutes to appear: waiting for them must not keep others from being bound.
+        # PreBind runs outside the slots: volumes may take minutes to be provisioned, and other pods have to be bound.
         status = await self._pre_bind(assumed) if acts else None
         if status is not None:
             return status
         async with self._slots:
+            # A pending condition of an earlier attempt, written after the binding, would mark a bound pod unschedulable.
             await self._flush_status(pod.metadata.uid)
             started = framework.now()
             status = await self._bind_by_extender(assumed)
@@ -137,7 +143,7 @@ class BindingCycle:
             return status
 
     async def _bind_by_extender(self, assumed: Assumed) -> Status | None:
-        """Let the extender bind that wants to; SKIP when there is none, or it failed and may be ignored."""
+        """Bind through the first extender that binds this pod; SKIP if there is none, or it failed and is ignorable."""
         pod = assumed.pod.pod
         for extender in assumed.framework.handle.extenders:
             if not extender.is_binder or not extender.is_interested(pod):
@@ -157,7 +163,7 @@ class BindingCycle:
     async def _wait_on_permit(self, assumed: Assumed) -> Status | None:
         framework, uid = assumed.framework, assumed.pod.uid
         waiting_pods = framework.handle.waiting_pods
-        assert waiting_pods is not None, "a pod waits on Permit, but nobody keeps waiting pods"
+        assert waiting_pods is not None, "a pod waits on Permit, but waiting pods are not wired"
         waiting = waiting_pods.get(uid)
         if waiting is None:
             return None
@@ -189,7 +195,7 @@ class BindingCycle:
         return failure("waiting on permit for pod: ", status)
 
     async def _pre_bind(self, assumed: Assumed) -> Status | None:
-        """Run PreBind so that preemption can call it off."""
+        """Run PreBind such that preemption can cancel it."""
         framework = assumed.framework
         in_pre_bind = framework.handle.pods_in_pre_bind
         task = asyncio.ensure_future(
@@ -207,6 +213,7 @@ class BindingCycle:
             try:
                 status = await task
             except asyncio.CancelledError:
+                # Either preemption cancelled the work, or the process is shutting down: then pass it on.
                 if entry is None or entry.cancel_reason is None:
                     raise
                 status = error_status(entry.cancel_reason)
@@ -259,10 +266,11 @@ class BindingCycle:
             sli.observe(now - info.initial_attempt_timestamp)
 
     def _fail(self, assumed: Assumed, status: Status) -> None:
-        """Undo and requeue; tell the queue that the node has room again.
+        """Undo, requeue, and tell the queue that the node has room again.
 
-        For a rejection the release is announced after the pod is back in the queue and not to the pod itself, so
-        that its own departure does not bring it back.
+        # Upstream: after a rejection the event is sent last and skips the pod. Sent earlier, it would be recorded among
+        # the events during the pod's attempt, and its own release would send it straight back to backoff. After an
+        # error the pod is retried in any case.
         """
         forgotten = self._cycle.undo(assumed)
         uid, pod = assumed.pod.uid, assumed.pod.pod

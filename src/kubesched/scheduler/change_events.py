@@ -1,4 +1,4 @@
-"""What changed between two versions of a node or a pod, as cluster events."""
+"""Differences between two versions of a node or a pod, as cluster events."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Holds back watch events while a scheduling attempt awaits an HTTP extender.
 
-The scheduling cycle reads the live tables and usually never awaits, so they cannot change under it. While an attempt
-does await, watch events are parked and replayed in order afterwards, and failed bindings wait to be undone.
+The scheduling cycle reads the live tables. It usually does not await, so they cannot change under it. While an attempt
+does await, watch events are parked and replayed in order afterwards, and failed bindings are undone only then.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class EventGate:
         try:
             yield
         finally:
+            # Open the gate first: a replayed handler must run, not park itself again.
             self.is_held = False
             while self._parked:
                 _apply(self._parked.popleft())
@@ -45,7 +46,7 @@ class EventGate:
         self._parked.append(change)
 
     async def wait(self) -> None:
-        """Return once no attempt holds the gate."""
+        """Return once no attempt holds the gate. The next attempt may take it before this task runs: check again."""
         while self.is_held:
             await self._released.wait()
 
@@ -54,7 +55,7 @@ class EventGate:
 
 
 def _apply(change: Callable[[], None]) -> None:
-    """Run a parked handler. As in the informer, a failure costs that change only, unless it is unrecoverable."""
+    """Run a parked handler. As in the informer, a failure affects this change only, unless it is unrecoverable."""
     try:
         change()
     except Unrecoverable:

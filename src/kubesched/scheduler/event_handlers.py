@@ -1,7 +1,9 @@
-"""From watch events to queue and cache.
+"""Event handlers: apply watch events to the cache and the queue.
 
-Pods with a node go to the cache, whoever schedules them; pods without one go to the queue if one of our profiles is
-responsible. Every change is then offered to the queue as a cluster event, so that pods it may help are tried again.
+Pods with a node go to the cache, whichever scheduler placed them. Pods without one go to the queue if their
+`schedulerName` is one of our profiles. Every change is then passed to the queue as a cluster event, which moves the
+pods it may help. The cache is updated first (except where upstream does it the other way round), although no attempt
+can run in between.
 """
 
 from __future__ import annotations
@@ -85,6 +87,7 @@ class EventHandlers:
         if old.spec.node_name:
             self._update_assigned(old, new, started)
         elif new.spec.node_name:
+            # The binding, ours or that of another scheduler: a pod leaves the queue once it counts on its node.
             self._add_assigned(new)
             if self._is_ours(old):
                 log.info("Delete event for unscheduled pod", v=3, pod=old)
@@ -97,6 +100,7 @@ class EventHandlers:
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
         started = self._clock.monotonic()
         if pod.spec.node_name or final_state_unknown:
+            # With an unknown final state the last version seen may be older than the binding: try the cache anyway.
             self._remove_assigned(pod)
             self._observe(EVENT_ASSIGNED_POD_DELETE.label, started)
         if not pod.spec.node_name and self._is_ours(pod):
@@ -128,14 +132,15 @@ class EventHandlers:
             self._cache.remove_pod(pod)
         except CacheError as error:
             log.error("Scheduler cache RemovePod failed", error, pod=pod)
-        # A tombstone may be older than the binding. The cache knows where room became free, and hints ask for it.
+        # A tombstone may be older than the binding. The cache knows the node, which hints read.
         gone = pod if known is None or pod.spec.node_name else known.pod
         self._move(EVENT_ASSIGNED_POD_DELETE, gone, None)
 
     def _update_unassigned(self, old: Pod, new: Pod, started: float) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
-            return
+            return  # a resync or a duplicate
         if self._cache.is_assumed(new.metadata.uid):
+            # The binding is in flight: queueing the pod again would schedule it twice. Only a deletion matters.
             if (
                 old.metadata.deletion_timestamp is None
                 and new.metadata.deletion_timestamp is not None
@@ -167,7 +172,7 @@ class EventHandlers:
         self._observe("UnschedulablePodDelete", started)
 
     def _as_nominated(self, pod: Pod) -> Pod:
-        """The pod with the place that is held for it, of which the watch may not have told yet, and never may."""
+        """The pod with its nomination from the nominator; the API server may not have it yet, and may never get it."""
         if pod.status.nominated_node_name:
             return pod
         node_name = self._queue.nominator.node_of(pod.metadata.uid)
@@ -177,7 +182,7 @@ class EventHandlers:
         return structs.replace(pod, status=status)
 
     def _announce_freed_nomination(self, pod: Pod) -> None:
-        """A place held for this pod is free: pods of no higher priority could not have it before."""
+        """The room reserved for this pod is free. It was withheld from pods of equal or lower priority only."""
         priority = pod.spec.priority or 0
         self._move(
             EVENT_ASSIGNED_POD_DELETE,
@@ -187,7 +192,7 @@ class EventHandlers:
         )
 
     def _assumed_pod_deleted(self, pod: Pod) -> None:
-        """The pod goes away while it is being bound: stop its wait, or at least give its room back at once."""
+        """The pod is deleted while its binding is in flight: end its wait on Permit, or else free its room at once."""
         known = self._cache.get_pod(pod.metadata.uid)
         if known is None:
             return
@@ -221,6 +226,7 @@ class EventHandlers:
     def node_deleted(self, node: Node) -> None:
         started = self._clock.monotonic()
         log.info("Delete event for node", v=3, node=node)
+        # Upstream: for node deletions the event comes before the cache is updated.
         self._move(EVENT_NODE_DELETE, node, None)
         try:
             self._cache.remove_node(node.metadata.name)
@@ -239,7 +245,7 @@ class EventHandlers:
         self._cache.table.namespaces.remove(namespace.metadata.name)
 
     def generic(self, resource: str, action: Action) -> Callable[[object, object], None]:
-        """A handler (old, new) that offers a change of some other kind to the queue."""
+        """A handler (old, new) that passes changes of any other kind to the queue."""
         event = ClusterEvent(resource, action)
 
         def changed(old: object, new: object) -> None:

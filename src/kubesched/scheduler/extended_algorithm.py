@@ -1,6 +1,6 @@
-"""From a pod to a node when extenders have a say: the same search, with questions asked over the network in between.
+"""The scheduling algorithm with extenders: the same search, with network calls in between.
 
-While an extender is waited for, nothing may change under the attempt: the caller parks what the watches bring.
+While an extender is awaited the tables must not change: the caller holds the event gate, which parks watch events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXTENDER = "Extender"
 
 
 class ExtendedAlgorithm:
-    """Places pods with the help of extenders; the search itself is the plain algorithm's."""
+    """Adds extender calls to the plain algorithm, for pods that some extender is interested in."""
 
     def __init__(self, algorithm: SchedulingAlgorithm, extenders: Sequence[Extender]) -> None:
         self._algorithm = algorithm
@@ -44,7 +44,7 @@ class ExtendedAlgorithm:
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Status | Awaitable[ScheduleResult | Status]:
-        """A node, or the status to fail the attempt with; to be awaited if extenders care about the pod."""
+        """A node, or the status to fail the attempt with; an awaitable if any extender is interested in the pod."""
         interested = [e for e in self._extenders if e.is_interested(pod.pod)]
         if not interested:
             return self._algorithm.schedule(framework, state, pod)
@@ -100,7 +100,7 @@ class ExtendedAlgorithm:
     async def filter(
         self, pod: PodInfo, feasible: Feasible, interested: Sequence[Extender]
     ) -> tuple[Feasible, bool] | Status:
-        """Extenders one after the other on what is left; whether an answer forgot the nodes' pods."""
+        """Run the extenders in order on the remaining nodes. The flag says if one returned node objects without pods."""
         rows, forgets_pods = feasible.rows, False
         diagnosis = feasible.diagnosis
         before = len(rows)
@@ -119,7 +119,7 @@ class ExtendedAlgorithm:
                     err=error,
                 )
                 continue
-            # Upstream: what one extender has forgotten the next one's answer does not bring back.
+            # Upstream: later extenders do not bring the pods back.
             forgets_pods |= answer.forgets_pods
             for name, why in answer.failed.items():
                 if name not in answer.unresolvable:
@@ -187,7 +187,10 @@ class ExtendedAlgorithm:
     async def prioritized(
         self, pod: PodInfo, rows: Indices, totals: Ints, interested: Sequence[Extender]
     ) -> tuple[Ints, Ints]:
-        """Totals with the extenders' points, and a lot for every node that any of them named."""
+        """Totals with the extenders' points, and a random number for every node that any of them scored.
+
+        # Upstream: such nodes are ranked with a random tie-breaker.
+        """
         lots = np.zeros(len(rows), dtype=np.int64)
         if not interested:
             return totals, lots
@@ -218,8 +221,8 @@ class ExtendedAlgorithm:
 
 
 def _wrapped(total: int) -> int:
-    """As 64 bits hold it.
+    """Wrap to 64 bits.
 
-    # Upstream: absurd points from an extender overflow silently.
+    # Upstream: out-of-range points from an extender overflow silently.
     """
     return (total + 2**63) % 2**64 - 2**63

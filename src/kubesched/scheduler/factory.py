@@ -1,6 +1,6 @@
-"""Putting a scheduler together from a configuration and the outside world's four handles.
+"""Builds a scheduler from a configuration and its dependencies.
 
-The one construction used by `run`, the playground, tests, simulation and benchmarks alike.
+The only constructor: `run`, the playground, tests, simulation and benchmarks all use it.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ ExtenderFactory = Callable[[Sequence[ExtenderConfig], NodeTable], Sequence[Exten
 def no_extenders(configured: Sequence[ExtenderConfig], table: NodeTable) -> Sequence[Extender]:
     del table
     names = ", ".join(extender.url_prefix for extender in configured)
-    raise ConfigError([FieldProblem("extenders", f"nobody here can talk to extenders ({names})")])
+    raise ConfigError([FieldProblem("extenders", f"extenders are not supported here ({names})")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a scheduler needs from outside."""
+    """What a scheduler needs from its environment."""
 
     listers: Listers
     client: SchedulerClient
@@ -86,7 +86,7 @@ class Surroundings:
     call_later: CallLater
     metrics: SchedulerMetrics
     extenders: ExtenderFactory = no_extenders
-    """Configured extenders -> extenders, in the order in which they are asked."""
+    """Configured extenders -> extenders, in call order."""
     flight: FlightRecorder | None = None
     plugin_client: SchedulerClient | None = None
     """The client that plugins get, if it is not `client`: a recorder must know when their calls return."""
@@ -96,7 +96,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """A scheduler and the parts others attach to."""
+    """A scheduler and the parts its caller attaches to."""
 
     scheduler: Scheduler
     handlers: EventHandlers
@@ -241,7 +241,7 @@ def assemble(
 
 
 def _log_plugins(frameworks: Mapping[str, Framework]) -> None:
-    """Who takes part where, in the shape that upstream's record of it has."""
+    """Log the plugins of every extension point, in the shape of upstream's log record."""
     for framework in frameworks.values():
         listed = {
             _exported(point.value): {
@@ -269,7 +269,7 @@ def _exported(name: str) -> str:
 def _enable_batching(
     frameworks: dict[str, Framework], gates: FeatureGates, batching: dict[str, Batching]
 ) -> dict[str, Callable[[PodInfo], bytes | None]]:
-    """Give memory to the profiles whose pods can be signed; returns how to sign them."""
+    """Create a batching cache for profiles whose pods can be signed; returns the signing functions."""
     signers: dict[str, Callable[[PodInfo], bytes | None]] = {}
     if not gates.OpportunisticBatching:
         return signers
@@ -286,7 +286,7 @@ def _sign_info(sign: Callable[[Pod], bytes | None], info: PodInfo) -> bytes | No
 
 
 def plugin_events(framework: Framework) -> list[PluginEvents]:
-    """The plugins that can turn a pod away, and how to ask each what could undo that."""
+    """The plugins that can reject a pod, each with its `events_to_register`."""
     return [
         PluginEvents(
             plugin.name,

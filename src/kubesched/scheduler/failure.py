@@ -1,4 +1,4 @@
-"""What happens to a pod whose attempt failed: back to the queue, an event, a condition, a nomination."""
+"""Handling of failed attempts: requeue the pod, record the event, write condition and nomination."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PutStatus = Callable[[Pod, PodCondition | None, NominatingInfo | None], None]
 
 
 class FailureHandler:
-    """Takes care of every failed attempt; synchronous, the writes happen behind it."""
+    """Handles every failed attempt. Synchronous: API writes are left to the status writer and the recorder."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class FailureHandler:
         nomination: NominatingInfo | None,
         started: float,
     ) -> None:
-        """Requeue the pod as the status demands and make the failure known."""
+        """Requeue the pod according to the status, and report the failure."""
         rejected = status is not None and status.is_rejected
         reason = REASON_UNSCHEDULABLE if rejected else REASON_SCHEDULER_ERROR
         result = "unschedulable" if rejected else "error"
@@ -69,6 +69,7 @@ class FailureHandler:
         self._note_decision(framework, info, Outcome(result), seconds, message, error, nomination)
         if not requeued:
             return
+        # Do not wait for the watch to show the nomination: the next attempt must already leave room for this pod.
         nominator = self._queue.nominator
         held = nominator.node_of(info.pod_info.uid)
         nominator.add_nominated_pod(info.pod_info, nomination)
@@ -124,7 +125,10 @@ class FailureHandler:
         )
 
     def _announce_withdrawal(self, pod: Pod, node_name: str) -> None:
-        """A place held for this pod is free. The watch tells so, unless the API server has never heard of it."""
+        """The room reserved for this pod is free: wake pods of equal or lower priority.
+
+        If the API server has the nomination, its removal comes back as a pod update and the event handler does this.
+        """
         status, uid, priority = pod.status, pod.metadata.uid, pod.spec.priority or 0
         if status.nominated_node_name == node_name:
             return
@@ -157,7 +161,7 @@ class FailureHandler:
             log.error("Error scheduling pod; retrying", error, pod=pod)
 
     def _requeue(self, info: QueuedPodInfo, tried: Pod) -> bool:
-        """Put the pod back if it still needs a node. False: it was recreated, and nothing more is to be said of it."""
+        """Requeue the pod if it still needs a node. False if it was recreated: this attempt was about another pod."""
         meta = tried.metadata
         current = self._pods.get(meta.namespace, meta.name)
         if current is not None and current.metadata.uid != meta.uid:
@@ -181,6 +185,7 @@ class FailureHandler:
                 )
             self._queue.done(meta.uid)
             return True
+        # Queue the current version: an update during the attempt went to the informer, but not to this record.
         newer = PodInfo(current)
         newer.class_key = None if current.spec is not tried.spec else info.pod_info.class_key
         info.pod_info = newer
@@ -189,7 +194,7 @@ class FailureHandler:
 
 
 def shortened(message: str) -> str:
-    """An event note: at most 1024 bytes, cut with an ellipsis."""
+    """An event note of at most 1024 bytes; longer ones end with an ellipsis."""
     raw = message.encode()
     if len(raw) <= NOTE_LIMIT_BYTES:
         return message

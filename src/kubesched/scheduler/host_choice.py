@@ -16,12 +16,12 @@ from kubesched.snapshot.node_table import NodeTable
 
 
 def heap_winner(tied: Indices) -> int:
-    """Which of the tied places in the feasible list upstream's heap would have on top."""
+    """The tied position of the feasible list that ends on top of upstream's heap."""
     return int(tied[np.argmin(_preorder_keys(tied))])
 
 
 def places_in_walk(table: NodeTable, rows: Indices, feasible: Mask, start: int) -> Indices:
-    """Where rows stand in the list of feasible rows, when the walk over all nodes begins at `start`."""
+    """Positions of rows in the list of feasible rows, if the walk over all nodes starts at `start`."""
     order = table.order_rows
     if start:
         order = np.concatenate((order[start:], order[:start]))

@@ -1,4 +1,4 @@
-"""Extenders over HTTP: the wire forms, the rules about errors, and who is interested in which pod."""
+"""HTTP extenders: wire format, error handling, and which pods an extender is interested in."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DEFAULT_TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 BASE_ANSWER_BYTES = 1024 * 1024
 BYTES_PER_ASKED_BYTE = 4
-"""An answer repeats the nodes of the question, with a reason for each that was rejected: it may be this much longer
-than the question, plus the base. A decoded answer takes about ten times its length in memory."""
+"""A response repeats the nodes of the request, with a reason for each rejected one: it may be this much longer than the
+request, plus the base. Decoded, it takes about ten times its length in memory."""
 SCORE_SCALE = 10
 """Extenders give 0..10 points, plugins 0..100."""
 
@@ -37,15 +37,15 @@ JsonObject = dict[str, Any]
 
 
 class ExtenderError(KubeschedError):
-    """An extender could not be asked, or answered with an error or with nonsense."""
+    """An extender could not be reached, returned an error, or sent an invalid response."""
 
 
 class ExtenderNotReached(ExtenderError):
-    """There was no connection: the extender did not hear the question."""
+    """No connection was made: the extender did not receive the request."""
 
 
 class WholeObjects(Protocol):
-    """Objects exactly as the API server sent them: an extender may read what the scheduler never does."""
+    """Complete objects as the API server sent them: extenders may read fields that the scheduler does not decode."""
 
     def pod(self, pod: Pod) -> Awaitable[JsonObject]: ...
 
@@ -96,7 +96,7 @@ class HttpExtender:
         return bool(self._config.preempt_verb)
 
     def is_interested(self, pod: Pod) -> bool:
-        """All pods without managed resources; otherwise those that request, or are limited in, one of them."""
+        """True for all pods if no resources are managed; otherwise if the pod requests or limits one of them."""
         if not self._managed:
             return True
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
@@ -265,7 +265,7 @@ def make_extenders(
     table: NodeTable,
     transport: Transport | None = None,
 ) -> list[HttpExtender]:
-    """Extenders in the order in which they are asked: those that may be ignored come last."""
+    """Extenders in call order: ignorable ones come last."""
     ordered = sorted(configured, key=lambda extender: extender.ignorable)
     return [HttpExtender(extender, whole, table, transport) for extender in ordered]
 
@@ -288,7 +288,7 @@ def _connection(config: types.Extender) -> ConnectionConfig:
 
 
 def _tls_context(config: types.Extender) -> ssl.SSLContext:
-    """Trust and identity towards the extender.
+    """TLS settings for the extender.
 
     # Upstream: with `enableHTTPS` and no authority given, the certificate is not verified.
     """

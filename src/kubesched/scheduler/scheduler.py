@@ -1,4 +1,4 @@
-"""Scheduler: pops pods, runs cycles, starts bindings, and yields to the event loop in between."""
+"""The scheduling loop: pops pods, runs scheduling cycles, starts bindings, and yields to the event loop in between."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ log = get_logger(__name__)
 
 PLUGIN_METRICS_SAMPLE_PERCENT = 10
 SLOW_ATTEMPT_S = 0.1
-"""An attempt that takes longer logs where the time went."""
+"""Slower attempts log the time spent in each extension point."""
 BURST_PODS = 64
-"""Attempts in a row before watches and bindings get their turn."""
+"""Maximum attempts in a row before other tasks (watches, bindings) run."""
 BURST_S = 0.002
 MAX_BINDINGS = 256
-"""Bindings under way before the loop stops taking pods: the API server is the bottleneck then, and what we assume
-further ahead we may have to take back."""
+"""Bindings in flight at which the loop stops popping pods: the API server is the bottleneck then, and every further
+assumed pod may have to be undone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """An attempt that waits for I/O. No other attempt may start before its outcome is there."""
+    """An attempt that awaits I/O. No other attempt may start before it ends."""
 
     outcome: Awaitable[Assumed | Finished]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An attempt that is over and left nothing to bind."""
+    """An attempt that ended with nothing to bind."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEmpty:
-    """There was no pod to try."""
+    """The active queue was empty."""
 
 
 FINISHED: Final = Finished()
@@ -212,7 +212,7 @@ class Scheduler:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Schedule until cancelled; bindings under way are called off then and undone."""
+        """Schedule until cancelled; bindings in flight are then cancelled and undone."""
         if self._flight is not None:
             self._flight.began()
         async with asyncio.TaskGroup() as group:
@@ -238,7 +238,10 @@ class Scheduler:
                 self.queue.close()
 
     def _burst(self, group: asyncio.TaskGroup) -> Suspended | bool:
-        """Attempts until the budget is used up or nothing is left; whether any was made, or the one to be awaited."""
+        """Run attempts until the budget is spent or the queue is empty.
+
+        Returns whether any attempt was made, or the attempt to be awaited.
+        """
         deadline = self._clock.monotonic() + BURST_S
         worked = False
         for _ in range(BURST_PODS):
@@ -269,7 +272,7 @@ class Scheduler:
         self._wake.set()
 
     async def _run_timers(self) -> None:
-        """Flush backoff and leftovers when they are due, and publish cache sizes once a second."""
+        """Run the queue's timers when due, and publish cache sizes once a second."""
         sizes = {
             kind: self.metrics.cache_size.labels(kind) for kind in ("nodes", "pods", "assumed_pods")
         }
@@ -285,14 +288,14 @@ class Scheduler:
             await asyncio.sleep(pause if pause > 0 else 0.001)
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no more pods, and let what is under way finish, within a bound. `run` is to be cancelled afterwards."""
+        """Stop popping pods and wait for running work, up to `timeout_s`. The caller cancels `run` afterwards."""
         self._is_draining = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self.background.drain(timeout_s))
             if self._bindings:
                 await asyncio.wait(set(self._bindings), timeout=timeout_s)
         if undone := len(self._bindings):
-            log.warning("Some bindings did not finish in time and are called off", pods=undone)
+            log.warning("Some bindings did not finish in time and are cancelled", pods=undone)
 
     def check_invariants(self) -> None:
         self.queue.check_invariants()

@@ -1,8 +1,8 @@
 """The scheduling cycle: from a popped pod to a pod assumed on a node, or to a failure.
 
 Synchronous unless I/O is needed: no other code runs meanwhile, so the live tables double as the snapshot. Extenders, and
-PostFilter plugins that evict pods themselves, need I/O: the attempt then comes back as an awaitable, and while it is
-awaited the event gate holds back what the watches bring.
+PostFilter plugins that evict pods themselves, need I/O: `run` then returns an awaitable, and while it is awaited the
+event gate holds back watch events.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class Assumed:
-    """A pod that counts on a node and is to be bound there."""
+    """A pod that is assumed on a node and waits to be bound."""
 
     framework: Framework
     state: CycleState
@@ -86,7 +86,7 @@ class SchedulingCycle:
     def decide(
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]:
-        """The decision of an attempt without its consequences: no pod is assumed, none is requeued, nothing is learned.
+        """The decision of an attempt without side effects: no pod is assumed or requeued, nothing is learned.
 
         PostFilter plugins do run; see `preemption.executor.Executor.rehearsal` for those that evict.
         """
@@ -114,10 +114,11 @@ class SchedulingCycle:
         return self._try_to_make_room(framework, state, pod, outcome, started)
 
     def _recall_nomination(self, pod: PodInfo) -> None:
-        """A nomination made here holds before the API server has told us of it.
+        """Apply a nomination that the API server has not confirmed yet.
 
-        Upstream writes it before it takes up the next pod. Our writes happen behind the attempts, so that the victims'
-        room can be there before the nomination comes back; the pod would then be placed as if none was made for it.
+        Upstream writes the nomination before it pops the next pod. Here the status writer works in the background, so
+        the victims can be gone, and the pod popped again, before the watch shows the nomination. Without this the pod
+        would lose the node reserved for it.
         """
         status = pod.pod.status
         if status.nominated_node_name:
@@ -167,7 +168,7 @@ class SchedulingCycle:
             result, status = answer
             framework.point_done("PostFilter", started, status)
             framework.algorithm_done(attempt_started)
-            # Upstream: the text of a PostFilter that broke is appended all the same.
+            # Upstream: the message is appended even if PostFilter failed with an error.
             said = fit_error.diagnosis.post_filter_msg = (
                 status.message if status is not None else ""
             )
@@ -187,6 +188,7 @@ class SchedulingCycle:
             self._cache.assume_pod(pod)
         except CacheError as error:
             return Failed(error_status(error), CLEAR_NOMINATION)
+        # From here on the pod counts on its node; counting it as nominated too would reserve the room twice.
         self._queue.nominator.delete_nominated_pod(pod.pod)
         started = framework.now()
         refused = run_reserve(framework, state, pod.pod, assumed.node_name)
@@ -214,7 +216,7 @@ class SchedulingCycle:
         return assumed
 
     def undo(self, assumed: Assumed) -> bool:
-        """Unreserve and forget; False when the cache did not know the assumption any more."""
+        """Unreserve, then forget; False if the cache no longer had the assumption."""
         started = assumed.framework.now()
         run_unreserve(assumed.framework, assumed.state, assumed.pod.pod, assumed.node_name)
         assumed.framework.point_done("Unreserve", started)
@@ -226,7 +228,7 @@ class SchedulingCycle:
         return True
 
     def activate_asked_for(self, state: CycleState) -> None:
-        """Move the pods that plugins want tried now."""
+        """Move the pods that plugins put into `PodsToActivate` to the active queue."""
         wanted = state.pods_to_activate.pods
         if wanted:
             self._queue.activate(dict(wanted))
@@ -234,7 +236,7 @@ class SchedulingCycle:
 
 
 def as_one_node_failure(pod_key: str, node_name: str, status: Status) -> Status:
-    """A rejection after the node was chosen reads like a fit error over that one node; errors stay as they are."""
+    """Turn a rejection by Reserve or Permit into a fit error over that one node; errors stay as they are."""
     if not status.is_rejected:
         return status
     diagnosis = Diagnosis(node_to_status=NodeToStatus({node_name: status}))

@@ -1,4 +1,4 @@
-"""Every plugin's score of every node, for those who ask for it at a high verbosity."""
+"""Logs every plugin's score of every node, at high verbosity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCORES_VERBOSITY: Final = 10
 
 
 def log_scores(names: Sequence[str], pod: Pod, rows: Indices, outcome: ScoreOutcome) -> None:
-    """Weighted scores by plugin, and totals. Many lines."""
+    """Log weighted scores by plugin, and totals: a record per node and plugin."""
     columns, totals = outcome.columns, outcome.totals
     for index, row in enumerate(rows.tolist()):
         node = names[row]

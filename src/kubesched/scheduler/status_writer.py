@@ -1,8 +1,8 @@
-"""Status patches in a lane of their own, behind the bindings.
+"""Status patches, written in the background with a concurrency of their own.
 
-A failing pod's condition must not hold up pods that succeed. Patches wait here by pod; a newer one for the same pod
-replaces the older, so the last word is never lost and the lane never grows beyond the number of pods. The body is
-worked out against the informer's newest version of the pod at the moment of sending.
+Conditions of failing pods must not delay bindings. Pending updates are keyed by pod and a newer one is merged into the
+older, so the latest state is never lost and the backlog is bounded by the number of pods. The patch is computed against
+the informer's newest version of the pod when it is sent.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ log = get_logger(__name__)
 WORKERS = 8
 
 
-class _Wanted:
-    """What a pod's status should say."""
+class _Update:
+    """The wanted condition and nomination of one pod."""
 
     __slots__ = ("condition", "nomination", "pod")
 
@@ -37,8 +37,8 @@ class _Wanted:
         self.condition = condition
         self.nomination = nomination
 
-    def absorb(self, newer: _Wanted) -> None:
-        """A later wish wins, part by part."""
+    def merge(self, newer: _Update) -> None:
+        """Take over what the newer update sets."""
         self.pod = newer.pod
         if newer.condition is not None:
             self.condition = newer.condition
@@ -47,7 +47,7 @@ class _Wanted:
 
 
 class StatusWriter:
-    """Writes conditions and nominations, a few at a time; one pod's patches never overtake each other."""
+    """Writes conditions and nominations, `WORKERS` at a time. Patches of one pod are written in order."""
 
     def __init__(
         self, client: SchedulerClient, pods: Lister[Pod], clock: Clock, random: Random
@@ -56,59 +56,60 @@ class StatusWriter:
         self._pods = pods
         self._clock = clock
         self._random = random
-        self._wanted: dict[str, _Wanted] = {}
+        self._pending: dict[str, _Update] = {}
         self._writing: dict[str, asyncio.Event] = {}
-        """Set when the write has come to its end."""
+        """Writes in flight by UID; the event is set when the write ends."""
         self._wake = asyncio.Event()
         self.on_idle: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
-        return len(self._wanted) + len(self._writing)
+        return len(self._pending) + len(self._writing)
 
     def put(
         self, pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
     ) -> None:
-        """Ask for a pod's status to be brought to this, soon. Nothing is queued when it says so already."""
+        """Queue an update of a pod's status. No-op if the status already has these values and nothing is pending."""
         if (
             status_patch(self._current(pod), condition, nomination, 0.0) is None
-            and pod.metadata.uid not in self._wanted
+            # A pending update may say something else: then this one has to be merged into it.
+            and pod.metadata.uid not in self._pending
         ):
             return
         if log.enabled(3):
-            _log_wish(pod, condition, nomination)
-        wish = _Wanted(pod, condition, nomination)
-        waiting = self._wanted.get(pod.metadata.uid)
-        if waiting is None:
-            self._wanted[pod.metadata.uid] = wish
+            _log_update(pod, condition, nomination)
+        update = _Update(pod, condition, nomination)
+        pending = self._pending.get(pod.metadata.uid)
+        if pending is None:
+            self._pending[pod.metadata.uid] = update
         else:
-            waiting.absorb(wish)
+            pending.merge(update)
         self._wake.set()
 
     def _current(self, pod: Pod) -> Pod:
-        """The informer's version of what goes by the pod's name."""
+        """The informer's newest version of the pod of that name."""
         return self._pods.get(pod.metadata.namespace, pod.metadata.name) or pod
 
     async def run(self) -> None:
-        """Serve the lane until cancelled."""
+        """Write pending updates until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(WORKERS):
                 group.create_task(self._serve())
 
     async def drain(self) -> None:
-        """Write what is waiting, then return. For shutdown; the caller bounds it."""
-        while self._wanted:
+        """Write all pending updates, then return. For shutdown; the caller sets the time limit."""
+        while self._pending:
             await self._write_next()
 
     async def flush(self, uid: str) -> None:
-        """Return when nothing is left to be written about a pod.
+        """Return when nothing is pending or in flight for a pod.
 
-        Its binding waits for this: a condition that arrives afterwards would call a bound pod unschedulable.
+        The binding waits for this: a condition written after it would mark a bound pod unschedulable.
         """
         while True:
             under_way = self._writing.get(uid)
             if under_way is not None:
                 await under_way.wait()
-            elif uid in self._wanted:
+            elif uid in self._pending:
                 await self._write_one(uid)
             else:
                 return
@@ -122,41 +123,44 @@ class StatusWriter:
                 await self._wake.wait()
 
     async def _write_next(self) -> bool:
-        uid = next((uid for uid in self._wanted if uid not in self._writing), None)
+        # An update of a pod whose write is in flight waits for it, which keeps the patches of a pod in order.
+        uid = next((uid for uid in self._pending if uid not in self._writing), None)
         if uid is None:
             return False
         await self._write_one(uid)
         return True
 
     async def _write_one(self, uid: str) -> None:
-        wish = self._wanted.pop(uid)
+        update = self._pending.pop(uid)
         done = self._writing[uid] = asyncio.Event()
         try:
-            await self._write(wish)
+            await self._write(update)
         finally:
             del self._writing[uid]
             done.set()
             self._wake.set()
 
-    async def _write(self, wish: _Wanted) -> None:
+    async def _write(self, update: _Update) -> None:
         def patch() -> dict[str, Any] | None:
-            current = self._current(wish.pod)
-            if current.spec.node_name or current.metadata.uid != wish.pod.metadata.uid:
-                # Somebody bound it, or made it anew: what was found out about it is not true any more. (Upstream calls
-                # the bound pod unschedulable, and nobody ever takes that back.)
+            current = self._current(update.pod)
+            if current.spec.node_name or current.metadata.uid != update.pod.metadata.uid:
+                # The pod was bound (by another scheduler) or recreated since: the update no longer applies. Upstream
+                # marks the bound pod unschedulable, and the condition is never removed.
                 return None
-            return status_patch(current, wish.condition, wish.nomination, self._clock.now())
+            return status_patch(current, update.condition, update.nomination, self._clock.now())
 
         try:
-            await write_status(self._client, wish.pod, patch, self._random)
+            await write_status(self._client, update.pod, patch, self._random)
         except KubeschedError as error:
-            log.error("Error updating pod", error, pod=wish.pod)
+            log.error("Error updating pod", error, pod=update.pod)
 
     def statistics(self) -> Mapping[str, Any]:
-        return {"waiting": len(self._wanted), "writing": len(self._writing)}
+        return {"waiting": len(self._pending), "writing": len(self._writing)}
 
 
-def _log_wish(pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None) -> None:
+def _log_update(
+    pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
+) -> None:
     told: dict[str, object] = {"pod": pod}
     if condition is not None:
         told["conditionType"] = condition.type

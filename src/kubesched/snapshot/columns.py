@@ -1,4 +1,4 @@
-"""Columns over node rows: growable integers, interned values, and the logs that say which rows changed."""
+"""Columns over node rows: growable integers, interned values, and logs of changed rows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
 Rows = slice | Indices
-"""Which rows a computation is about: a slice (cheap, a view) or an index array (a gather)."""
+"""The rows of a computation: a slice (cheap, a view) or an index array (a gather)."""
 
 ABSENT: Final = -1
-"""Interned id of "the node has no such value". Lookup tables keep one extra last slot for it."""
+"""Interned id of a node without a value. As an index it reads the last slot, which lookup tables reserve for it."""
 
 V = TypeVar("V", bound=Hashable)
 
 
 class IntColumn:
-    """One int64 per row: `array` for vector work, `cells` (a memoryview) for single cells, twice as fast there."""
+    """One int64 per row: `array` for vector operations, `cells` (a memoryview) for single cells, twice as fast there."""
 
     __slots__ = ("array", "cells")
 
@@ -76,7 +76,7 @@ class InternedColumn(Generic[V]):
         self.present = 0
         """Rows that have a value."""
         self.in_use = 0
-        """Values that any row has now."""
+        """Values that at least one row has now."""
         self.shared = 0
         """Values that more than one row has."""
 
@@ -120,8 +120,8 @@ class InternedColumn(Generic[V]):
 class RowLog:
     """An append-only list of changed rows that every consumer reads with a cursor of its own.
 
-    Consumers recompute a row from current state, so duplicates and reused rows are harmless. Old entries are
-    dropped once the log outgrows its bound; a consumer that lags behind the cut must recompute everything.
+    Consumers recompute a row from current state, so duplicates and reused rows are harmless. The older half is dropped
+    when the log outgrows its bound; a consumer that lags behind the cut must rebuild from scratch.
     """
 
     __slots__ = ("_base", "_rows", "bound")
@@ -133,7 +133,7 @@ class RowLog:
 
     @property
     def end(self) -> int:
-        """The cursor of a consumer that has seen everything."""
+        """The cursor of an up-to-date consumer."""
         return self._base + len(self._rows)
 
     def append(self, row: int) -> None:
@@ -144,6 +144,6 @@ class RowLog:
             self._base += cut
 
     def since(self, cursor: int) -> list[int] | None:
-        """Rows logged at or after `cursor`, oldest first; None when some of them are already gone."""
+        """Rows logged at or after `cursor`, oldest first; None if some of them were dropped."""
         start = cursor - self._base
         return None if start < 0 else self._rows[start:]

@@ -1,8 +1,8 @@
-"""Which images are on which nodes, as the scheduler's snapshot would have seen it.
+"""Which images are on which nodes, as upstream's snapshot would show it.
 
-# Upstream: a node's snapshot record freezes "on how many nodes is this image" at the moment that record was last
+# Upstream: a node's snapshot record holds the number of nodes with an image as of the moment the record was last
 # refreshed (a pod or the node itself changed). Another node gaining the image does not refresh it. So each image
-# keeps its history of node counts, and each row the version at which it was last refreshed.
+# keeps the history of its node count, and each row the version at which it was last refreshed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HISTORY_LIMIT = 64
 
 
 class ImageState:
-    """One image name: its size as first reported, the rows that hold it, and how their number developed."""
+    """One image name: its size as first reported, the rows that hold it, and the history of their number."""
 
     __slots__ = ("_compact_above", "counts", "rows", "size_bytes", "versions")
 
@@ -34,19 +34,19 @@ class ImageState:
         self.versions.append(version)
         self.counts.append(len(self.rows))
         if len(self.versions) > self._compact_above:
-            # The newest entry at or before the oldest refresh still answers for it; older ones answer for nobody.
+            # Only entries from the newest one at or before the oldest refresh on can still be looked up.
             keep = max(bisect_right(self.versions, oldest_refresh()) - 1, 0)
             del self.versions[:keep]
             del self.counts[:keep]
             self._compact_above = max(_HISTORY_LIMIT, 2 * len(self.versions))
 
     def count_at(self, version: int) -> int:
-        """Nodes holding the image when `version` was current (the oldest known count before that)."""
+        """Number of nodes with the image when `version` was current; before the history begins, its first entry."""
         return self.counts[max(bisect_right(self.versions, version) - 1, 0)]
 
 
 class ImageIndex:
-    """Image name -> state. `version` moves with every change to any node's image list."""
+    """Image name -> state. `version` increases with every change to any node's image list."""
 
     __slots__ = ("_images", "_of_row", "_refreshed_at", "version")
 
@@ -65,7 +65,7 @@ class ImageIndex:
         self._refreshed_at.grow(capacity)
 
     def set_row(self, row: int, node: Node | None) -> None:
-        """Replace what a row holds: the old list is withdrawn first, which may drop and re-create a record."""
+        """Replace a row's images. The old list is removed first, so an image only this row has loses its record."""
         old = self._of_row.pop(row, ())
         images = (node.status.images or ()) if node is not None else ()
         if not old and not images:
@@ -91,10 +91,10 @@ class ImageIndex:
                 current.record(self.version, self._oldest_refresh)
 
     def renew_row(self, row: int, node: Node) -> None:
-        """The node was written again with the images it had.
+        """The node was updated, its image names were not.
 
-        # Upstream: its images are withdrawn and registered anew; one that is on no other node takes the size that
-        # this node reports.
+        # Upstream: a node update removes and re-adds the node's images, so an image on no other node takes the size
+        # this update reports.
         """
         sizes: dict[str, int] = {}
         for image in node.status.images or ():
@@ -119,7 +119,7 @@ class ImageIndex:
         )
 
     def refresh_row(self, row: int) -> bool:
-        """The row's snapshot record was renewed: it now sees today's counts. Says whether that may matter."""
+        """Refresh the row's snapshot record: it sees current counts from now on. False if that changes nothing."""
         if self._refreshed_at.cells[row] == self.version:
             return False
         self._refreshed_at.cells[row] = self.version
@@ -129,7 +129,7 @@ class ImageIndex:
         return self._images.get(name)
 
     def frozen_counts(self, state: ImageState, rows: Rows, length: int) -> Ints:
-        """Per row, on how many nodes the image was when the row was last refreshed; 0 where the row lacks it."""
+        """Per row, the image's node count when the row was last refreshed; 0 where the row lacks the image."""
         refreshed = self._refreshed_at.array[rows]
         versions = np.asarray(state.versions, dtype=np.int64)
         counts = np.asarray(state.counts, dtype=np.int64)
@@ -144,7 +144,7 @@ class ImageIndex:
         return state.count_at(self._refreshed_at.cells[row]) if row in state.rows else 0
 
     def states_of(self, row: int) -> dict[str, tuple[int, int]]:
-        """Name -> (size in bytes, nodes holding it as this row sees it), for humans and per-node plugins."""
+        """Name -> (size in bytes, node count as this row sees it), for `NodeInfo`."""
         at = self._refreshed_at.cells[row]
         return {
             name: (s.size_bytes, s.count_at(at))

@@ -1,4 +1,4 @@
-"""Labels of namespaces, which affinity terms select on."""
+"""Namespace labels, for the namespace selectors of affinity terms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class NamespaceLabels:
-    """Namespace -> labels; `version` moves with every change, so that resolved selectors know when they are stale."""
+    """Namespace -> labels. `version` increases with every change: selectors resolved before are stale."""
 
     __slots__ = ("_labels", "version")
 
@@ -27,7 +27,7 @@ class NamespaceLabels:
             self.version += 1
 
     def labels_of(self, name: str) -> Mapping[str, str]:
-        """The labels; an unknown namespace has none."""
+        """The namespace's labels; empty if it is unknown."""
         return self._labels.get(name, _NO_LABELS)
 
     def items(self) -> list[tuple[str, Mapping[str, str]]]:

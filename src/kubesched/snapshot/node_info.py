@@ -1,6 +1,6 @@
-"""NodeInfo: one node as an object, for plugins that look at nodes one by one and for humans.
+"""NodeInfo: one node as an object, for plugins that evaluate node by node and for diagnostics.
 
-A read-only façade over a row (or over a what-if version of it), valid until the table changes.
+A read-only copy of a row (or of a what-if of it), valid until the table changes.
 """
 
 from __future__ import annotations

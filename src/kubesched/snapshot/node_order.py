@@ -1,4 +1,4 @@
-"""The order in which nodes are looked at: round robin over zones, as upstream's node tree lists them.
+"""The order in which nodes are evaluated: round robin over zones, as upstream's node tree lists them.
 
 Zones are ordered by first appearance and disappear with their last node. Inside a zone nodes keep insertion order.
 Example: zones [a, b, c] [d] [e, f] give a, d, e, b, f, c.
@@ -29,7 +29,7 @@ def zone_key(node: Node) -> str:
 
 
 class NodeOrder:
-    """Which nodes exist, zone by zone."""
+    """The existing nodes by zone."""
 
     __slots__ = ("_listed", "_zone_of", "_zones", "version")
 
@@ -38,7 +38,7 @@ class NodeOrder:
         self._zone_of: dict[str, str] = {}
         self._listed: list[str] | None = None
         self.version = 0
-        """Changes whenever the listing may have changed."""
+        """Increases whenever `names` may return something else."""
 
     def __len__(self) -> int:
         return len(self._zone_of)
@@ -46,7 +46,7 @@ class NodeOrder:
     def put(self, node: Node) -> None:
         """Add the node, or move it to the end of its new zone when the zone changed.
 
-        # Upstream: a move shows in the listing only after some node has come or gone.
+        # Upstream: the list of nodes is rebuilt only when a node is added or removed, so a move alone does not show.
         """
         name, zone = node.metadata.name, zone_key(node)
         if self._zone_of.get(name) == zone:

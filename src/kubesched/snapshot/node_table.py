@@ -1,13 +1,16 @@
-"""The node table: every node's resources, labels, taints, ports, images and pods, one row per node.
+"""The node table: resources, labels, taints, ports, images and pods of all nodes, one row per node.
 
-A node owns a row while it exists; rows are reused. Pods that name a node the table does not know wait among the
-*ghosts* until the node arrives, and return there when it leaves: they never influence a decision meanwhile.
+A node owns a row while it exists; rows are reused. A pod whose node is not in the table is a *ghost*: it is kept aside
+until the node arrives, becomes a ghost again if the node is removed, and affects no decision meanwhile. Ghosts exist
+because pods and nodes come through separate watches: a pod can be seen before its node, and outlive it.
 
-Two logs tell consumers what changed: `pod_log` (rows whose pods or allocatable changed) and `node_log` (rows whose
-node object changed or that appeared or vanished; these are in `pod_log` as well). A third, `swap_log`, is for those who
-keep pods themselves: rows on which a pod was replaced by a version that counts the same.
+Consumers that keep derived values follow three logs:
 
-The table knows nothing of assumed or confirmed pods: that is the cache's business.
+    pod_log    rows whose pods or node changed
+    node_log   rows whose node object changed, was added or removed; always in `pod_log` as well
+    swap_log   rows on which a pod object was replaced by one with the same sums; for consumers that hold pods
+
+Assumed and confirmed pods look the same here: the cache tells them apart.
 """
 
 from __future__ import annotations
@@ -45,9 +48,9 @@ class NodeTable:
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
         self.high_water = 0
-        """Rows at or above this were never used."""
+        """Rows from here on were never used."""
         self.epoch = 0
-        """Changes when the arrays were reallocated; views made before are stale."""
+        """Increases when arrays are reallocated: references to them held elsewhere are stale."""
         self.alive: Mask = np.zeros(capacity, dtype=np.bool_)
         self.names: list[str] = []
         self.nodes: list[Node | None] = []
@@ -76,7 +79,7 @@ class NodeTable:
         self.ports = HostPortIndex()
         self.images = ImageIndex(capacity)
         self.claims: dict[str, dict[int, int]] = {}
-        """`namespace/claim` -> row -> how many volumes of pods there name it."""
+        """`namespace/claim` -> row -> number of pod volumes on that row that name it."""
         self.namespaces = NamespaceLabels()
         self.pod_log = RowLog(max(8192, 2 * capacity))
         self.node_log = RowLog(max(8192, 2 * capacity))
@@ -101,7 +104,7 @@ class NodeTable:
         name = node.metadata.name
         row = self.row_of.get(name)
         if row is None:
-            allocatable = node_allocatable(node)  # raises for nonsense, before anything has changed
+            allocatable = node_allocatable(node)  # may raise, so it comes before any change
             row = self._take_row(name)
             self._write_node(row, None, node, allocatable)
             for pod in self.ghosts.pop(name, {}).values():
@@ -110,6 +113,7 @@ class NodeTable:
             old = self.nodes[row]
             assert old is not None, f"row {row} of node {name} has no node"
             if not _scheduling_relevant_change(old, node):
+                # A heartbeat, several per second in a large cluster: no consumer has to recompute the row.
                 self.nodes[row] = node
                 self._touched.add(row)
                 return row
@@ -135,6 +139,7 @@ class NodeTable:
         for interned in self._interned.values():
             interned.set_row(row, None)
         self.images.set_row(row, None)
+        # The row may be reused before consumers have read the log. That is safe: they recompute from current state.
         self._free.append(row)
         self._log_node(row)
 
@@ -157,7 +162,7 @@ class NodeTable:
     def _write_node(
         self, row: int, old: Node | None, node: Node, allocatable: NodeAllocatable | None
     ) -> None:
-        """`allocatable` is None if it has not changed."""
+        """Write a node's columns; `allocatable` is None if it did not change."""
         self.nodes[row] = node
         self._count_labels(old, node)
         self.order.put(node)
@@ -258,9 +263,9 @@ class NodeTable:
         self.pod_log.append(row)
 
     def replace_pod(self, pod: PodInfo, newer: Pod) -> None:
-        """Swap in a newer version of a pod from which no sum or index differs: no row becomes dirty.
+        """Replace a pod object by a newer one with the same sums and index entries. The row does not become dirty.
 
-        # Upstream would take the pod out and put it in again, which renews the node's snapshot record.
+        # Upstream: the pod is removed and added again, which refreshes the node's snapshot record; hence `_touched`.
         """
         pod.pod = newer
         row = self.row_of.get(newer.spec.node_name)
@@ -270,13 +275,16 @@ class NodeTable:
             self._renew_ports(pod, row)
 
     def _renew_ports(self, pod: PodInfo, row: int) -> None:
-        """# Upstream: the pod being put in again takes ports that another pod on the node, sharing them, freed."""
+        """Take the pod's ports again.
+
+        # Upstream: adding the pod again claims its ports, even those freed by a pod that shared them and left.
+        """
         if not all(self.ports.is_taken(row, port) for port in pod.host_ports):
             self.ports.add(row, pod.host_ports)
             self.pod_log.append(row)
 
     def ports_at(self, row: int) -> set[HostPort]:
-        """The host ports taken on a row."""
+        """The host ports in use on a row."""
         return {
             port
             for pod in self.pods[row].values()
@@ -314,15 +322,15 @@ class NodeTable:
         return ((row, pod) for row, pods in enumerate(self.pods) for pod in pods.values())
 
     def pods_below(self, priority: int) -> Below | None:
-        """Sums over the pods below a priority, per row; None when the cluster has too many priorities to keep them."""
+        """Sums over the pods below a priority, per row; None if the cluster has too many priorities to keep sums."""
         return self.priorities.below(priority, self.pod_count.array, self.requested)
 
     # -- columns on demand -----------------------------------------------------------------------------------------
 
     def interned(self, key: Hashable, derive: Callable[[Node], Any]) -> InternedColumn[Any]:
-        """A column of values derived from each node, built when first asked for and kept current from then on.
+        """A column of values derived from each node, built on first use and then kept current.
 
-        `key` names the derivation: equal keys must mean equal functions.
+        `key` identifies `derive`: equal keys must mean equal functions.
         """
         column = self._interned.get(key)
         if column is None:
@@ -332,7 +340,7 @@ class NodeTable:
         return column
 
     def derived(self, kind: Callable[[NodeTable], T]) -> T:
-        """Something that others compute from this table and share; made when first asked for, and kept with it."""
+        """A structure computed from this table and shared by its users; built by `kind(table)` on first use."""
         derived: T | None = self._derived.get(kind)
         if derived is None:
             derived = self._derived[kind] = kind(self)
@@ -383,7 +391,7 @@ class NodeTable:
 
     @property
     def order_rows(self) -> Ids:
-        """Rows in the order in which upstream lists the nodes."""
+        """Rows in the order of upstream's node list."""
         if self._order_version != self.order.version:
             self._order_rows = np.array(
                 [self.row_of[name] for name in self.order.names()], dtype=np.int32
@@ -395,20 +403,21 @@ class NodeTable:
 
     @property
     def position(self) -> Ids:
-        """Per row, where it stands in `order_rows`; meaningless for dead rows."""
+        """Per row, its position in `order_rows`; undefined for dead rows."""
         _ = self.order_rows
         return self._position
 
     # -- cycle boundary --------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Begin a scheduling cycle: rows changed since the last one see today's image counts.
+        """Begin a scheduling cycle: rows changed since the last one see current image counts.
 
-        The order of nodes is settled here too, as upstream lists nodes when it takes its snapshot: a later change of
-        zone must not show in it, whoever asks for the order when.
+        Also fixes the node order for the cycle, as upstream does when it takes its snapshot. Computed later in the
+        cycle, the order could already include a zone change that upstream's would not.
         """
         _ = self.order_rows
         if self._touched:
+            # These rows were not logged as dirty; a new image count makes them so.
             for row in self._touched:
                 if self.images.refresh_row(row):
                     self.pod_log.append(row)
@@ -424,13 +433,13 @@ class NodeTable:
 
     @property
     def refreshed_until(self) -> int:
-        """The position in `pod_log` up to which rows see current image counts."""
+        """The cursor in `pod_log` up to which rows see current image counts."""
         return self._refresh_cursor
 
     # -- self-check ------------------------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
-        """Everything incremental equals what a rebuild from nodes and pods would give."""
+        """Assert that all incremental state equals a rebuild from the nodes and pods."""
         assert {name: row for row, name in enumerate(self.names) if name} == self.row_of
         fresh = NodeTable(self.capacity)
         for name in self.order.names():
@@ -486,7 +495,7 @@ class NodeTable:
 
 
 def _scheduling_relevant_change(old: Node, new: Node) -> bool:
-    """Anything but a heartbeat: what plugins may read of a node, conditions by type and status only."""
+    """Did anything change that a plugin may read? Of conditions, heartbeats only renew the times."""
     return (
         old.metadata.labels != new.metadata.labels
         or old.metadata.annotations != new.metadata.annotations

@@ -1,14 +1,15 @@
-"""Counting pods by label selector and by topology domain, incrementally.
+"""Incremental counts of pods by label selector and topology domain.
 
-Pods on nodes fall into *label classes* (same namespace, labels and terminating or not); selectors are matched once
-per label class, never per pod. On top of the classes:
+Pods on nodes fall into *label classes* (equal namespace, labels and terminating flag); selectors are matched once per
+label class, never per pod. On top of the classes:
 
     Counter        pods per row that satisfy a predicate (a pending pod's spread constraint or affinity term)
-    DomainCounter  the same pods per value of a topology label, over the rows that are eligible
-    Term           an (anti-)affinity term carried by pods already on nodes: how many carry it, per row
+    DomainCounter  the same pods per value of a topology label, over the eligible rows
+    Term           an (anti-)affinity term of pods on nodes: how many pods carry it, per row
 
-Adding or removing a pod touches only the counters its label class belongs to and the terms it carries itself.
-Always ask the index again instead of keeping a counter: rarely used ones are dropped.
+Adding or removing a pod updates the counters of its label class and the terms it carries, nothing else. That is where
+spread constraints and inter-pod affinity get their speed: upstream recounts all pods for every pending pod.
+A caller must not hold a counter beyond an attempt without checking `is_dropped`: the least recently used are dropped.
 
 Invariant: every count equals a recount over the table's pods (`recount` in the tests, `check_invariants` here).
 """
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
     from kubesched.snapshot.node_table import NodeTable
 
 COUNTER_LIMIT: Final = 512
+"""Maximum number of counters; the least recently used are dropped. One costs 4 bytes per row and some per domain."""
 DOMAINS_LIMIT: Final = 16
-"""Topology keys, by which nodes count, that a counter keeps for later. A pod can name thousands of them."""
-"""Counters kept at most; the least recently used go first. One costs 4 bytes per row and a little per domain."""
+"""Maximum number of domain counters a counter keeps. A single pod can name thousands of topology keys."""
 
 EMPTY_LABELS: Final[Mapping[str, str]] = {}
 
 
 class PodPredicate(Protocol):
-    """Which pods on nodes count. Equal keys mean equal predicates."""
+    """Selects the pods to count. Equal keys mean equal predicates."""
 
     @property
     def key(self) -> Hashable: ...
@@ -46,7 +47,7 @@ class PodPredicate(Protocol):
 
 
 class Eligibility(Protocol):
-    """Which rows belong to a domain at all. Equal keys mean equal masks; a mask depends on node objects only."""
+    """Selects the rows whose pods count. Equal keys mean equal masks; a mask depends on node objects only."""
 
     @property
     def key(self) -> Hashable: ...
@@ -71,7 +72,7 @@ class LabelClass:
 
 
 class RowCounts(Protocol):
-    """Where a domain counter's numbers come from."""
+    """The per-row counts that a domain counter sums up."""
 
     def count_at(self, row: int) -> int: ...
 
@@ -83,9 +84,10 @@ class RowCounts(Protocol):
 class DomainCounter:
     """A counter's pods summed over the values of one topology label.
 
-    `counts` is indexed by value id; its last slot stays 0 and answers for rows without the label. `nodes` says how
-    many eligible rows a domain has: a domain exists while that is positive, even with no pod in it.
-    Each row's domain is kept here as it was when last synced, so relabelled and replaced nodes move cleanly.
+    `counts` is indexed by value id; its last slot stays 0, for rows without the label. `nodes` holds the number of
+    eligible rows per domain: a domain exists while that is positive, even without pods.
+    The row -> domain mapping is a copy as of the last sync. Pods must be subtracted from the domain they were added to,
+    and by then the label column already has the new value.
     """
 
     __slots__ = (
@@ -115,11 +117,11 @@ class DomainCounter:
         self._column: InternedColumn[str] = table.label_column(key)
         self._eligibility = eligibility
         self.version = 0
-        """Changes whenever any count or the set of domains changes."""
+        """Increases whenever a count or the set of domains changes."""
         self.total = 0
         """Pods in all domains together."""
         self.domain_count = 0
-        """Domains that exist."""
+        """Number of existing domains."""
         self._build()
 
     def _build(self) -> None:
@@ -144,7 +146,7 @@ class DomainCounter:
         self.counts = counts
         self._cells = memoryview(counts)  # type: ignore[arg-type]  # arrays offer the buffer protocol
         self._by_count: dict[int, int] | None = None
-        """Number of existing domains by how many pods are in them, from when somebody asks for the smallest."""
+        """Pod count -> number of existing domains with it; None until `smallest` is first read."""
         self._smallest = 0
 
     def _follow_rows(self, domain_of: Ids) -> None:
@@ -182,7 +184,7 @@ class DomainCounter:
                 self._recount(self._by_count, before, before + delta)
 
     def _recount(self, by_count: dict[int, int], before: int, after: int) -> None:
-        """A domain's count changed: keep track of the smallest one."""
+        """Update the smallest count after a domain's count changed."""
         by_count[after] = by_count.get(after, 0) + 1
         left = by_count[before] - 1
         if left:
@@ -190,6 +192,7 @@ class DomainCounter:
         else:
             del by_count[before]
         if after < self._smallest or (not left and before == self._smallest):
+            # The last domain at the minimum moved up by one pod: `after` is the new minimum without a search.
             self._smallest = after if after <= before + 1 else min(by_count)
 
     def grow(self, capacity: int) -> None:
@@ -198,7 +201,7 @@ class DomainCounter:
         self._follow_rows(bigger)
 
     def sync(self) -> DomainCounter:
-        """Catch up with added, changed and removed nodes. Call before reading."""
+        """Apply node changes since the last call. Call before reading."""
         table = self._table
         if self._cursor == table.node_log.end:
             return self
@@ -229,7 +232,7 @@ class DomainCounter:
         self.version += 1
 
     def counts_row(self, row: int) -> bool:
-        """Do pods on that row count here?"""
+        """Do pods on that row count? False for rows without the label and ineligible ones."""
         return bool(self._domain_of[row] >= 0)
 
     @property
@@ -242,7 +245,7 @@ class DomainCounter:
         return self.counts[self._column.ids[rows]]
 
     def count_in_domain_of(self, row: int) -> int:
-        """The same for one row, and -1 if it lacks the label."""
+        """Pods in the row's domain; -1 if it lacks the label."""
         domain = int(self._column.ids[row])
         return ABSENT if domain < 0 else self._cells[domain]
 
@@ -258,7 +261,7 @@ class DomainCounter:
 
 
 class Counter:
-    """Pods per row satisfying one predicate."""
+    """Pods per row that satisfy one predicate."""
 
     __slots__ = (
         "_domains",
@@ -278,7 +281,7 @@ class Counter:
         self.predicate = predicate
         self._hold(np.zeros(table.capacity, dtype=np.int32))
         self.is_dropped = False
-        """True once nobody keeps it up to date any more: ask the index for a new one."""
+        """True once the index no longer updates this counter: request a new one."""
         self.total = 0
         self.version = 0
         self.last_used = 0
@@ -330,7 +333,7 @@ class Counter:
 
 
 class TermKey(NamedTuple):
-    """What makes two terms of existing pods the same term."""
+    """Identity of a term: terms of different pods with equal keys are counted as one."""
 
     kind: str
     weight: int
@@ -395,7 +398,7 @@ TERM_KINDS: Final = (
 
 
 def _term_keys(pod: PodInfo) -> tuple[tuple[TermKey, AffinityTerm], ...]:
-    """The terms a pod carries, each with what it is counted by."""
+    """The terms a pod carries, with their keys."""
     terms = pod.affinity_terms
     weighted = [
         *((REQUIRED_AFFINITY, 0, term) for term in terms.required_affinity),
@@ -421,10 +424,10 @@ class PodIndex:
         self._counters: dict[Hashable, Counter] = {}
         self._terms: dict[str, dict[TermKey, Term]] = {kind: {} for kind in TERM_KINDS}
         self.terms_version = 0
-        """Changes when a term appears or vanishes: lists of matching terms made before are stale."""
+        """Increases when a term appears or disappears: lists of matching terms made before are stale."""
         self._tick = 0
 
-    # -- pods come and go ------------------------------------------------------------------------------------------
+    # -- pods added and removed ------------------------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int) -> None:
         label_class = self._label_class(pod)
@@ -485,10 +488,10 @@ class PodIndex:
             del known[key]
             self.terms_version += 1
 
-    # -- asking ----------------------------------------------------------------------------------------------------
+    # -- lookup ----------------------------------------------------------------------------------------------------
 
     def counter(self, predicate: PodPredicate) -> Counter:
-        """The counter for a predicate, made from the label classes when it is new."""
+        """The counter of a predicate; a new one is filled from the label classes."""
         self._tick += 1
         key = predicate.key
         counter = self._counters.get(key)
@@ -500,7 +503,7 @@ class PodIndex:
         return counter
 
     def keep(self, counter: Counter) -> None:
-        """Somebody who holds a counter has just used it."""
+        """Mark a counter as used, so that it is not the next to be dropped."""
         self._tick += 1
         counter.last_used = self._tick
 
@@ -534,7 +537,7 @@ class PodIndex:
                 term.grow(capacity)
 
     def check_invariants(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
-        """Every count equals a recount over the given (row, pod) pairs."""
+        """Assert that every count equals a recount over the given (row, pod) pairs."""
         on_rows = list(pods)
         for key, counter in self._counters.items():
             expected: dict[int, int] = {}

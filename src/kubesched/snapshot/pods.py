@@ -1,7 +1,7 @@
-"""PodInfo: a pod with everything derived from it that the scheduler asks for more than once.
+"""PodInfo: a pod with the derived values that the scheduler reads repeatedly.
 
-Derived values are computed on first use and then kept: what was added to a node's sums when the pod arrived is
-exactly what is subtracted when it leaves, even if the pod object was replaced in between.
+Derived values are computed on first use and then kept: the amounts added to a node's sums when the pod arrived are
+exactly those subtracted when it leaves, even if the pod object was replaced in between.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LabelKey = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Derived:
-    """What is worked out from a pod on first use. Pods that ask for the same may share one record."""
+    """Values derived from a pod on first use. Pods with equal specs may share one record."""
 
     __slots__ = ("affinity", "claims", "nonzero", "ports", "requests", "term_keys", "volume_uses")
 
@@ -65,11 +65,11 @@ class PodInfo:
         self.key = f"{meta.namespace}/{meta.name}"
         self.priority = pod.spec.priority or 0
         self.label_class: LabelClass | None = None
-        """Where the table's pod index counts this pod; None while it is not on a node."""
+        """The label class under which the pod index counts this pod; None while it is not on a node."""
         self.label_key: LabelKey | None = None
-        """Namespace and labels in the form the pod index looks them up by, if somebody has worked it out already."""
+        """Namespace and labels as the pod index looks them up; None until computed."""
         self.class_key: bytes | None = None
-        """Equivalence-class signature, made when the pod is first queued."""
+        """Equivalence-class signature, computed when the pod is first queued."""
         self._derived: Derived | None = None
 
     @property
@@ -85,7 +85,7 @@ class PodInfo:
 
     @property
     def requests(self) -> PodRequests:
-        """What the pod takes from its node (status-aware: a resize in progress counts in full)."""
+        """The requests charged to the pod's node, status included: a resize in progress counts in full."""
         derived = self.derived
         requests = derived.requests
         if requests is None:
@@ -94,7 +94,7 @@ class PodInfo:
 
     @property
     def nonzero_requests(self) -> tuple[int, int]:
-        """(milli CPU, memory bytes) with defaults for containers that name none."""
+        """(milli CPU, memory bytes), with defaults for containers without requests."""
         derived = self.derived
         nonzero = derived.nonzero
         if nonzero is None:
@@ -132,7 +132,7 @@ class PodInfo:
 
     @property
     def volume_uses(self) -> int:
-        """Which kinds of volumes it has that placement depends on: flags of `api.pod_volumes`."""
+        """The kinds of volumes that placement depends on: flags of `api.pod_volumes`."""
         derived = self.derived
         uses = derived.volume_uses
         if uses is None:
@@ -140,7 +140,7 @@ class PodInfo:
         return uses
 
     def assumed_on(self, node_name: str) -> PodInfo:
-        """A copy that is on a node, sharing every derived value."""
+        """A copy with `spec.nodeName` set, sharing all derived values."""
         pod = self.pod
         copy = PodInfo.__new__(PodInfo)
         copy.pod = structs.replace(pod, spec=structs.replace(pod.spec, node_name=node_name))
@@ -155,23 +155,23 @@ class PodInfo:
         return copy
 
     def adopt_derived(self, other: PodInfo) -> None:
-        """Take over the values another record of the same pod has computed."""
+        """Take over the values computed for another record of the same pod."""
         self.class_key = other.class_key
         self._derived = other._derived
 
     def share_derived(self, derived: Derived, label_key: LabelKey) -> None:
-        """Use the values of a pod that asks for the same and has the same labels.
+        """Share the derived values of a pod with an equal spec and labels.
 
-        Values of its own, if it has computed any, stay: they may stem from an earlier version of the pod.
+        Values already computed stay: they may stem from an earlier version of the pod, and sums rest on them.
         """
         if self._derived is None:
             self._derived = derived
         self.label_key = label_key
 
     def update(self, pod: Pod) -> None:
-        """Take a newer version.
+        """Replace the pod object.
 
-        # Upstream: for the same UID only the object is swapped and derived values stay as they were.
+        # Upstream: for the same UID only the object is replaced; derived values stay as they were.
         """
         if pod.metadata.uid == self.uid:
             self.pod = pod
@@ -184,6 +184,6 @@ class PodInfo:
 
 
 def label_key_of(pod: Pod) -> LabelKey:
-    """Equal for pods that no label selector, in whatever namespaces, can tell apart."""
+    """Equal for pods that no label selector can tell apart."""
     labels = pod.metadata.labels
     return pod.metadata.namespace, tuple(sorted(labels.items())) if labels else ()

@@ -1,7 +1,7 @@
-"""Which host ports are taken on which rows.
+"""Host ports in use, by row.
 
-# Upstream: a node's ports are a set, not counts. Two pods sharing one (ip, protocol, port) on a node free it when the
-# first of them leaves.
+# Upstream: a node's ports are a set, not a multiset. If two pods on a node share one (ip, protocol, port), the port is
+# free as soon as one of them leaves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HostPortIndex:
                 del self._rows[(port.protocol, port.port)]
 
     def clear_row(self, row: int) -> None:
-        """Forget everything about a row whose node is gone."""
+        """Drop all ports of a row whose node was removed."""
         for key in list(self._rows):
             by_ip = self._rows[key]
             for ip in list(by_ip):
@@ -48,7 +48,7 @@ class HostPortIndex:
                 del self._rows[key]
 
     def conflicting_rows(self, wanted: Iterable[HostPort]) -> set[int]:
-        """Rows on which at least one wanted port is taken."""
+        """Rows on which at least one of the wanted ports is in use."""
         rows: set[int] = set()
         for port in wanted:
             by_ip = self._rows.get((port.protocol, port.port))
@@ -61,7 +61,7 @@ class HostPortIndex:
         return rows
 
     def any_taken(self, row: int, wanted: Iterable[HostPort]) -> bool:
-        """Is at least one wanted port taken on this row?"""
+        """Is at least one of the wanted ports in use on this row?"""
         for port in wanted:
             by_ip = self._rows.get((port.protocol, port.port))
             if by_ip is None:
@@ -72,11 +72,11 @@ class HostPortIndex:
         return False
 
     def is_taken(self, row: int, port: HostPort) -> bool:
-        """Is exactly this port, under exactly this address, taken on the row?"""
+        """Is this port in use on the row under this very address? Wildcard addresses are not matched."""
         return row in self._rows.get((port.protocol, port.port), {}).get(port.ip, ())
 
     def ports_of(self, row: int) -> set[HostPort]:
-        """Everything taken on one row; walks the whole index, for self-checks and humans."""
+        """All ports in use on one row. Scans the whole index: for self-checks and diagnostics."""
         return {
             HostPort(ip=ip, protocol=protocol, port=port)
             for (protocol, port), by_ip in self._rows.items()
@@ -86,6 +86,6 @@ class HostPortIndex:
 
 
 def ports_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """The same rule between two plain collections."""
+    """The rule of `conflicting_rows` between two plain collections."""
     taken = list(used)
     return any(w.conflicts_with(u) for w in wanted for u in taken)

@@ -1,8 +1,8 @@
-"""What the pods on each row ask for, added up by priority: what would be free if all pods below some priority left.
+"""Requests of the pods on each row, summed by priority: the room preemption could make.
 
-Most clusters know one priority or a handful. The priority seen first, the *base*, has no columns of its own, its share
-being what is left of the table's sums after the others': a cluster with a single priority pays nothing for this.
-Any other priority has columns while a pod of that priority is on a node.
+Most clusters use one priority or a handful. The priority seen first, the *base*, has no columns: its share is the table's
+sums minus those of the others, so a cluster with a single priority pays nothing. Any other priority has columns while a
+pod of that priority is on a node.
 
 Invariant: for every priority, columns equal a recount over the pods on nodes (`check_invariants`).
 """
@@ -18,13 +18,13 @@ from kubesched.snapshot.columns import IntColumn, Ints, Rows
 from kubesched.snapshot.pods import PodInfo
 
 PRIORITY_LIMIT: Final = 64
-"""Priorities with columns at most, about 32 bytes per row each. Pods of further ones are only counted."""
+"""Maximum number of priorities with columns, about 32 bytes per row each. Pods of others are only counted."""
 
 _CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_RESOURCES = 0, 1, 2, 3
 
 
 class RequestSums:
-    """Some pods: their number and their requests, per row."""
+    """Number and requests of some pods, per row."""
 
     __slots__ = ("pod_count", "requested", "total")
 
@@ -34,7 +34,7 @@ class RequestSums:
         self.requested = [IntColumn(capacity) for _ in range(_NATIVE_RESOURCES)]
 
     def column(self, resource: int) -> IntColumn:
-        """The column of a resource; resources first seen later get theirs when needed."""
+        """The column of a resource, added on first use."""
         while resource >= len(self.requested):
             self.requested.append(IntColumn(len(self.pod_count.array)))
         return self.requested[resource]
@@ -58,21 +58,22 @@ class RequestSums:
 class PriorityIndex:
     """Sums per row and priority, kept by the node table."""
 
-    __slots__ = ("_capacity", "_crowd", "_resource_index", "_sums", "base", "base_total")
+    __slots__ = ("_capacity", "_overflow", "_resource_index", "_sums", "base", "base_total")
 
     def __init__(self, capacity: int, resource_index: dict[str, int]) -> None:
         """`resource_index` is the table's own; shared, never written here."""
         self._capacity = capacity
         self._resource_index = resource_index
         self._sums: dict[int, RequestSums] = {}
-        self._crowd: dict[int, int] = {}
+        self._overflow: dict[int, int] = {}
+        """Number of pods by priority, for priorities beyond PRIORITY_LIMIT."""
         self.base: int | None = None
         self.base_total = 0
 
-    # -- pods come and go ------------------------------------------------------------------------------------------
+    # -- pods added and removed ------------------------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int, sign: int) -> None:
-        """A pod came to (1) or left (-1) a row; its resources are in the resource index already."""
+        """Count a pod in (1) or out (-1). Its resources are in the resource index already."""
         priority = pod.priority
         if priority == self.base:
             self.base_total += sign
@@ -83,18 +84,18 @@ class PriorityIndex:
             if not sums.total:
                 del self._sums[priority]
         else:
-            self._first_of_its_kind(pod, row, sign)
+            self._add_untracked(pod, row, sign)
 
-    def _first_of_its_kind(self, pod: PodInfo, row: int, sign: int) -> None:
+    def _add_untracked(self, pod: PodInfo, row: int, sign: int) -> None:
         priority = pod.priority
         if self.base is None:
             self.base, self.base_total = priority, sign
-        elif priority in self._crowd or len(self._sums) >= PRIORITY_LIMIT:
-            left = self._crowd.get(priority, 0) + sign
+        elif priority in self._overflow or len(self._sums) >= PRIORITY_LIMIT:
+            left = self._overflow.get(priority, 0) + sign
             if left:
-                self._crowd[priority] = left
+                self._overflow[priority] = left
             else:
-                del self._crowd[priority]
+                del self._overflow[priority]
         else:
             sums = self._sums[priority] = RequestSums(self._capacity)
             sums.add(pod, row, sign, self._resource_index)
@@ -104,17 +105,17 @@ class PriorityIndex:
         for sums in self._sums.values():
             sums.grow(capacity)
 
-    # -- asking ----------------------------------------------------------------------------------------------------
+    # -- lookup ----------------------------------------------------------------------------------------------------
 
     def any_below(self, priority: int) -> bool:
-        """Is there any pod of a lower priority on any node?"""
+        """Is there a pod of lower priority on any node?"""
         if self.base is not None and self.base < priority and self.base_total:
             return True
-        return any(known < priority for known in (*self._sums, *self._crowd))
+        return any(known < priority for known in (*self._sums, *self._overflow))
 
     def below(self, priority: int, pod_count: Ints, requested: Sequence[IntColumn]) -> Below | None:
-        """The pods below a priority, given the table's own sums; None when there are too many priorities to tell."""
-        if self._crowd:
+        """The pods below a priority, given the table's own sums; None if some priorities have no columns."""
+        if self._overflow:
             return None
         return Below(self, priority, pod_count, requested)
 
@@ -135,7 +136,7 @@ class PriorityIndex:
                 fresh._sums.setdefault(pod.priority, RequestSums(self._capacity)).add(
                     pod, row, 1, self._resource_index
                 )
-        own = {priority: sums.total for priority, sums in self._sums.items()} | self._crowd
+        own = {priority: sums.total for priority, sums in self._sums.items()} | self._overflow
         if self.base_total:
             assert self.base is not None, "pods of no known priority are counted"
             own[self.base] = self.base_total
@@ -175,7 +176,7 @@ class Below:
         return self._combined(self._requested[resource].array, columns, rows)
 
     def _combined(self, whole: Ints, columns: list[IntColumn], rows: Rows) -> Ints:
-        """With the base below: everything but the others. Otherwise: the others."""
+        """If the base is below: the table's sums minus the given columns. Otherwise: the sum of the columns."""
         if self._base_below:
             left = whole[rows]
             for column in columns:

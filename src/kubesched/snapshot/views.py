@@ -1,7 +1,7 @@
-"""What plugins see of the node table: columns over some rows.
+"""Views of the node table that plugins read: columns over some rows.
 
-`NodeColumns` is the table as it is. `WhatIfColumns` is the same for rows on which some pods have been added or
-taken away in thought (nominated pods, preemption victims): plugins cannot tell the difference.
+`NodeColumns` shows the live table. `WhatIfColumns` shows rows with hypothetical pods added or removed (nominated pods,
+preemption victims); filters read both the same way.
 All arrays have one entry per row of the view, in the view's order, and must not be written to.
 """
 
@@ -27,7 +27,7 @@ class NodeColumns:
     __slots__ = ("_candidates", "_length", "_rows", "table")
 
     is_bare: ClassVar[bool] = False
-    """Whether these are nodes and nothing else: no pods are on them, and nothing is known of their images."""
+    """True for node objects without pods and images, as extenders send them back."""
 
     def __init__(self, table: NodeTable, rows: Rows | None = None) -> None:
         self.table = table
@@ -42,13 +42,13 @@ class NodeColumns:
 
     @property
     def rows(self) -> Rows:
-        """Which rows of the table, in the view's order."""
+        """The rows of the table, in the view's order."""
         if self._rows is None:
             self._rows = self._find_rows()
         return self._rows
 
     def _find_rows(self) -> Rows:
-        """For views that know their rows only when asked."""
+        """Computes `rows` on first use, in views that are built without it."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -112,10 +112,10 @@ class NodeColumns:
         looked_up: np.ndarray[Any, Any] = table[column.ids[self.rows]]
         return looked_up
 
-    # -- how many ---------------------------------------------------------------------------------------------------
+    # -- counts ----------------------------------------------------------------------------------------------------
 
     def number_of_nodes(self, among: Mask | None = None) -> int:
-        """How many nodes the (given) entries stand for: one each, unless entries represent several."""
+        """Number of nodes behind the (given) entries: one each, except where an entry represents a group."""
         return self._length if among is None else int(np.count_nonzero(among))
 
     def may_lack(self, key: str) -> bool:
@@ -123,7 +123,7 @@ class NodeColumns:
         return self.table.label_column(key).present < self.table.node_count
 
     def number_of_values(self, key: str, among: Mask | None = None) -> int:
-        """Different values of a label on the nodes the (given) entries stand for; lacking it counts as a value too."""
+        """Number of distinct label values behind the (given) entries; lacking the label counts as a value."""
         ids = self.label_ids(key)
         if among is not None:
             ids = ids[among]
@@ -154,7 +154,7 @@ class NodeColumns:
         return self.table.allowed_pods.array[self.rows]
 
     def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
-        """Where at least one of the wanted host ports is taken."""
+        """True where at least one of the wanted host ports is in use."""
         taken = np.zeros(self.table.capacity, dtype=np.bool_)
         rows = self.table.ports.conflicting_rows(wanted)
         if rows:
@@ -162,7 +162,7 @@ class NodeColumns:
         return taken[self.rows]
 
     def ports_at(self, index: int) -> set[HostPort]:
-        """The host ports taken on the index-th node."""
+        """The host ports in use on the index-th node."""
         return self.table.ports_at(self.row_at(index))
 
     # -- pods ------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class NodeColumns:
     def what_if(
         self, index: int, *, add: Sequence[PodInfo] = (), remove: Sequence[PodInfo] = ()
     ) -> WhatIfColumns:
-        """The index-th node alone, with some pods more or fewer."""
+        """A view of the index-th node alone, with some pods added and removed."""
         return WhatIfColumns(
             self.table, np.array([self.row_at(index)]), [list(add)], [list(remove)]
         )
@@ -212,7 +212,7 @@ class NodeColumns:
 
 
 class PassingColumns(NodeColumns):
-    """The rows that pass, by a mask over all rows in use; which they are is worked out when somebody asks."""
+    """The rows selected by a mask over all rows in use; the row indices are computed on first use."""
 
     __slots__ = ("is_whole", "mask")
 
@@ -221,7 +221,7 @@ class PassingColumns(NodeColumns):
         self.mask = mask
         self._length = int(np.count_nonzero(mask))
         self.is_whole = self._length == len(mask)
-        """Every row passes: then no copies are made."""
+        """Every row passes: columns are then slices, not copies."""
         self._rows = slice(0, self._length) if self.is_whole else None
 
     def _find_rows(self) -> Rows:
@@ -234,10 +234,10 @@ class PassingColumns(NodeColumns):
 
 
 class WhatIfColumns(NodeColumns):
-    """Some rows with pods added and removed in thought.
+    """Some rows with hypothetical pods added and removed.
 
-    # Upstream: a node's ports are a set, so that a removed pod frees a port that another pod on the node shares, and
-    # one that is put back takes it again: the order of comings and goings decides, those removed first.
+    # Upstream: a node's ports are a set. Removing a pod frees a port that another pod on the node shares, and adding it
+    # back claims the port again, so the order matters: removals are applied first.
     """
 
     __slots__ = ("_added", "_delta", "_pods_delta", "_ports", "_removed")
@@ -290,7 +290,7 @@ class WhatIfColumns(NodeColumns):
         return base if delta is None else base + delta
 
     def put(self, index: int, pod: PodInfo) -> None:
-        """One more pod on the index-th node, for the maker of a what-if who goes on thinking."""
+        """Add a pod to the index-th node. Only the owner of a view may change it."""
         if pod in self._removed[index]:
             self._removed[index].remove(pod)
         else:
@@ -299,7 +299,7 @@ class WhatIfColumns(NodeColumns):
         self._account(index, pod, 1)
 
     def take(self, index: int, pod: PodInfo) -> None:
-        """One pod fewer on the index-th node, on which it is, in thought or for real."""
+        """Remove a pod from the index-th node, be it a live or an added one."""
         if pod in self._added[index]:
             self._added[index].remove(pod)
         else:
@@ -308,11 +308,11 @@ class WhatIfColumns(NodeColumns):
         self._account(index, pod, -1)
 
     def added_at(self, index: int) -> Sequence[PodInfo]:
-        """Pods that are on the index-th node only in thought."""
+        """Pods added to the index-th node that are not in the table."""
         return self._added[index]
 
     def removed_at(self, index: int) -> Sequence[PodInfo]:
-        """Pods that are missing from the index-th node only in thought."""
+        """Pods of the table that are removed from the index-th node."""
         return self._removed[index]
 
     def subset(self, indices: Indices) -> WhatIfColumns:
@@ -344,13 +344,13 @@ class WhatIfColumns(NodeColumns):
     def port_conflicts(self, wanted: Iterable[HostPort]) -> Mask:
         ports = list(wanted)
         taken = super().port_conflicts(ports)
-        # Pods that went only free ports, so a closer look is needed where a port is taken, or pods came.
+        # Removed pods only free ports: check again where the live table has a conflict, or where pods were added.
         for index in {*np.flatnonzero(taken).tolist(), *self._with_more_ports()}:
             taken[index] = ports_conflict(ports, self.ports_at(index))
         return taken
 
     def _with_more_ports(self) -> Iterable[int]:
-        """Indices at which ports may be taken that are not in the table."""
+        """Indices at which ports may be in use that are free in the table."""
         return self._ports
 
     def ports_at(self, index: int) -> set[HostPort]:
@@ -376,7 +376,7 @@ class WhatIfColumns(NodeColumns):
 
 
 class BareColumns(WhatIfColumns):
-    """Nodes without their pods and images, as extenders may send them back."""
+    """Nodes without their pods and images: what upstream is left with after an extender returned node objects."""
 
     __slots__ = ()
 
@@ -388,10 +388,10 @@ class BareColumns(WhatIfColumns):
 
 
 class BulkWhatIfColumns(WhatIfColumns):
-    """Many rows with pods added and removed in thought, whose sums somebody has worked out already.
+    """Many what-if rows at once, from sums the caller has already computed.
 
-    Which pods they are is asked, row by row, only by plugins that look at pods. The maker may go on changing the sums
-    in place; columns of the live rows are cut out once.
+    The pods behind the sums are looked up per row, and only for plugins that read pods. The owner may change the sums in
+    place between uses; the live columns are gathered once.
     """
 
     __slots__ = (
@@ -416,10 +416,18 @@ class BulkWhatIfColumns(WhatIfColumns):
         ports: Callable[[int], set[HostPort]] | None = None,
         takers: Callable[[], Iterable[int]] | None = None,
     ) -> None:
-        """`requested_delta(resource)` is what changes per row, None for nothing; `added` and `removed` are asked by index.
+        """The callbacks are evaluated lazily, by resource or by index into the view.
 
-        So are `ports`, by default those of the table without the removed and with the added pods'; `takers` are the
-        indices at which they may be more than the table's, by default where pods with ports are added.
+        Args:
+            table: The live table.
+            rows: The rows of the view.
+            requested_delta: Resource -> change of the requests per row; None for no change.
+            pods_delta: Change of the number of pods per row.
+            added: Index -> pods added.
+            removed: Index -> pods removed.
+            ports: Index -> host ports in use. Default: the table's, minus those of removed pods, plus those of added.
+            takers: Indices at which ports may be in use that are free in the table. Default: where pods with ports
+                are added.
         """
         NodeColumns.__init__(self, table, rows)
         self.requested_delta = requested_delta
@@ -480,7 +488,7 @@ class BulkWhatIfColumns(WhatIfColumns):
         return self.table.nonzero_memory.array[self.rows] + self._nonzero_delta(1)
 
     def _nonzero_delta(self, which: int) -> Ints:
-        """Nobody keeps these sums for what-ifs: filters do not read them, scores are not asked for."""
+        """Summed up pod by pod: filters do not read these columns and what-ifs are not scored, so no sums are kept."""
         return np.array(
             [
                 sum(pod.nonzero_requests[which] for pod in self.added_at(index))
@@ -494,7 +502,7 @@ class BulkWhatIfColumns(WhatIfColumns):
 def _after(
     ports: Iterable[HostPort], removed: Iterable[PodInfo], added: Iterable[PodInfo]
 ) -> set[HostPort]:
-    """The ports taken on a node once some pods have gone and then others have come."""
+    """The ports in use after removing some pods, then adding others."""
     taken = set(ports)
     for pod in removed:
         taken.difference_update(pod.host_ports)

@@ -20,9 +20,9 @@ log = get_logger(__name__)
 def run_pre_bind_pre_flight(
     framework: Framework, state: CycleState, pod: Pod, node_name: str
 ) -> Status | None:
-    """Ask which PreBind plugins will act, and which may run side by side.
+    """Find out which PreBind plugins will act, and which may run in parallel.
 
-    SKIP when none will, an error when one failed or answered with a code that has no meaning here.
+    SKIP if none will act; an error if one failed or returned an unsupported code.
     """
     skipped: set[str] = set()
     parallel: set[str] = set()
@@ -71,7 +71,7 @@ async def run_pre_bind(
 
 
 def pre_bind_groups(framework: Framework, state: CycleState) -> Iterator[list[PreBindPlugin]]:
-    """Consecutive plugins that allow it run together; one that does not stands alone, and splits even when skipped."""
+    """Consecutive plugins that allow it form a parallel group. Any other plugin ends a group, even if it is skipped."""
     group: list[PreBindPlugin] = []
     for plugin in framework.pre_bind:
         is_skipped = plugin.name in state.skip_pre_bind_plugins
@@ -95,7 +95,7 @@ async def _side_by_side(
     pod: Pod,
     node_name: str,
 ) -> Status | None:
-    """Run a group concurrently; the first failure calls the others off."""
+    """Run a group concurrently; the first failure cancels the others."""
     metrics = framework.handle.metrics
     running = None if metrics is None else metrics.goroutines.labels("PreBind")
     if running is not None:
@@ -159,11 +159,11 @@ async def run_bind(
 
 
 async def run_post_bind(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:
-    """Tell the plugins; what they do about it cannot fail the binding any more."""
+    """Run PostBind. The pod is bound, so failures are only logged."""
     for plugin in framework.post_bind:
         try:
             await _ask(state, plugin, "PostBind", plugin.post_bind, pod, node_name)
-        except Exception:  # the pod is bound, whatever a plugin makes of it
+        except Exception:  # a plugin may raise anything; the pod is bound
             log.exception("PostBind plugin failed", plugin=plugin.name, pod=pod)
 
 
@@ -175,7 +175,7 @@ async def _ask(
     pod: Pod,
     node_name: str,
 ) -> object:
-    """Call a plugin that may answer at once or later."""
+    """Call a plugin that may return its answer or an awaitable of it."""
     if state.timer is not None:
         return await state.timer.call_async(plugin, point, function, state, pod, node_name)
     answer = function(state, pod, node_name)

@@ -1,7 +1,7 @@
 """Filter: which nodes can take the pod, and why the others cannot.
 
-Plugins run in order over whole columns; a node's verdict is the first rejection. What a rejection says is worked
-out only when somebody asks (`FilterOutcome.status_at`).
+Plugins run in order over whole columns; a node's verdict is the first rejection. Statuses are computed on demand
+(`FilterOutcome.status_at`): most rejections are never reported.
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ class FilterOutcome:
             for code in distinct.tolist():
                 status = verdicts.describe(int(code))
                 statuses.append(status.with_plugin(plugin) if plugin else status)
-        assert not len(ids) or int(ids.min()) >= 0, (
-            "a node that does not pass was rejected by somebody"
-        )
+        assert not len(ids) or int(ids.min()) >= 0, "a node that does not pass has a rejection"
         return ids, statuses
 
     def overrule(self, indices: Indices, other: FilterOutcome) -> None:

@@ -33,7 +33,7 @@ log = get_logger(__name__)
 _TRACED = frozenset(
     {"PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit", "Unreserve"}
 )
-"""Points of the scheduling cycle; those of binding overlap with other pods' attempts."""
+"""Extension points of the scheduling cycle; those of the binding cycle overlap with other pods' attempts."""
 
 
 class Framework:
@@ -78,7 +78,7 @@ class Framework:
         handle.framework = self
         self._point_durations: dict[tuple[str, Code], Histogram] = {}
         self.steps: list[tuple[str, float]] = []
-        """Extension points of the attempt under way and the seconds they took, should it turn out to be slow."""
+        """Extension points of the current attempt and their seconds, logged if the attempt is slow."""
         self._attempts: dict[str, tuple[Counter, Histogram]] = {}
         self.timer: PluginTimer | None = None
         """For the sample of attempts whose plugin calls are timed."""
@@ -98,7 +98,7 @@ class Framework:
         self.evaluations = EvaluationCounts(metrics, self.profile_name, counted)
 
     def point_done(self, point: str, started: float, status: Status | None = None) -> None:
-        """Note how long an extension point took, by its outcome."""
+        """Record the duration of an extension point, by status code."""
         metrics = self.handle.metrics
         if metrics is None:
             return
@@ -115,7 +115,7 @@ class Framework:
         durations.observe(seconds)
 
     def lap(self, point: str, started: float) -> float:
-        """Note how long an extension point took that went well; returns when the next one begins."""
+        """Record the duration of an extension point that succeeded; returns the start time of the next one."""
         metrics = self.handle.metrics
         if metrics is None:
             return started
@@ -132,7 +132,7 @@ class Framework:
         return now
 
     def algorithm_done(self, started: float) -> None:
-        """Note how long it took to choose a node, or to find out that there is none and make room."""
+        """Record the duration of the scheduling algorithm, preemption included."""
         if self.handle.metrics is not None:
             seconds = self.now() - started
             self.handle.metrics.scheduling_algorithm_duration_seconds.observe(seconds)
@@ -157,11 +157,13 @@ class Framework:
         return list({id(p): p for plugins in self.points.values() for p in plugins}.values())
 
     def close(self) -> None:
-        """Close every plugin; one that fails is reported and does not keep the others open."""
+        """Close every plugin; failures are logged."""
         for plugin in self.plugins:
             try:
                 plugin.close()
-            except Exception as error:  # a plugin may raise anything, and we are leaving anyway
+            except (
+                Exception
+            ) as error:  # a plugin may raise anything; the others still have to be closed
                 log.error(
                     "Failed to close plugin", error, profile=self.profile_name, plugin=plugin.name
                 )

@@ -1,4 +1,4 @@
-"""What a plugin may hand back, and what becomes of it when it hands back something else."""
+"""Checks on what plugins return, and error statuses for what they raise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WrongAnswer(KubeschedError, TypeError):
 
 
 class WrappedError(Exception):
-    """Text of its own in front of an error, which stays reachable as the cause."""
+    """An error with a prefix; the original stays reachable as the cause."""
 
     def __init__(self, prefix: str, cause: Exception | str) -> None:
         super().__init__(f"{prefix}{cause}")
@@ -35,16 +35,16 @@ class WrappedError(Exception):
 
 
 def failure(prefix: str, status: Status, *, plugin: str = "") -> Status:
-    """An Error status made of another status that should not have been there.
+    """An Error status for a plugin that returned an error or an unexpected code.
 
-    A misused Wait or Skip carries no error of its own: its code is named instead.
+    Wait and Skip carry no error; their code is named instead.
     """
     cause = status.as_error() or f'unexpected status "{status.code.upstream_name}"'
     return error_status(WrappedError(prefix, cause), plugin=plugin)
 
 
 def raised(prefix: str, error: Exception, *, plugin: str = "") -> Status:
-    """An Error status for a plugin that raised. The traceback is logged once for each place that raises."""
+    """An Error status for a plugin that raised. The traceback is logged once per source line."""
     _log_once(prefix, error)
     wrapped = WrappedError(prefix, describe(error))
     wrapped.__cause__ = error
@@ -52,7 +52,7 @@ def raised(prefix: str, error: Exception, *, plugin: str = "") -> Status:
 
 
 def _log_once(prefix: str, error: Exception) -> None:
-    """A plugin that raises usually does so for every pod: one traceback is enough, more are logged at -v=4."""
+    """Log one traceback per source line, the others at -v=4: a broken plugin usually raises for every pod."""
     if isinstance(error, KubeschedError):
         return  # raised on purpose; its text says everything
     frames = traceback.extract_tb(error.__traceback__)

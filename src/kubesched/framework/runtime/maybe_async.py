@@ -1,4 +1,4 @@
-"""Going on with an answer that may have to be awaited first.
+"""Continuations for values that may be awaitable.
 
 Decisions are synchronous unless a plugin or an extender needs I/O. `then` lets one function serve both cases.
 """
@@ -16,9 +16,9 @@ def then(
     use: Callable[..., U | Awaitable[U]],
     *arguments: object,
 ) -> U | Awaitable[U]:
-    """`use(*arguments, value)`: at once, or once the value is there.
+    """`use(*arguments, value)`, after awaiting the value if it is awaitable.
 
-    Arguments are passed on, so that the common synchronous case needs no closure.
+    Taking `arguments` separately saves a closure in the common synchronous case.
     """
     if hasattr(value, "__await__"):
         return _await_then(value, use, arguments)

@@ -1,10 +1,11 @@
-"""Filtering with nominated pods in place.
+"""Filtering with nominated pods.
 
-A node on which room is being made for other pods must have room for them and for this pod. Where pods of equal or
-higher priority are nominated, a node therefore has to pass twice: with them on it, and without.
+A node that was nominated for other pods of equal or higher priority (the *rivals* of this pod) must have room for them
+too. But they may also end up elsewhere, and a pod with affinity must not rely on them. So such a node has to pass twice:
+with the rivals on it, and without.
 
-While a wave of preemptions is under way thousands of nodes can have a nominated pod, so these pods are kept as columns
-and, where the pod's filters allow, all such nodes are judged together.
+During a wave of preemptions thousands of nodes can have nominated pods. They are therefore kept as columns and, where
+the pod's filters allow, all such nodes are evaluated together.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from kubesched.snapshot.views import BulkWhatIfColumns, NodeColumns
 
 
 class Rivals:
-    """Nominated pods that a pod has to leave room for, by row. Valid until nominations or nodes change."""
+    """The nominated pods that a pod has to leave room for, by row. Valid until nominations or nodes change."""
 
     __slots__ = ("_nominated", "_own", "_pod_count", "_priority", "_requested")
 
     def __init__(self, nominated: NominatedPods, priority: int, own: PodInfo | None) -> None:
-        """Pods of at least this priority, but for the pod itself should it be nominated too."""
+        """Pods of at least this priority, except `own`: the pod itself, if it is nominated too."""
         self._nominated = nominated
         self._priority = priority
         self._own = own
@@ -50,14 +51,14 @@ class Rivals:
         return not self._pod_count.any()
 
     def among(self, rows: Indices) -> Indices:
-        """Which of the given rows have rivals, as indices into them."""
+        """Indices into `rows` of the rows that have rivals."""
         return np.flatnonzero(self._pod_count[rows])
 
     def pod_count(self, rows: Indices) -> Ints:
         return self._pod_count[rows]
 
     def requested(self, resource: int, rows: Indices) -> Ints:
-        """What the rivals ask for."""
+        """The rivals' requests."""
         known = self._requested.get(resource)
         if known is None:
             amount = _amount_of(self._nominated.table, resource)
@@ -73,7 +74,7 @@ class Rivals:
         ]
 
     def columns(self, rows: Indices) -> BulkWhatIfColumns:
-        """These rows as they are, with the rivals on them."""
+        """A view of these rows with the rivals on them."""
         return BulkWhatIfColumns(
             self._nominated.table,
             rows,
@@ -95,7 +96,7 @@ def _amount_of(table: NodeTable, resource: int) -> Callable[[PodInfo], int]:
 
 
 class NominatedPods:
-    """All nominated pods whose node exists, as sums by row and priority; follows the nominator and the table."""
+    """All nominated pods on existing nodes, as sums by row and priority; follows the nominator and the table."""
 
     def __init__(self, table: NodeTable, nominator: Nominator) -> None:
         self.table = table
@@ -121,14 +122,14 @@ class NominatedPods:
         return self._nominator.version
 
     def holds(self, uid: str) -> bool:
-        """Is that pod nominated itself?"""
+        """Is that pod nominated?"""
         return uid in self._by_uid
 
     def pods_at(self, row: int) -> Sequence[PodInfo]:
         return self._by_row.get(row, ())
 
     def rivals_of(self, pod: PodInfo) -> Rivals | None:
-        """The pods of equal or higher priority, this one left out; None when there are none."""
+        """The nominated pods of equal or higher priority, except this one; None if there are none."""
         self._sync()
         if not self._held:
             return None
@@ -266,7 +267,7 @@ def filter_node_with_nominated(
 ) -> Status | None:
     """Both passes of the (given) plugins for a view of one node, which may be a what-if.
 
-    None when the node passes; what broke is an Error status.
+    None if the node passes; an Error status if a plugin failed.
     """
     rivals = rivals_of(framework, pod)
     if rivals is not None:
@@ -300,7 +301,7 @@ def _filter_with(
 
 
 def rivals_of(framework: Framework, pod: PodInfo) -> Rivals | None:
-    """Nominated pods this pod has to leave room for; None when there are none."""
+    """The nominated pods this pod has to leave room for; None if there are none."""
     nominated: NominatedPods | None = framework.caches.get(NominatedPods)
     if nominated is None:
         nominator = framework.handle.nominator
@@ -312,7 +313,7 @@ def rivals_of(framework: Framework, pod: PodInfo) -> Rivals | None:
 
 
 def nominations_version(framework: Framework, pod: PodInfo) -> int | None:
-    """Changes when the rivals of such pods change; None for a pod that is nominated itself and so has its own."""
+    """Changes when the rivals of pods of this class change; None for a pod that is nominated itself."""
     if rivals_of(framework, pod) is None:
         return -1
     nominated: NominatedPods = framework.caches[NominatedPods]

@@ -1,4 +1,4 @@
-"""Permit: yes, no, or not yet."""
+"""Permit: allow, reject, or wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PermitOutcome:
 
 
 def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> PermitOutcome:
-    """Ask every Permit plugin; the first rejection or error ends it, waits are collected."""
+    """Run the Permit plugins; the first rejection or error ends the phase, waits are collected."""
     outcome = PermitOutcome()
     last_reasons: tuple[str, ...] = ()
     for plugin in framework.permit:

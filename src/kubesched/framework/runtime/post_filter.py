@@ -1,4 +1,4 @@
-"""PostFilter: make room when no node is feasible."""
+"""PostFilter: preemption and the like, when no node is feasible."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ALL_SKIPPED = "All PostFilter plugins are skipped"
 def run_post_filter(
     framework: Framework, state: CycleState, pod: Pod, statuses: NodeToStatus
 ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
-    """Run PostFilter plugins until one succeeds, declares the pod hopeless, or fails.
+    """Run PostFilter plugins until one succeeds, fails, or returns UnschedulableAndUnresolvable.
 
-    Plain rejections add up: their reasons are joined, the first such plugin signs, and the last result that says
-    anything about the nomination is kept. An awaitable comes back as soon as one plugin needs time.
+    Unschedulable statuses are merged: reasons are joined, the status carries the first plugin's name, and the last
+    result that overrides the nomination is kept. Returns an awaitable as soon as one plugin does.
     """
     if state.skip_all_post_filter_plugins:
         return None, unschedulable(ALL_SKIPPED)
@@ -64,7 +64,7 @@ async def _guarded(
 
 
 class _Rejections:
-    """What the plugins that could not help have said so far."""
+    """The merged Unschedulable answers so far."""
 
     def __init__(self) -> None:
         self._kept: PostFilterResult | None = None
@@ -72,7 +72,7 @@ class _Rejections:
         self._rejector = ""
 
     def take(self, plugin: PostFilterPlugin, answer: PostFilterAnswer) -> PostFilterAnswer | None:
-        """Note a plugin's answer; the final one if it ends the phase."""
+        """Merge a plugin's answer; returns the final answer if it ends the phase."""
         try:
             result, given = answer
             status = as_status(plugin, given)

@@ -1,4 +1,4 @@
-"""PreFilter: each plugin looks at the pod once; the node set may shrink and filters may be left out."""
+"""PreFilter: each plugin sees the pod once; it may narrow the nodes, skip its Filter, or reject the pod."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubesched.snapshot.views import NodeColumns
 
 @dataclass(slots=True)
 class PreFilterOutcome:
-    """`status` None: go on, with `node_names` if narrowed by `narrowing_plugins`."""
+    """With `status` None, filtering goes on, over `node_names` if `narrowing_plugins` narrowed the nodes."""
 
     status: Status | None = None
     node_names: frozenset[str] | None = None
@@ -32,10 +32,10 @@ def run_pre_filter(
     nodes: NodeColumns,
     plugins: Sequence[PreFilterPlugin] | None = None,
 ) -> PreFilterOutcome:
-    """Run every (or every given) PreFilter plugin in order.
+    """Run the (given) PreFilter plugins in order.
 
-    A plain rejection is remembered and the rest still run (the last one counts); an unresolvable one, an error, or
-    an emptied node set ends the phase. Plugins that opted out are recorded in the state in every case.
+    # Upstream: after Unschedulable the remaining plugins still run, and the last such status counts. Only
+    # UnschedulableAndUnresolvable, an error, or an empty node set ends the phase.
     """
     result = PreFilterResult()
     narrowing: set[str] = set()
@@ -93,14 +93,14 @@ def _emptied(narrowing: set[str]) -> Status:
 def run_add_pod(
     framework: Framework, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
 ) -> Status | None:
-    """Tell the plugins that a pod is on a node in a what-if."""
+    """Call `add_pod` of the plugins: a what-if adds a pod to a node."""
     return _run_extension(framework, state, pod, added, node, removing=False)
 
 
 def run_remove_pod(
     framework: Framework, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns
 ) -> Status | None:
-    """Tell the plugins that a pod has left a node in a what-if."""
+    """Call `remove_pod` of the plugins: a what-if removes a pod from a node."""
     return _run_extension(framework, state, pod, removed, node, removing=True)
 
 

@@ -1,4 +1,4 @@
-"""Reserve and Unreserve: plugins book what they manage themselves once a node is chosen."""
+"""Reserve and Unreserve: plugins claim resources that they manage themselves on the chosen node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = get_logger(__name__)
 
 
 def run_reserve(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-    """The first refusal or error, if any. The caller runs `run_unreserve` then."""
+    """The first rejection or error, if any; the caller then runs `run_unreserve`."""
     for plugin in framework.reserve:
         prefix = f'running Reserve plugin "{plugin.name}": '
         try:
@@ -29,7 +29,7 @@ def run_reserve(framework: Framework, state: CycleState, pod: Pod, node_name: st
 
 
 def run_unreserve(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:
-    """Undo in reverse order, for every Reserve plugin, whether its `reserve` ran or not."""
+    """Run Unreserve of all Reserve plugins in reverse order, even of those whose `reserve` did not run."""
     for plugin in reversed(framework.reserve):
         try:
             timed(state.timer, plugin, "Unreserve", plugin.unreserve)(state, pod, node_name)

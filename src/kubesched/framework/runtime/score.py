@@ -31,8 +31,8 @@ from kubesched.snapshot.views import NodeColumns, PassingColumns
 class ScoreOutcome:
     """Weighted scores per plugin and in total, over the feasible nodes in the view's order.
 
-    Where most nodes are feasible, plugins score all of them, which is faster than picking out the feasible ones; the
-    scores of the others are left out when somebody reads.
+    Where most nodes are feasible, plugins score all rows, which is faster than gathering the feasible ones; the scores of
+    other rows are dropped on reading.
     """
 
     __slots__ = ("_apart", "_feasible", "_together", "constants", "error")
@@ -43,23 +43,23 @@ class ScoreOutcome:
         self._together: dict[str, Ints] = {}
         """Weighted scores of plugins that scored every row of the table."""
         self._apart: dict[str, Ints] = {}
-        """Of those that scored the feasible nodes."""
+        """Weighted scores of plugins that scored the feasible nodes only."""
         self.constants: dict[str, int] = {}
-        """Weighted scores of plugins that do not tell nodes apart."""
+        """Weighted scores of plugins that give all nodes the same."""
 
     def add(self, plugin: str, weighted: Ints, *, all_rows: bool) -> None:
-        """Take a plugin's scores. They are not to be changed any more."""
+        """Add a plugin's scores, which must not be changed afterwards."""
         (self._together if all_rows else self._apart)[plugin] = weighted
 
     @property
     def columns(self) -> dict[str, Ints]:
-        """Weighted scores of the plugins that tell nodes apart."""
+        """Weighted scores of the plugins whose scores differ between nodes."""
         rows = self._feasible.rows
         return {name: column[rows] for name, column in self._together.items()} | self._apart
 
     @property
     def by_plugin(self) -> dict[str, Ints]:
-        """Weighted scores per plugin, for people and comparisons."""
+        """Weighted scores of all plugins, for diagnostics and comparisons."""
         length = len(self._feasible)
         same = {name: np.full(length, score) for name, score in self.constants.items()}
         return {**same, **self.columns}
@@ -69,7 +69,7 @@ class ScoreOutcome:
         return self._sum() + sum(self.constants.values())
 
     def _sum(self) -> Ints:
-        """What the totals differ by."""
+        """The totals without the constants."""
         apart = _added_up(self._apart.values())
         together = _added_up(self._together.values())
         if together is not None:
@@ -102,7 +102,7 @@ def _added_up(columns: Iterable[Ints]) -> Ints | None:
 
 
 def _highest(totals: Ints) -> Indices:
-    """Where the highest value stands. Finding a place of it is twice as fast as finding the value."""
+    """Indices of the highest value. `argmax` is twice as fast as `max` on int64."""
     indices: Indices = (totals == totals[totals.argmax()]).nonzero()[0]
     return indices
 
@@ -114,7 +114,7 @@ def run_pre_score(
     feasible: NodeColumns,
     plugins: Sequence[PreScorePlugin] | None = None,
 ) -> Status | None:
-    """Run every (or every given) PreScore plugin; those that opt out are recorded in the state. Returns the error."""
+    """Run the (given) PreScore plugins; those that skip are recorded in the state. Returns the error, if any."""
     skipped: set[str] = set()
     state.skip_score_plugins = skipped
     state.points_reached |= PRE_SCORE
@@ -143,7 +143,7 @@ def run_pre_score(
 def run_score(
     framework: Framework, state: CycleState, pod: Pod, feasible: NodeColumns
 ) -> ScoreOutcome:
-    """Run Score and NormalizeScore of every plugin that did not opt out, and weigh the results."""
+    """Run Score and NormalizeScore of every plugin that did not skip, and apply the weights."""
     outcome = ScoreOutcome(feasible)
     state.points_reached |= SCORE
     weights, skipped = framework.score_weights, state.skip_score_plugins
@@ -172,7 +172,7 @@ def run_score(
             continue
         final = raw
         if nodes is feasible or _is_out_of_range(raw):
-            # Scores of nodes that are not feasible may be anything.
+            # Only feasible nodes count: the raw scores of others may be out of range.
             own = raw if nodes is feasible else raw[feasible.rows]
             checked = final_scores(plugin, state, pod, own, feasible)
             if isinstance(checked, Status):
@@ -270,7 +270,7 @@ def final_scores(
 
 
 def _is_out_of_range(scores: Ints) -> bool:
-    """Is any score out of range? Read as unsigned, a negative one is huge: one look finds both kinds."""
+    """Is any score out of range? Viewed as unsigned, negative ones are huge: one comparison covers both ends."""
     if not len(scores):
         return False
     unsigned = scores.view(np.uint64)

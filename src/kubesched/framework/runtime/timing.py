@@ -1,8 +1,8 @@
-"""What is measured about plugins: how long each takes in a sample of the attempts, and how often each is asked.
+"""Plugin metrics: durations in a sample of the attempts, and evaluation counts.
 
-Both are on the path of every pod, so both do as little as possible there. Attempts outside the sample have no timer at
-all. Evaluations are counted per attempt, by the set of plugins that opted out of it, and only summed up per plugin when
-somebody reads the page.
+Both are on the path of every pod and do as little as possible there. Attempts outside the sample have no timer.
+Evaluations are counted per attempt, keyed by the set of skipped plugins, and summed up per plugin when the metrics page
+is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COUNTED: Final = {"PreFilter": PRE_FILTER, "Filter": FILTER, "PreScore": PRE_SC
 
 
 class PluginTimer:
-    """Times plugin calls of one attempt; the series are kept, so that an observation is an addition."""
+    """Times the plugin calls of one attempt. Series are cached, so an observation is just an addition."""
 
     def __init__(self, clock: Clock, durations: Family[Histogram]) -> None:
         self._now = clock.monotonic
@@ -36,7 +36,7 @@ class PluginTimer:
         self._cells: dict[tuple[str, str, Code], Histogram] = {}
 
     def call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: object) -> T:
-        """Call and measure; whatever comes back, or is raised, is passed on."""
+        """Call and measure; returns or raises what the function does."""
         started = self._now()
         code = Code.ERROR
         try:
@@ -49,7 +49,7 @@ class PluginTimer:
     async def call_async(
         self, plugin: Plugin, point: str, function: Callable[..., object], *arguments: object
     ) -> object:
-        """The same for a call that may have to be waited for."""
+        """The same for a function that may return an awaitable."""
         started = self._now()
         code = Code.ERROR
         try:
@@ -94,7 +94,7 @@ class EvaluationCounts:
                 cell.read_from(partial(self._total, bit, plugin.name))
 
     def note(self, state: CycleState) -> None:
-        """An attempt is over."""
+        """Count a finished attempt."""
         key = (
             state.points_reached,
             frozenset(state.skip_filter_plugins),

@@ -1,4 +1,7 @@
-"""Which pods belong together when nobody says so: those behind the same Services and of the same workload."""
+"""The selector for default spreading: the pods of the same Services and the same workload.
+
+Mirrors upstream's `helper/spread.go`.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,17 @@ SOURCE_KINDS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 
 def sources_version(listers: Listers | None) -> Hashable:
-    """Changes when any object changes that `default_selector` reads."""
+    """Changes whenever an object changes that `default_selector` reads."""
     return None if listers is None else tuple([listers.of(kind).version for kind in SOURCE_KINDS])
 
 
 def sources_of(listers: Listers | None) -> list[Lister[Any]]:
-    """Where the objects come from that `default_selector` reads."""
+    """The listers that `default_selector` reads."""
     return [] if listers is None else [listers.of(kind) for kind in SOURCE_KINDS]
 
 
 def workload_key(pod: Pod) -> tuple[Hashable, ...]:
-    """What `default_selector` reads of a pod."""
+    """The parts of a pod that `default_selector` reads."""
     meta = pod.metadata
     labels = tuple(meta.labels.items()) if meta.labels else ()
     owner = next((o for o in meta.owner_references or () if o.controller), None)
@@ -43,7 +46,9 @@ def default_selector(pod: Pod, listers: Listers | None) -> Selector:
     namespace, own = pod.metadata.namespace, pod.metadata.labels or {}
     for service in listers.of(Service).list(namespace):
         wanted = service.spec.selector
-        if wanted is not None and all(own.get(key) == value for key, value in wanted.items()):
+        if wanted is None:
+            continue
+        if all(own.get(key) == value for key, value in wanted.items()):
             labels.update(wanted)
     owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
     if owner is None:

@@ -1,6 +1,6 @@
-"""Node selectors over whole columns: which nodes of a view a selector, term or node affinity admits.
+"""Node selectors over columns: the nodes of a view that match a selector, term or node affinity.
 
-Requirements work on interned label values, so a look at thousands of nodes is one comparison of small integers.
+Requirements compare interned label values, so evaluating thousands of nodes is one comparison of small integers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kubesched.snapshot.columns import ABSENT, InternedColumn, Mask
 from kubesched.snapshot.views import NodeColumns
 
 _FEW_VALUES = 4
-"""Up to this many values are compared one by one; beyond, a look-up table is cheaper."""
+"""Up to this many values are compared one by one; beyond, a lookup table is cheaper."""
 
 
 def admitted_by_affinity(nodes: NodeColumns, required: RequiredNodeAffinity) -> Mask:
-    """Where the pod's nodeSelector and required node affinity both hold."""
+    """True where the pod's nodeSelector and required node affinity both match."""
     mask: Mask | None = None
     if required.selector is not None:
         mask = selected(nodes, required.selector)

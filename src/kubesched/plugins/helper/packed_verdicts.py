@@ -1,4 +1,4 @@
-"""Verdicts made of several yes-or-no findings per node."""
+"""Verdicts made of several boolean findings per node."""
 
 from __future__ import annotations
 

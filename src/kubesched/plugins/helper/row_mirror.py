@@ -1,7 +1,7 @@
-"""Columns computed from the node table, each entry from one row, and kept current through the table's log.
+"""Columns derived from the node table row by row, kept current through its log.
 
-Between two pods usually one row changes. A plugin whose answer is partly the same for every pod keeps that part here
-and recomputes the changed rows, instead of all of them for every pod.
+Between two pods usually one row changes. A plugin whose result is partly the same for all pods keeps that part here and
+recomputes the dirty rows only.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 from kubesched.snapshot.node_table import NodeTable
 
 _PATCH_LIMIT: Final = 16
-"""Up to this many changed rows are recomputed one by one; beyond, all at once is cheaper."""
+"""Up to this many dirty rows are recomputed one by one; beyond, a rebuild is cheaper."""
 
 
 class RowMirror(ABC):
-    """Follows one table. Call `sync` before reading; entries of dead rows mean nothing."""
+    """Follows one table. Call `sync` before reading; entries of dead rows are undefined."""
 
     __slots__ = ("_cursor", "_epoch", "table")
 
@@ -38,11 +38,11 @@ class RowMirror(ABC):
         self._cursor, self._epoch = self._settled_until(end), table.epoch
 
     def invalidate(self) -> None:
-        """Compute everything anew at the next `sync`."""
+        """Rebuild at the next `sync`."""
         self._epoch = -1
 
     def _settled_until(self, end: int) -> int:
-        """The position in the log up to which entries need not be looked at again."""
+        """The log cursor up to which rows need not be recomputed again."""
         return end
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Pod signature fragments that more than one plugin contributes: key and value in upstream's form."""
+"""Pod signature fragments shared by several plugins, in upstream's format."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Rules about nodes, evaluated once per distinct value instead of once per node.
+"""Functions of node properties, evaluated once per distinct value instead of once per node.
 
-A node's taints, features or labels are interned (`InternedColumn`): few values, many nodes. A rule over such a value
-becomes an array indexed by value id; the answer for every node is then one look-up. Values that appear later are
-judged when the table is next used. What a rule reads of the pod is fixed when the table is made, so pods of one class
-share their tables (`CycleState.remember`).
+A node's taints, features or labels are interned (`InternedColumn`): few values, many nodes. A function of such a value
+becomes an array indexed by value id, and the result for all nodes is one lookup. Values that appear later are evaluated
+on the next use. The parts of the pod that the function reads are fixed when the table is made, so pods of one class share
+a table (`CycleState.remember`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 class ValueTable(Generic[V]):
-    """One rule's answers by value id; the last slot answers for nodes without a value."""
+    """The results of one function by value id; the last slot is for nodes without a value."""
 
     __slots__ = ("_absent", "_answers", "_column", "_dtype", "_rule", "is_trivial")
 
@@ -38,13 +38,13 @@ class ValueTable(Generic[V]):
         self._dtype = dtype
         self._answers: np.ndarray[Any, Any] = np.array([absent], dtype=dtype)
         self.is_trivial = True
-        """Every value seen so far gets the same answer as no value at all; call `update` first."""
+        """All values so far give the same result as no value; call `update` first."""
 
     def is_over(self, column: InternedColumn[V]) -> bool:
         return self._column is column
 
     def update(self) -> None:
-        """Judge the values that have appeared since the last time."""
+        """Evaluate the values that have appeared since the last call."""
         values, known = self._column.values, len(self._answers) - 1
         if len(values) == known:
             return

@@ -1,4 +1,4 @@
-"""Required terms: the three maps of upstream, as counters, and how pods added in thought change them."""
+"""Required terms: upstream's three maps as counters, and their changes in what-ifs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AFFINITY, _ANTI, _EXISTING = 1, 2, 3
 _STATUSES = {_AFFINITY: AFFINITY, _ANTI: ANTI_AFFINITY, _EXISTING: EXISTING_ANTI_AFFINITY}
 
 Changes = dict[str, dict[str, int]]
-"""Topology key -> value -> pods more or fewer, in thought."""
+"""Topology key -> value -> number of pods a what-if adds (positive) or removes."""
 
 
 class CountedTerm(NamedTuple):
@@ -38,7 +38,7 @@ class CountedTerm(NamedTuple):
 
 
 class FilterState:
-    """What PreFilter found. Changes are kept apart from the shared counters, so that a clone is cheap."""
+    """The PreFilter state. What-if changes are kept apart from the shared counters, so that a clone is cheap."""
 
     __slots__ = (
         "_changed_affinity",
@@ -78,7 +78,7 @@ class FilterState:
     # -- verdicts --------------------------------------------------------------------------------------------------
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
-        """Affinity first, then the pod's anti-affinity, then that of pods already there."""
+        """Affinity is checked first, then the pod's anti-affinity, then that of existing pods."""
         checks = [
             (_EXISTING, self._forbidden_by_existing(nodes)),
             (_ANTI, self._forbidden_by_anti(nodes)),
@@ -124,7 +124,7 @@ class FilterState:
         for counted in self.affinity:
             key = counted.term.topology_key
             counts = _counts(counted.domains, self._changed_affinity.get(key))
-            # A node without the label has no domain with such a pod either: the last slot counts none.
+            # Nodes without the label read the last slot, which is 0.
             here: Mask = counts.take(nodes.label_ids(key)) <= 0
             lacks_pod = here if lacks_pod is None else lacks_pod | here
         assert lacks_pod is not None, "asked only if there are terms"
@@ -140,9 +140,9 @@ class FilterState:
         return lacks_key
 
     def is_first_of_its_kind(self) -> bool:
-        """No pod anywhere satisfies the terms, but this one would: the first pod of a group has to be let in.
+        """No pod in the cluster matches the terms, but this one does: the first pod of a group must be schedulable.
 
-        # Upstream: matching pods on nodes without any of the topology labels do not stand in the way.
+        # Upstream: matching pods on nodes without any of the topology labels are not counted.
         """
         if any(c.domains.total for c in self.affinity) and not self._changed_affinity:
             return False
@@ -174,7 +174,7 @@ class FilterState:
     # -- what-ifs ------------------------------------------------------------------------------------------------
 
     def change(self, other: PodInfo, node: NodeColumns, table: NodeTable, delta: int) -> None:
-        """In a what-if, a pod comes to a node or leaves it."""
+        """Apply a what-if: a pod is added to a node or removed from it."""
         labels = node.node_at(0).metadata.labels or {}
         meta = self.pod.metadata
         namespace_labels = table.namespaces.labels_of(meta.namespace)
@@ -192,14 +192,14 @@ class FilterState:
                 _note(self._changed_anti, labels, counted.term.topology_key, delta)
 
     def traits(self) -> list[Trait] | None:
-        """Nodes are told apart by the pods in their domains, for every term in play."""
+        """Nodes differ by the pods in their domains, for every relevant term."""
         wanted = [domain_trait(c.domains, c.counter) for c in (*self.affinity, *self.anti)]
         wanted += [domain_trait(term.domains) for term in self.existing]
         known = [trait for trait in wanted if trait is not None]
         return known if len(known) == len(wanted) else None
 
     def is_about(self, other: PodInfo, table: NodeTable) -> bool:
-        """Does it matter on which node, if any, that pod is?"""
+        """Does that pod affect the verdict on any node?"""
         meta, labels = self.pod.metadata, other.pod.metadata.labels
         if any([c.term.matches(other.namespace, labels) for c in self.anti]):
             return True

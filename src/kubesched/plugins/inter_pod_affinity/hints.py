@@ -1,7 +1,7 @@
-"""Which changes can lift a rejection by required (anti-)affinity.
+"""Queueing hints of InterPodAffinity.
 
-# Upstream: namespaces are judged without their labels here, so pods reachable only through a namespace selector do
-# not bring a pod back unless the selector matches a namespace without labels.
+# Upstream: hints do not know the labels of namespaces, so pods selected only through a namespace selector do not requeue
+# the pod, unless the selector matches a namespace without labels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kubesched.framework.events import Hint
 
 
 def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-    """A pod came, went, or changed its labels. Asked for every pod that waits, so it has to be quick."""
+    """A pod was added, deleted, or relabelled. Called for every unschedulable pod, so it has to be fast."""
     if old is None:
         assert new is not None, "a pod event carries at least one version"
         came = _is_placed(new) and _all_match(parse_affinity_terms(pod).required_affinity, new)
@@ -40,7 +40,7 @@ def _is_placed(pod: Pod) -> bool:
 
 
 def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-    """All terms mean the pod; no terms mean nobody."""
+    """Do all terms match the pod? False without terms."""
     meta = pod.metadata
     namespace, labels = meta.namespace, meta.labels
     for term in terms:  # a generator costs as much as the term itself
@@ -50,12 +50,12 @@ def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:
-    """A node came or changed its labels."""
+    """A node was added or relabelled."""
     after = new.metadata.labels or {}
     terms = parse_affinity_terms(pod)
     if not terms.required_affinity and not terms.required_anti_affinity:
-        # The pod was kept away by terms of others, over keys that we do not know here. Upstream skips these pods, and
-        # they wait for five minutes beside a node that would take them.
+        # The pod was rejected because of other pods' terms, whose topology keys are not known here. Upstream skips the
+        # pod, which then waits for the five-minute flush although a node would take it.
         return Hint.QUEUE if old is None or (old.metadata.labels or {}) != after else Hint.SKIP
     if old is None:
         near = any(term.topology_key in after for term in terms.required_affinity)

@@ -1,4 +1,4 @@
-"""The plugin: which terms are in play, and where their counts come from."""
+"""The extension points of InterPodAffinity."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ PRE_FILTER_STATE = "PreFilterInterPodAffinity"
 PRE_SCORE_STATE = "PreScoreInterPodAffinity"
 
 _RESOLVED_LIMIT: Final = 1024
-"""Different terms whose namespaces are remembered spelled out."""
+"""Maximum number of cached term sets with resolved namespaces."""
 
 NOT_SIGNABLE = unschedulable("pods with InterPodAffinity are not signable")
 
@@ -89,7 +89,7 @@ class InterPodAffinity(
         return state.remember((self.name, "parsed"), lambda: parse_affinity_terms(pod))
 
     def _incoming(self, state: CycleState, pod: Pod, table: NodeTable) -> IncomingTerms:
-        """The pod's terms; namespaces spelled out anew when any namespace has changed."""
+        """The pod's terms with resolved namespaces; resolved again after any namespace change."""
         namespaces = table.namespaces
         version = (namespaces, namespaces.version)
         if version != self._resolved_for or len(self._resolved) >= _RESOLVED_LIMIT:
@@ -101,7 +101,7 @@ class InterPodAffinity(
         return terms
 
     def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
-        """Terms of pods on nodes that mean this pod; matched anew when terms came or went."""
+        """Terms of pods on nodes that match this pod; matched again when terms appear or disappear."""
         if not table.pod_index.terms(kind):
             return ()
         if state.class_memo is None:
@@ -114,7 +114,7 @@ class InterPodAffinity(
         return terms
 
     def _terms_in_play(self, state: CycleState, pod: Pod) -> Premise:
-        """All terms that matter to the pod, its own and those of pods on nodes."""
+        """A premise: all terms relevant to the pod, its own and those of pods on nodes."""
         table = self.handle.table
         index, namespaces = table.pod_index, table.namespaces
         kept: list[Any] = [None, None]
@@ -175,7 +175,7 @@ class InterPodAffinity(
         return required.verdicts(nodes)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        """Nodes of a domain fare alike, while the terms are the same and the same ones have pods behind them."""
+        """Nodes of a domain share a verdict, while the relevant terms, and which of them have pods, stay the same."""
         in_play = self._terms_in_play(state, pod)
         existing = self._about(state, pod, self.handle.table, REQUIRED_ANTI_AFFINITY)
         premise = in_play
@@ -245,7 +245,7 @@ class InterPodAffinity(
         return normalized(scores)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Nodes of a domain score alike, while the terms are the same and the same ones have pods behind them."""
+        """Nodes of a domain share a score, while the relevant terms, and which of them have pods, stay the same."""
         parsed = self._parsed(state, pod)
         has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
         if self._ignores_existing_preferences and not has_preferences:

@@ -1,4 +1,4 @@
-"""Preferred terms, both ways: a sum per topology value, looked up for every node."""
+"""Scores of preferred terms, of the pod and of pods on nodes: a sum per topology value, looked up for every node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Contribution(NamedTuple):
     domains: DomainCounter
     weight: int
     counter: Counter | None = None
-    """Where the domains belong to, if it is not a term of pods on nodes."""
+    """The counter behind the domains; None for a term of pods on nodes."""
 
 
 class ScoreState(NamedTuple):
@@ -34,7 +34,7 @@ class ScoreState(NamedTuple):
 
 
 def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
-    """Those that pods stand behind; None when there are none, be they worth zero."""
+    """The contributions that have pods; None if there are none. A weight of zero still counts as a contribution."""
     by_column: dict[int, tuple[InternedColumn[str], list[Contribution]]] = {}
     for contribution in contributions:
         if contribution.domains.total:
@@ -46,7 +46,7 @@ def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
 
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
-    """What the pods in each node's domains are worth. Counts have a last slot of 0 for nodes without the label."""
+    """The weighted pods in each node's domains. The last slot of counts is 0, for nodes without the label."""
     total: Ints | None = None
     for column, contributions in state.by_column:
         ids = column.ids[nodes.rows]

@@ -1,4 +1,4 @@
-"""Matching terms with pods: the incoming pod's terms against pods on nodes, and theirs against it."""
+"""Matching of affinity terms: the incoming pod's terms against pods on nodes, and theirs against it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubesched.snapshot.pod_index import Term
 
 
 class IncomingTerm(NamedTuple):
-    """A term of the pod to be scheduled, with the namespaces it means spelled out.
+    """A term of the incoming pod, with resolved namespaces.
 
     # Upstream: a namespace selector that matches a namespace without labels (`{}`, but also one made of NotIn and
     # DoesNotExist only) means every namespace here.
@@ -39,7 +39,7 @@ class WeightedIncomingTerm(NamedTuple):
 
 
 class IncomingTerms(NamedTuple):
-    """All terms of the pod to be scheduled."""
+    """All terms of the incoming pod."""
 
     required_affinity: tuple[IncomingTerm, ...]
     required_anti_affinity: tuple[IncomingTerm, ...]
@@ -47,7 +47,7 @@ class IncomingTerms(NamedTuple):
 
 
 def resolve(terms: AffinityTerms, namespaces: NamespaceLabels) -> IncomingTerms:
-    """Spell out the namespaces every term means today."""
+    """Resolve the namespaces of every term against the current namespace labels."""
     return IncomingTerms(
         tuple(_resolve(term, namespaces) for term in terms.required_affinity),
         tuple(_resolve(term, namespaces) for term in terms.required_anti_affinity),
@@ -91,7 +91,7 @@ class MatchingPods:
 
 
 def terms_about(table: NodeTable, kind: str, pod: Pod) -> list[Term]:
-    """Terms of pods on nodes that mean this pod."""
+    """Terms of pods on nodes that match this pod."""
     meta = pod.metadata
     namespace_labels = table.namespaces.labels_of(meta.namespace)
     return [

@@ -1,6 +1,6 @@
-"""How evenly a node's resources are used: 100 when all to the same fraction, less the further they are apart.
+"""Balance of a node's resource usage: 100 if all are used to the same fraction, less the more they differ.
 
-The operations and their order are upstream's: other ways to write the same formula round differently.
+The floating-point operations and their order are upstream's: an equivalent formula may round differently.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kubesched.snapshot.columns import Ids, Mask
 
 
 def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ids:
-    """The balance of each node; all matrices have the shape (resources, nodes). `amounts` is used up."""
+    """The balance of each node; all matrices have the shape (resources, nodes). Overwrites `amounts`."""
     fractions = np.divide(amounts, capacity, out=amounts)
     np.minimum(fractions, 1.0, out=fractions)
     if absent is None:
         return _balance_of(fractions)
     result = _balance_of(fractions.copy())
-    # Nodes that lack a resource are judged by the others: each combination of resources on its own.
+    # Nodes that lack a resource are scored by the others: every combination of resources separately.
     lacking = np.flatnonzero(absent.any(axis=0))
     patterns, numbers = np.unique(absent[:, lacking], axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
@@ -33,12 +33,12 @@ def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ids:
 
 
 def _balance_of(fractions: Floats) -> Ids:
-    """The balance of nodes that all offer the same resources. `fractions` is used up."""
+    """The balance of nodes that all have the same resources. Overwrites `fractions`."""
     count = len(fractions)
     if count < 2:
         return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int32)
     if count == 2:
-        # Twice the deviation, taken from two and halved with the score: powers of two round alike.
+        # Works on twice the deviation and halves the result: scaling by powers of two does not change rounding.
         deviation = fractions[0]
         deviation -= fractions[1]
         np.abs(deviation, out=deviation)

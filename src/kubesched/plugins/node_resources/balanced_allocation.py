@@ -1,4 +1,7 @@
-"""NodeResourcesBalancedAllocation: prefers nodes whose resources the pod would bring closer to each other."""
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources would be used more evenly with the pod.
+
+The score compares the balance with and without the pod. Mirrors upstream's `noderesources/balanced_allocation.go`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extended resources that device classes stand behind: those are left to dynamic resource allocation."""
+"""Extended resources backed by device classes, which are left to dynamic resource allocation."""
 
 from __future__ import annotations
 

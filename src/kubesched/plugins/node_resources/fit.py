@@ -1,4 +1,7 @@
-"""NodeResourcesFit: the node must have what the pod requests, and how full it would get decides its score."""
+"""NodeResourcesFit: rejects nodes without room for the pod's requests, and scores by how full the node would get.
+
+The scoring strategies are in `strategies`. Mirrors upstream's `noderesources/fit.go`.
+"""
 
 from __future__ import annotations
 
@@ -259,7 +262,7 @@ class NodeResourcesFit(
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        """A node the pod would fit on if it were empty came, or offers more than before.
+        """A node that could take the pod if it were empty was added, or its allocatable has grown.
 
         # Upstream: resources that the profile ignores are not ignored here.
         """
@@ -292,7 +295,7 @@ def _never(row: int) -> bool:
 def sign_requests(
     requests: PodRequests, device_backed: DeviceBackedResources
 ) -> dict[str, Any] | Status:
-    """The request vector, unless devices are involved: then equal requests need not mean equal answers."""
+    """The request vector; refused if devices are involved, as equal requests may then have different answers."""
     if any(amount and name in device_backed for name, amount in requests.scalars.items()):
         return SIGNATURE_REFUSED
     return requests_fragment(requests)

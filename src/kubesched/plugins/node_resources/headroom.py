@@ -1,6 +1,6 @@
-"""What nodes have left of each resource, and how many more pods they may take, as whole columns.
+"""Free amounts of each resource, and free pod slots, as columns.
 
-The columns follow the table row by row, so that asking who is short of something is one comparison.
+Kept current row by row, so that finding the nodes short of a resource is one comparison.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
 PODS: Final = -1
-"""Stands for the number of pods where an index stands for a resource."""
+"""The pod slots, in place of a resource index."""
 
 
 class Headroom(RowMirror):
-    """Of one table. Dead rows have all the room there is: nobody is short of anything there."""
+    """The free amounts of one table. Dead rows read as unlimited, so that they never count as short."""
 
     __slots__ = ("_left",)
 
@@ -63,7 +63,7 @@ class Headroom(RowMirror):
 
 
 def headroom(nodes: NodeColumns) -> Callable[[int], Ints]:
-    """What is left of a resource (or of `PODS`) on each node of a view, to be asked for at once."""
+    """The free amounts of a view, by resource (or `PODS`). To be used before the table changes."""
     if isinstance(nodes, WhatIfColumns):
         return partial(_left, nodes)
     kept = nodes.table.derived(Headroom)
@@ -78,5 +78,5 @@ def _left(nodes: NodeColumns, resource: int) -> Ints:
 
 
 def least(amounts: Ints) -> int:
-    """The lowest of them. Finding its place is twice as fast as finding the value."""
+    """The smallest amount. `argmin` is twice as fast as `min` on int64."""
     return int(amounts[amounts.argmin()]) if len(amounts) else int64.MAX

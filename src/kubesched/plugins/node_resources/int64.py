@@ -1,4 +1,4 @@
-"""Go's 64-bit integers, where amounts are absurd enough for the difference to show.
+"""Go's 64-bit integer arithmetic, for amounts so large that it differs from Python's.
 
 # Upstream: sums and products wrap around silently, and division drops the fraction, also below zero.
 """

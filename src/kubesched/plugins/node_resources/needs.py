@@ -1,4 +1,4 @@
-"""What a pod needs of a node, resource by resource, and the check against a node without pods."""
+"""A pod's needs by resource, and the check against an empty node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Resources by node as a matrix of doubles: what is offered and what is given away.
+"""Allocatable and requested amounts as a matrix of doubles, resources by nodes.
 
-Several resources of all nodes are then one array operation, and integers are converted once instead of for every pod.
-One matrix serves every plugin that compares the same resources; it lives with the table it is about.
+A formula over several resources of all nodes is then one array operation, and integers are converted once instead of for
+every pod. One matrix serves all plugins that compare the same resources; it is kept with its table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 _MATRICES_LIMIT: Final = 8
 BLOCK: Final = 8192
-"""Nodes computed at once: beyond, intermediate results would leave the processor's cache and cost three times as much."""
+"""Nodes per array operation: larger intermediate results leave the CPU cache and cost three times as much."""
 
 
 class Amounts:

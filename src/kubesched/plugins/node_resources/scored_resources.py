@@ -1,4 +1,4 @@
-"""Which resources take part in scoring a pod, and how much of them nodes have given away already."""
+"""The resources that take part in scoring a pod, and how much of them is in use on each node."""
 
 from __future__ import annotations
 

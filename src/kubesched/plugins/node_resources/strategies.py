@@ -1,7 +1,8 @@
 """The scoring strategies of NodeResourcesFit: LeastAllocated, MostAllocated, RequestedToCapacityRatio.
 
-Each turns what a node would have given away, per resource, into a share of 0..100; a weighted mean of the shares is
-the score. A resource that a node does not offer is left out of that node's mean.
+Each maps the requested amount of a resource on a node, pod included, to 0..100; the weighted mean over the resources is
+the score. A resource that a node does not have is left out of that node's mean. Mirrors upstream's
+`noderesources/{least_allocated,most_allocated,requested_to_capacity_ratio}.go`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hard constraints: the verdict on each domain, and how a what-if changes it."""
+"""Hard constraints: the verdict per domain, and its changes in what-ifs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HardConstraint(NamedTuple):
 
 
 class FilterState:
-    """What PreFilter found; a clone can be changed without touching the original."""
+    """The PreFilter state; a clone can be changed without affecting the original."""
 
     __slots__ = ("constraints",)
 
@@ -78,7 +78,7 @@ class FilterState:
         return codes
 
     def change(self, pod: Pod, other: PodInfo, node: NodeColumns, delta: int) -> None:
-        """In a what-if, a pod comes to a node or leaves it.
+        """Apply a what-if: a pod is added to a node or removed from it.
 
         # Upstream: here an empty selector does match, and terminating pods count.
         """
@@ -96,7 +96,7 @@ class FilterState:
                 constraint.changes[value] = constraint.changes.get(value, 0) + delta
 
     def traits(self) -> list[Trait] | None:
-        """Nodes are told apart by the pods in their domains."""
+        """Nodes differ by the pods in their domains."""
         wanted = [domain_trait(c.counted.domains, c.counted.counter) for c in self.constraints]
         known = [trait for trait in wanted if trait is not None]
         return known if len(known) == len(wanted) else None
@@ -154,7 +154,7 @@ def _codes(
 def _codes_of_few(
     constraint: HardConstraint, nodes: NodeColumns
 ) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-    """The same without going through all domains."""
+    """The same for a few nodes, without computing all domains."""
     rule, domains = constraint.counted.constraint, constraint.counted.domains
     smallest = domains.smallest if domains.domain_count >= rule.min_domains else 0
     ids = nodes.label_ids(rule.topology_key)

@@ -1,4 +1,4 @@
-"""Which changes can lift a rejection by hard spread constraints."""
+"""Queueing hints of PodTopologySpread."""
 
 from __future__ import annotations
 
@@ -61,4 +61,7 @@ def after_node_change(
 
 
 def _has_all(node: Node | None, keys: Sequence[str]) -> bool:
-    return node is not None and all(key in (node.metadata.labels or {}) for key in keys)
+    if node is None:
+        return False
+    labels = node.metadata.labels or {}
+    return all(key in labels for key in keys)

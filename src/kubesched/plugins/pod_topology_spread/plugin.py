@@ -1,4 +1,4 @@
-"""The plugin: which constraints apply, and when."""
+"""The extension points of PodTopologySpread."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class PodTopologySpread(
         return hard.verdicts(nodes)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        """Nodes of a domain fare alike."""
+        """Nodes of a domain share a verdict."""
         premise = self._same_constraints(state, pod, HARD)
         hard: FilterState | None = state.get(PRE_FILTER_STATE)
         if hard is None:
@@ -258,7 +258,7 @@ class PodTopologySpread(
         return normalized(soft, scores, nodes)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Nodes of a domain score alike. Weights depend on which nodes are feasible, so PreScore is asked again."""
+        """Nodes of a domain share a score. Weights depend on the feasible nodes, so PreScore runs again."""
         premise = self._same_constraints(state, pod, SOFT)
         soft: ScoreState | None = state.get(PRE_SCORE_STATE)
         if soft is None:

@@ -28,7 +28,7 @@ class SoftConstraint(NamedTuple):
 
 
 class ScoreState(NamedTuple):
-    """What PreScore found. With `has_ignored`, some feasible nodes lack a topology label and score 0."""
+    """The PreScore state. With `has_ignored`, some feasible nodes lack a topology label and score 0."""
 
     constraints: tuple[SoftConstraint, ...]
     has_ignored: bool
@@ -204,7 +204,7 @@ _HALF_SQRT2 = np.sqrt(2.0) / 2.0
 
 @lru_cache(maxsize=4096)
 def natural_log(number: int) -> float:
-    """ln(number) in the very steps upstream's mathematics library takes: the last bit can decide a score."""
+    """ln(number) computed as Go's math.Log does: the last bit can decide a score."""
     fraction, exponent = np.frexp(float(number))
     f1, k = float(fraction), int(exponent)
     if f1 < _HALF_SQRT2:

@@ -1,13 +1,15 @@
-"""VolumeBinding: places a pod where its claims are, or can be, served, and binds those claims on the way.
+"""VolumeBinding: rejects nodes where a pod's claims cannot be satisfied, and binds the claims on the chosen node.
+
+Mirrors upstream's `volumebinding/{volume_binding,binder,assume_cache,scorer}.go`.
 
 plugin        the extension points
-pod_claims    PreFilter: what state the pod's claims are in
-storage       everything known about volumes, classes and capacities, with what is assumed
-assume_cache  objects as they will be once pending writes have come back through the watch
-search        Filter: for all nodes at once, which volumes would serve the claims, and what is in the way
+pod_claims    PreFilter: the state of the pod's claims
+storage       volumes, classes and capacities, including assumed ones
+assume_cache  objects with pending writes applied
+search        Filter: per node, the volumes for the claims, or why there are none
 scoring       Score (gated): how full the storage of a node would get
-binding       Reserve and PreBind: what is assumed, written, and waited for
-signals       wakes waiting bindings when something they wait for changes
+binding       Reserve and PreBind: assume, write, wait
+signals       wakes waiting bindings on changes
 """
 
 from kubesched.plugins.volume_binding.plugin import VolumeBinding

@@ -1,8 +1,7 @@
-"""Objects as they will be once our own pending writes have come back through the watch.
+"""The assume cache: listed objects with our own pending writes applied.
 
-An assumed object stands in for the lister's as long as that one still has the revision the assumption was made from;
-any newer revision, and deletion, end the assumption. The lister's changes are not listened to: whether an assumption
-still holds is found out when somebody asks.
+An assumed object replaces the listed one while that still has the revision the assumption was made from; a newer revision
+or a deletion ends the assumption. This is checked on every read, without following the lister's changes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from kubesched.framework.handle import Lister
 from kubesched.plugins.helper.volumes.claims import not_found
 
 _SWEEP_FROM: Final = 64
-"""Assumptions that nobody asks for any more are cleared out when there are this many, and then at every doubling."""
+"""Outdated assumptions are removed when there are this many, and then at every doubling."""
 
 
 class _HasMetadata(Protocol):
@@ -28,7 +27,7 @@ T = TypeVar("T", bound=_HasMetadata)
 
 
 class AssumeError(Exception):
-    """The object is not there any more, or not as it was when the decision was made."""
+    """The object was deleted or changed since the decision."""
 
 
 class AssumeCache(Generic[T]):
@@ -37,7 +36,7 @@ class AssumeCache(Generic[T]):
     def __init__(
         self, lister: Lister[T], resource: str, changed: Callable[[T], None] | None = None
     ) -> None:
-        """`changed` is told the object that counts from now on after every `assume` and `restore`."""
+        """`changed` is called with the object in effect after every `assume` and `restore`."""
         self._lister = lister
         self._resource = resource
         self._changed = changed
@@ -45,7 +44,7 @@ class AssumeCache(Generic[T]):
         self._sweep_at = _SWEEP_FROM
 
     def __len__(self) -> int:
-        """Assumptions held, those included that do not count any more."""
+        """Number of assumptions, outdated ones included."""
         return len(self._assumed)
 
     def listed(self, key: str) -> T | None:
@@ -62,7 +61,7 @@ class AssumeCache(Generic[T]):
         return assumed
 
     def assume(self, obj: T) -> None:
-        """Let a changed copy stand for the object; raises AssumeError if the original has moved on."""
+        """Replace the object by a changed copy; raises AssumeError if the original has a newer revision."""
         key = key_of(obj.metadata)
         listed = self.listed(key)
         if listed is None:
@@ -77,7 +76,7 @@ class AssumeCache(Generic[T]):
             self._sweep()
 
     def restore(self, obj: T) -> None:
-        """Take the assumption back, if it was made from this revision."""
+        """Revert the assumption, if it was made from this revision."""
         key = key_of(obj.metadata)
         assumed = self._assumed.get(key)
         if assumed is not None and _same_revision(assumed, obj):

@@ -1,13 +1,11 @@
-"""Reserve and PreBind: what is assumed, what is written, and what is waited for.
+"""Reserve and PreBind of VolumeBinding: assume, write, wait.
 
-    Reserve     a volume that will serve a claim is assumed to name it; a claim that will be provisioned is assumed to
-                name the node
-    PreBind     both are written, volumes first; then others act: the volume controller completes the bindings, a
-                provisioner makes what is missing or takes the node's name off the claim again
-    Unreserve   what is still assumed is not any more; what was written stays, and leads the next attempt to the same
-                volumes and node
+    Reserve     assumes that a matched volume names its claim, and that a claim to be provisioned names the node
+    PreBind     writes both, volumes first, then waits: the PV controller completes the bindings, and a provisioner
+                creates missing volumes, or removes the node's name from the claim if it cannot
+    Unreserve   reverts the assumptions; what was written stays, and leads the next attempt to the same volumes and node
 
-Every write carries the revision the decision was made from, so that a change meanwhile fails it.
+Every write carries the revision the decision was made from, so that a concurrent change makes it fail.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ from kubesched.plugins.volume_binding.signals import ChangeSignals, Subject
 from kubesched.plugins.volume_binding.storage import Storage
 
 LOOK_AGAIN_S: Final = 1.0
-"""Upstream's polling interval. Here changes wake the wait at once; this is for anything that is no change."""
+"""Upstream's polling interval. Here changes end the wait at once; polling is a fallback."""
 
 
 class BindingError(Exception):
@@ -75,7 +73,7 @@ class Reservation:
 
 
 def chosen(search: Search, index: int) -> Reservation:
-    """What a search came to for one node of its view."""
+    """The result of a search for one node of its view."""
     return Reservation(
         [
             StaticBinding(match.volumes[int(match.choice[index])], match.claim)
@@ -106,7 +104,7 @@ def assume(storage: Storage, wanted: Reservation, node_name: str) -> Reservation
 
 
 def revert(storage: Storage, assumed: Reservation) -> None:
-    """Take back what is still assumed; doing so twice changes nothing."""
+    """Revert what is still assumed. Idempotent."""
     for binding in assumed.bindings:
         storage.volumes.restore(binding.volume)
     for claim in assumed.provisions:
@@ -130,7 +128,7 @@ def bound_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pers
             uid=meta.uid,
             resource_version=meta.resource_version,
         )
-    # The mark says that the choice was not the user's: a volume reserved by hand does not get it.
+    # The annotation marks a binding chosen by a controller. A volume pre-bound by the user does not get it.
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in (annotations or {}):
         annotations = {**(annotations or {}), BOUND_BY_CONTROLLER: "yes"}
     if reference is volume.spec.claim_ref and annotations is volume.metadata.annotations:
@@ -148,7 +146,7 @@ def with_selected_node(claim: PersistentVolumeClaim, node_name: str) -> Persiste
 
 
 class VolumeBinder:
-    """Writes reservations and sees them through."""
+    """Writes reservations and waits until the claims are bound."""
 
     def __init__(
         self,
@@ -177,7 +175,7 @@ class VolumeBinder:
             raise BindingError(f"binding volumes: {error}") from error
 
     async def _write(self, reserved: Reservation) -> None:
-        """Volumes first, then claims. At the first failure what is not written is not assumed any more either."""
+        """Write volumes, then claims. After a failure the assumptions that were not written are reverted."""
         unwritten = Reservation(list(reserved.bindings), list(reserved.provisions))
         try:
             for binding in reserved.bindings:
@@ -190,7 +188,7 @@ class VolumeBinder:
             revert(self._storage, unwritten)
 
     async def _wait(self, pod: Pod, node_name: str, reserved: Reservation) -> None:
-        """Return when all claims are bound; a change wakes us, time runs out on the injected clock."""
+        """Return when all claims are bound. Woken by changes; the timeout uses the injected clock."""
         deadline = self._clock.monotonic() + self._timeout_s
         with self._signals.watching(_subjects(pod, node_name, reserved)) as changed:
             while True:
@@ -233,7 +231,7 @@ class VolumeBinder:
         self._check_reach(volume, node, "failed to translate pv to csi: ")
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
             raise BindingError(f'ClaimRef got reset for pv "{name}"')
-        # Pods that share a claim may have chosen different volumes for it. (Upstream takes any for ours.)
+        # Pods that share a claim may have chosen different volumes for it. (Upstream accepts any bound volume.)
         return self._has_volume_in_reach(claim, node)
 
     def _is_provisioned(self, written: PersistentVolumeClaim, node: Node) -> bool:
@@ -255,7 +253,7 @@ class VolumeBinder:
             missing = not_found("persistentvolumeclaims", key)
             raise BindingError(f"{purpose}: {missing}")
         if claim.metadata.uid != reserved.metadata.uid:
-            # Upstream waits for ten minutes, in vain: what was reserved is for the old claim.
+            # Upstream waits until the timeout (ten minutes), although the reservation was for the old claim.
             raise BindingError(f'{purpose}: persistentvolumeclaim "{key}" was replaced by another')
         return claim
 

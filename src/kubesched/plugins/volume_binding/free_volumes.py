@@ -1,8 +1,8 @@
-"""Free volumes for claims that ask for the same, and which of them each node would give first.
+"""Free volumes for claims with equal requirements, and the first choice of each node among them.
 
-Pods of one workload claim volumes of one kind one after the other, and each takes a single volume away. So the answer
-for the whole cluster is kept and follows the volumes. It exists where every volume names values of the same label, as
-local volumes do; anything else is left to the search that looks at all of them.
+The pods of a workload claim volumes of one kind one after the other, and each takes one volume. So the answer for the
+whole cluster is kept and updated with the volumes. This works if every volume selects nodes by the same label, as local
+volumes do; otherwise the general search is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPARE_NUMBERS: Final = 1024
 
 
 class ClaimShape(NamedTuple):
-    """What matching reads of a claim, but for the volume that may be reserved for it."""
+    """The parts of a claim that matching reads, except volumes reserved for it by name."""
 
     class_name: str
     wanted_nanos: int
@@ -48,7 +48,7 @@ class ClaimShape(NamedTuple):
         )
 
     def suits(self, facts: VolumeFacts) -> bool:
-        """May the volume, if nobody has reserved it, be given to such a claim?"""
+        """Can such a claim be bound to the volume, provided it is unreserved?"""
         return (
             self.fits(facts)
             and facts.is_available

@@ -133,7 +133,7 @@ class VolumeBinding(
     @property
     def _binder(self) -> VolumeBinder:
         if self._known_binder is None:
-            assert self.handle.client is not None, "volumes are to be bound, but nobody can write"
+            assert self.handle.client is not None, "binding volumes needs a client"
             self._known_binder = VolumeBinder(
                 self._storage,
                 listers_of(self.handle),

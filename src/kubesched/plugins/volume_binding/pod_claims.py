@@ -32,7 +32,7 @@ class PodClaims:
 
 
 def claims_problem(pod: Pod, storage: Storage) -> str | None:
-    """The first thing about the pod's claims that only time, or somebody else, can solve."""
+    """The first problem with the pod's claims that the scheduler cannot solve; None if there is none."""
     for use in claim_uses(pod):
         claim = storage.claims.listed(f"{pod.metadata.namespace}/{use.name}")
         if claim is None:
@@ -73,7 +73,7 @@ def classify(pod: Pod, storage: Storage) -> PodClaims:
 
 
 def are_all_bound(pod: Pod, storage: Storage) -> bool:
-    """Has somebody bound every claim by now?"""
+    """Are all claims bound by now?"""
     for use in claim_uses(pod):
         claim = storage.claims.get(f"{pod.metadata.namespace}/{use.name}")
         if claim is None or not is_fully_bound(claim):

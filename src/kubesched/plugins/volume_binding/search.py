@@ -1,8 +1,8 @@
-"""Filter: for all nodes of a view at once, which volumes would serve a pod's claims, and what is in the way.
+"""Filter of VolumeBinding: for all nodes of a view at once, the volumes for a pod's claims, or why there are none.
 
-Bound claims ask for nodes that reach their volume. Of the others, each node gives each claim the smallest free volume it
-reaches, smallest claims first; what is left over must be possible to provision there. What a claim would get is kept as
-an array over the nodes, from which Reserve reads the node that was chosen.
+A bound claim admits the nodes that can reach its volume. For each other claim, smallest first, each node offers the
+smallest free volume it can reach; claims left over must be provisionable there. The choices are arrays over the nodes,
+from which Reserve reads the entry of the chosen node.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Wakes waiting bindings when an object they wait for changes.
 
-The listers are listened to only while somebody waits, through one listener per kind however many bindings wait.
+Subscribes to the listers only while a binding waits, with one listener per kind for all bindings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Subject = tuple[type[object], str]
 
 
 class ChangeSignals:
-    """Who waits for changes of what."""
+    """The waiting bindings by the objects they wait for."""
 
     def __init__(self, listers: Listers) -> None:
         self._listers = listers
@@ -45,7 +45,7 @@ class ChangeSignals:
                 self.close()
 
     def close(self) -> None:
-        """Stop listening; who still waits is not woken any more."""
+        """Unsubscribe; bindings that still wait are no longer woken."""
         for stop in self._stops:
             stop()
         self._stops.clear()

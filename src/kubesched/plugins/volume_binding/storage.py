@@ -1,6 +1,6 @@
-"""Everything VolumeBinding knows about storage in the cluster: volumes, classes, capacities, and what is assumed.
+"""The state of storage in the cluster for VolumeBinding: volumes, classes and capacities, including assumed ones.
 
-Volumes and capacities are grouped by storage class, with what matching reads of them worked out once per revision.
+Volumes and capacities are grouped by storage class; the facts that matching reads are derived once per revision.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Storage:
 
 
 def facts_of_volume(volume: PersistentVolume) -> VolumeFacts | None:
-    """None, and a word about it, for a volume whose size makes no sense: nobody can be given that."""
+    """None, with a warning, for a volume with an invalid size, which cannot be matched."""
     spec = volume.spec
     try:
         capacity_nanos = storage_capacity(volume).nanos
@@ -180,7 +180,7 @@ def facts_of_capacity(capacity: CSIStorageCapacity) -> CapacityFacts | None:
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
-    """The largest volume that can be had, in bytes; None when nobody says."""
+    """The size of the largest volume that can be provisioned, in bytes; None if it is not reported."""
     raw = capacity.maximum_volume_size
     if raw is None:
         raw = capacity.capacity

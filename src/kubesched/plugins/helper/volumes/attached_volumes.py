@@ -1,13 +1,13 @@
-"""How many volumes of each CSI driver every node holds: a column per driver, kept current.
+"""Number of volumes of each CSI driver per node: a column per driver, kept current.
 
-A node holds what its pods use and what a VolumeAttachment says is attached to it; a volume found both ways, or used by
-several pods, is one. What a claim stands for changes when it is bound, when its volume or class appears: such changes
-are noted as they happen and applied when somebody asks.
+The volumes of a node are those its pods use and those attached according to VolumeAttachments; a volume that is both, or
+is used by several pods, counts once. The volume behind a claim changes when the claim is bound, or when its volume or
+class appears: such changes are recorded as they happen and applied in `sync`.
 
-    _claims     claims in use on some row: what each stands for, and who uses it where
-    _mounted    volume name -> row -> how many uses by pods there
-    _attached   volume name -> row -> how many VolumeAttachments say so
-    _counts     driver -> column: volumes that are in `_mounted` or `_attached` at a row
+    _claims     claims in use on some row: the volume behind each, and its users by row
+    _mounted    volume name -> row -> number of uses by pods there
+    _attached   volume name -> row -> 1 if a VolumeAttachment exists
+    _counts     driver -> column: number of volumes in `_mounted` or `_attached` at a row
 
 Volumes that count only where there is a CSINode are counted everywhere: a node without one has no limits.
 """
@@ -93,7 +93,7 @@ class AttachedVolumes(PodFollower):
             stop()
         self._stops.clear()
 
-    # -- asking ----------------------------------------------------------------------------------------------------
+    # -- lookup ----------------------------------------------------------------------------------------------------
 
     def sync(self) -> None:
         super().sync()
@@ -110,7 +110,7 @@ class AttachedVolumes(PodFollower):
         return column
 
     def rows_using(self, name: str) -> Iterable[int]:
-        """Rows with a pod that uses the volume. One that is only attached there does not count."""
+        """Rows with a pod that uses the volume. Rows where it is only attached are not included."""
         return self._mounted.get(name, _NOWHERE)
 
     @property
@@ -119,7 +119,7 @@ class AttachedVolumes(PodFollower):
         return self._broken
 
     def used_by(self, pods: Iterable[PodInfo]) -> dict[str, CsiVolume]:
-        """What a node with these pods holds for them, by name; raises CannotTell."""
+        """The volumes of these pods, by name; raises CannotTell."""
         volumes: dict[str, CsiVolume] = {}
         for pod in pods:
             if pod.volume_uses & ATTACHABLE:
@@ -130,7 +130,7 @@ class AttachedVolumes(PodFollower):
         return volumes
 
     def attached_at(self, row: int) -> list[CsiVolume]:
-        """What VolumeAttachments say about a row."""
+        """The volumes attached to a row according to VolumeAttachments."""
         return self._attached_at.get(row, [])
 
     def _volume_of(self, use: VolumeUse, pod: PodInfo) -> CsiVolume | None:
@@ -199,7 +199,7 @@ class AttachedVolumes(PodFollower):
     # -- claims ----------------------------------------------------------------------------------------------------
 
     def _load(self, key: str, claim: _Claim) -> None:
-        """Read what the claim stands for now."""
+        """Resolve the claim to its current volume."""
         namespace, _, name = key.partition("/")
         record = self._resolver.claims.get(namespace, name)
         if record is None:
@@ -372,15 +372,15 @@ class AttachedVolumes(PodFollower):
             (self._claims_by_class, by_class),
         ):
             linked = {(value, key) for value, keys in index.items() for key in keys}
-            assert linked == expected, "claims are found under what they stood for before"
+            assert linked == expected, "claims are indexed under an old volume or class"
         for row, name in enumerate(self.table.names):
             view = NodeColumns(self.table, np.array([row]))
             try:
                 held = {} if not name else self.used_by(view.pods_at(0))
             except CannotTell:
-                assert row in self._broken, f"the trouble with node {name} went unnoticed"
+                assert row in self._broken, f"the problem with node {name} is not recorded"
                 continue
-            assert row not in self._broken, f"node {name} is in trouble without reason"
+            assert row not in self._broken, f"node {name} has a recorded problem, but none exists"
             held.update({volume.name: volume for volume in self.attached_at(row)})
             drivers = [volume.driver for volume in held.values()]
             for driver, column in self._counts.items():

@@ -1,4 +1,4 @@
-"""Claims: which ones a pod uses, and what claims and volumes say about themselves."""
+"""The claims a pod uses, and accessors for claims and volumes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ClaimUse(NamedTuple):
 
 
 def uses_of(state: CycleState, pod: Pod) -> int:
-    """The flags of `api.pod_volumes` for a pod; looked at once per class."""
+    """The flags of `api.pod_volumes` for a pod, computed once per class."""
     volumes = pod.spec.volumes
     if not volumes:
         return 0
@@ -54,7 +54,7 @@ def claim_uses(pod: Pod) -> list[ClaimUse]:
 
 
 def direct_claims(pod: Pod) -> list[str]:
-    """Names of the claims that the pod itself names: those of ephemeral volumes are not among them."""
+    """Names of the claims in the pod's spec; those of ephemeral volumes are not included."""
     return [
         volume.persistent_volume_claim.claim_name
         for volume in pod.spec.volumes or ()
@@ -63,7 +63,7 @@ def direct_claims(pod: Pod) -> list[str]:
 
 
 def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Why a claim cannot be that of the pod's ephemeral volume, in upstream's words; None when it can."""
+    """Why a claim cannot belong to the pod's ephemeral volume, in upstream's words; None if it can."""
     mine, theirs = pod.metadata, claim.metadata
     controller = theirs.controller()
     if theirs.namespace == mine.namespace and controller is not None and controller.uid == mine.uid:
@@ -94,7 +94,7 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Does the volume name this claim? One that names it without UID was reserved by hand, and does."""
+    """Does the volume's claimRef name this claim? A reference without UID (pre-bound by an admin) counts too."""
     reference = volume.spec.claim_ref
     return (
         reference is not None
@@ -105,7 +105,7 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> Quantity:
-    """How much the claim asks for; zero when it does not say."""
+    """The requested amount; zero if there is none."""
     raw = (claim.spec.resources.requests or {}).get("storage")
     return quantity.ZERO if raw is None else quantity.parse(raw)
 
@@ -116,12 +116,12 @@ def storage_capacity(volume: PersistentVolume) -> Quantity:
 
 
 def not_found(resource: str, name: str) -> str:
-    """How a lister says that there is no such object."""
+    """The error text of a lister for a missing object."""
     return f'{resource} "{name}" not found'
 
 
 def volumes_fragment(pod: Pod) -> dict[str, Any]:
-    """The pod signature's part that all storage plugins contribute."""
+    """The pod signature fragment of all storage plugins."""
     sources = []
     for volume in pod.spec.volumes or ():
         if volume.config_map is None and volume.secret is None:

@@ -1,7 +1,7 @@
-"""CSI migration: in-tree volumes in the terms of the CSI driver that took their plugin over.
+"""CSI migration: translates in-tree volumes to the CSI driver that replaces their plugin.
 
-A translation gives the driver, the volume handle that identifies the volume there, and node affinity with the driver's
-own topology key in place of the zone label. Nothing else of a translated volume is ever read here.
+A translation gives the driver, the volume handle, and node affinity with the driver's topology key in place of the zone
+label. Nothing else of a translated volume is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kubesched.api.core_v1 import (
 from kubesched.api.storage_v1 import CSINode
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-"""CSINode annotation: the in-tree plugins that the node has handed over, separated by commas."""
+"""CSINode annotation: the in-tree plugins migrated on the node, separated by commas."""
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
@@ -50,13 +50,13 @@ class TranslationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
-    """An in-tree plugin, where it keeps its source in a volume, and its heir."""
+    """An in-tree plugin, the field of its volume source, and the CSI driver that replaces it."""
 
     name: str
     source: str
     driver: str
     topology_key: str = ""
-    """The driver's zone label; empty where affinity is left alone."""
+    """The driver's zone label; empty if affinity is not translated."""
     is_migrated: bool = True
     """Whether the scheduler treats the migration as switched on."""
 
@@ -116,7 +116,7 @@ def plugin_named(provisioner: str) -> InTreePlugin | None:
 
 
 def hands_over(node: CSINode | None, plugin: InTreePlugin) -> bool:
-    """Has the node handed the plugin over to its CSI driver?"""
+    """Is the plugin migrated to its CSI driver on this node?"""
     annotations = None if node is None else node.metadata.annotations
     return plugin.is_migrated and plugin.name in migrated_plugins(annotations)
 
@@ -216,7 +216,7 @@ def translated_affinity(
     if _has_values(terms, zone):
         terms = _rekeyed(terms, zone, plugin.topology_key)
     elif zone in labels:
-        # Upstream: the label's zones join every term, also one that is limited otherwise.
+        # Upstream: the label's zones are added to every term, even to one that has other requirements.
         zones = sorted({name.strip() for name in labels[zone].split(ZONE_SEPARATOR)} - {""})
         if zones:
             added = NodeSelectorRequirement(key=plugin.topology_key, operator="In", values=zones)
@@ -238,7 +238,7 @@ def _terms(affinity: VolumeNodeAffinity | None) -> list[NodeSelectorTerm]:
 
 
 def _labels_in_use(terms: Sequence[NodeSelectorTerm], labels: dict[str, str]) -> tuple[str, str]:
-    """The generation of zone and region label that the volume speaks of: affinity first, then its own labels."""
+    """The zone and region labels that the volume uses (GA or beta): those of its affinity, or else its own labels."""
     keys = {requirement.key for term in terms for requirement in term.match_expressions or ()}
     for known in (keys, labels):
         if ZONE in known:

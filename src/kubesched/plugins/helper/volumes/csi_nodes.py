@@ -1,7 +1,7 @@
-"""What CSINode objects say, as columns over node rows.
+"""CSINode objects as columns over node rows.
 
-A CSINode belongs to the node of its name and may come before or after it. Columns are made when first asked for; after
-that only the rows of changed nodes and CSINodes are derived again.
+A CSINode belongs to the node of its name and may be created before or after it. Columns are built on first use; after
+that only the rows of changed nodes and CSINodes are recomputed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CsiNodeColumns:
         self.close: Callable[[], None] = lister.subscribe(self._note)
 
     def limits(self, nodes: NodeColumns, driver: str) -> Ints:
-        """How many volumes of a driver each node can have; NO_LIMIT where nobody says."""
+        """Maximum number of volumes of a driver per node; NO_LIMIT where none is set."""
         return self._over(nodes, ("limit", driver), lambda node: limit_of(node, driver))
 
     def limited(self, nodes: NodeColumns) -> Mask:
@@ -52,7 +52,7 @@ class CsiNodeColumns:
         return column.astype(np.bool_)
 
     def handed_over(self, nodes: NodeColumns, plugin: InTreePlugin) -> Mask:
-        """Where an in-tree plugin has given way to its CSI driver."""
+        """True where an in-tree plugin is migrated to its CSI driver."""
         column = self._over(
             nodes, ("handed over", plugin.name), lambda node: int(hands_over(node, plugin))
         )
@@ -95,7 +95,7 @@ class CsiNodeColumns:
 
 
 def limit_of(node: CSINode | None, driver: str) -> int:
-    """The last entry of a driver that has a count decides."""
+    """The count of the driver's last entry that has one."""
     limit = NO_LIMIT
     for listed in () if node is None else node.spec.drivers or ():
         if listed.name == driver and listed.allocatable is not None:

@@ -1,8 +1,8 @@
-"""For every node, the first few of a ranked list of objects that the node's labels reach.
+"""Per node, the first few of a ranked list of objects that the node's labels match.
 
-Local volumes and capacities of local storage come one per node: asking each of them for all nodes would cost nodes times
-objects. Nearly all of them name values of a single label, so a table by label value answers for all nodes with one
-look-up; only conditions of another form are evaluated one by one, and those shared by several objects only once.
+Local volumes and capacities of local storage come one per node: evaluating each for all nodes would cost nodes times
+objects. Nearly all of them name values of a single label, so a table by label value covers all nodes with one lookup;
+other conditions are evaluated one by one, those shared by several objects once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubesched.snapshot.columns import ABSENT, InternedColumn, Mask
 from kubesched.snapshot.views import NodeColumns
 
 NONE: Final = np.iinfo(np.int32).max
-"""Stands for "no such object": greater than every rank."""
+"""No object: greater than every rank."""
 
 Ranks = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -41,7 +41,7 @@ class OneOf:
 
 
 Reach = OneOf | VolumeNodeAffinity | LabelSelector | None
-"""Which nodes an object is for: None means all of them."""
+"""The nodes an object can be used from; None means all."""
 
 
 def reach_of_affinity(affinity: VolumeNodeAffinity | None) -> Reach:
@@ -68,7 +68,7 @@ def reach_of_selector(selector: LabelSelector) -> Reach:
 
 @functools.lru_cache(maxsize=8192)
 def _one_of(key: str, values: tuple[str, ...]) -> OneOf | None:
-    """None when key or values are malformed: then the whole condition holds nowhere, which others find out."""
+    """None if key or values are malformed: the caller keeps the general form, which then matches no node."""
     if label_key_problems(key) or any(label_value_problems(value) for value in values):
         return None
     return OneOf(key, values)
@@ -77,7 +77,7 @@ def _one_of(key: str, values: tuple[str, ...]) -> OneOf | None:
 def first_matches(
     masks: NodeMasks, nodes: NodeColumns, ranked: Iterable[tuple[int, Reach]], depth: int
 ) -> list[Ranks]:
-    """The `depth` smallest ranks that reach each node, smallest first, as arrays over the view; NONE fills the rest.
+    """Per node the `depth` smallest ranks that match it, smallest first, as arrays over the view, padded with NONE.
 
     `ranked` comes in order of rank.
     """

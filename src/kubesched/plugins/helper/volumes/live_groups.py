@@ -1,6 +1,6 @@
-"""Objects of a lister grouped by a value computed from each, kept current by the lister's changes.
+"""Objects of a lister grouped by a derived value, kept current by the lister's changes.
 
-Members are not the objects but what somebody wants to know of them, worked out once per revision.
+Members are not the objects themselves but facts derived from them, computed once per revision.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LiveGroups(Generic[T, F]):
         group_of: Callable[[T], Hashable],
         facts_of: Callable[[T], F | None],
     ) -> None:
-        """Objects for which `facts_of` has nothing to say are left out."""
+        """Objects for which `facts_of` returns None are left out."""
         self._group_of = group_of
         self._facts_of = facts_of
         self._members: dict[Hashable, dict[str, F]] = {}
@@ -54,7 +54,7 @@ class LiveGroups(Generic[T, F]):
         return self._log_begins + len(self._log)
 
     def changes_since(self, version: int) -> list[Change[F]] | None:
-        """What has changed since then, oldest first; None when that is too long ago."""
+        """Changes since that version, oldest first; None if the log no longer goes back that far."""
         start = version - self._log_begins
         return None if start < 0 else self._log[start:]
 
@@ -70,7 +70,7 @@ class LiveGroups(Generic[T, F]):
         return () if members is None else members.values()
 
     def put(self, obj: T) -> None:
-        """Take an object in, in place of the one of its name: the lister's, or one that is to stand in for it."""
+        """Add or replace an object: the lister's, or an assumed version of it."""
         key, group = key_of(obj.metadata), self._group_of(obj)
         if self._group_by_key.get(key) != group:
             self._leave(key)

@@ -1,9 +1,8 @@
-"""Conditions on node labels over whole columns, kept per condition.
+"""Conditions on node labels over columns, cached per condition.
 
-Volumes of one zone or one class all ask the same question of the nodes. The answer depends on node objects alone, so it
-is kept and only the rows of changed nodes are looked at again. A condition is named by a key that says everything about
-it, usually its own encoding; it is kept from its second use on, so that the thousands of local volumes that each want a
-single node leave nothing behind.
+Volumes of one zone or class share one condition on the nodes. Its result depends on node objects only, so it is cached
+and recomputed for changed nodes. A condition is identified by a key that describes it completely, usually its encoding.
+It is cached from its second use on: thousands of local volumes, each for a single node, must not fill the cache.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
 
 KEPT: Final = 64
-"""Masks kept at most; one costs a byte per row."""
+"""Maximum number of cached masks; one costs a byte per row."""
 SEEN: Final = 1024
 """Keys remembered to notice a second use."""
 
@@ -32,7 +31,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class NodeMasks:
-    """Answers to conditions on node objects, by key; least recently used ones are dropped first."""
+    """An LRU cache of masks, by the key of their condition."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -107,8 +106,8 @@ def reachable(
 def admitted_by_labels(nodes: NodeColumns, selector: NodeSelector) -> Mask:
     """Where one of the terms matches the node's labels.
 
-    # Upstream: the node is stripped to its labels first, so conditions on fields are not looked at, and a term that
-    # has only such conditions matches every node.
+    # Upstream: only the node's labels are passed on, so conditions on fields are ignored, and a term that has only such
+    # conditions matches every node.
     """
     mask = np.zeros(len(nodes), dtype=np.bool_)
     for term in ParsedNodeSelector(selector).terms:

@@ -1,7 +1,7 @@
-"""Which pods of interest are on which rows, told as they come and go.
+"""Base of indexes over some of the pods on each row.
 
-An index over pods that few pods matter to follows the table instead of being told about every pod: it reads the rows
-that changed since it was last asked. Clusters in which nobody asks pay nothing for it.
+An index that few pods matter to follows the table's log instead of being updated with every pod: on `sync` it compares
+the dirty rows. A cluster that never uses the index pays nothing for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubesched.snapshot.pods import PodInfo
 
 
 class PodFollower(ABC):
-    """Follows one table. Call `sync` before reading what the index has made of it."""
+    """Follows one table. Call `sync` before reading the index."""
 
     interesting: int
     """Flags of `api.pod_volumes`, one of which a pod must have."""
@@ -61,7 +61,7 @@ class PodFollower(ABC):
             if uid not in known:
                 self._pod_came(row, pod)
             else:
-                # A pod's volumes never change: leave with the record that came.
+                # Keep the record that was added, so that exactly that one is removed. A pod's volumes never change.
                 present[uid] = known[uid]
         if present:
             self._pods[row] = present

@@ -1,4 +1,4 @@
-"""Inline disks that pods on one node must not share: who has which, and where."""
+"""Inline disks that pods on one node must not share, by row and pod."""
 
 from __future__ import annotations
 

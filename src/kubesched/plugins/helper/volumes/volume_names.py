@@ -1,7 +1,7 @@
-"""The names under which CSI drivers know the volumes of pods and claims.
+"""Unique names of CSI volumes of pods and claims.
 
-Two volumes are one when driver and handle agree: a claim used by two pods, an in-tree disk and its CSI twin. A claim
-without a volume yet counts as well, under a name nobody else can have.
+Two volumes are the same if driver and handle are equal: a claim used by two pods, an in-tree disk and its migrated form.
+A claim without a volume counts as well, under a generated unique name.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class VolumeNames:
         self._prefix = "".join(random.choices(_LETTERS, k=32))
 
     def of_claim(self, claim: PersistentVolumeClaim) -> CsiVolume | None:
-        """The claim's volume; None when no CSI driver has anything to do with it."""
+        """The claim's volume; None if it is not a CSI volume."""
         volume = self.volumes.get("", claim.spec.volume_name) if claim.spec.volume_name else None
         return self._by_class(claim) if volume is None else of_volume(volume)
 
@@ -79,7 +79,7 @@ class VolumeNames:
 def of_volume(volume: PersistentVolume) -> CsiVolume | None:
     """A persistent volume, translated if its in-tree plugin is migrated.
 
-    # Upstream: here, unlike for node affinity, the list of plugins that a node has handed over is not consulted.
+    # Upstream: here, unlike for node affinity, the plugins migrated on the node are not checked.
     """
     csi = volume.spec.csi
     if csi is not None:
@@ -107,7 +107,7 @@ def of_inline(volume: Volume) -> CsiVolume | None:
 
 
 def uses_of_pod(pod: Pod) -> list[VolumeUse]:
-    """What a pod may need attached, each once; raises CannotTell."""
+    """The volumes a pod may need attached, without repeats; raises CannotTell."""
     namespace = pod.metadata.namespace
     uses: dict[VolumeUse, None] = {}
     for volume in pod.spec.volumes or ():

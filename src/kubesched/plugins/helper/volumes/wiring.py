@@ -1,4 +1,4 @@
-"""What storage plugins need of their handle once a pod has volumes."""
+"""Access to the handle for storage plugins."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from kubesched.framework.handle import Handle, Listers
 
 
 def listers_of(handle: Handle) -> Listers:
-    """The listers; there must be some as soon as a pod names a claim."""
-    assert handle.listers is not None, "a pod with claims came, but nobody lists claims"
+    """The listers, which are required as soon as a pod names a claim."""
+    assert handle.listers is not None, "a pod with claims needs listers"
     return handle.listers
