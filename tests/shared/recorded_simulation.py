@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 from kubesched.api.core_v1 import Pod
-from kubesched.app.recording import Recording, open_recording
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.clock import Clock
 from kubesched.config.features import FeatureGates
@@ -18,6 +17,7 @@ from kubesched.framework.registry import Registry
 from kubesched.framework.status import Status
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.reader import RecordingReader, Run
+from kubesched.recording.surroundings import Recording, open_recording
 from kubesched.recording.writer import Limits
 from kubesched.simulation.audit import AUDITOR
 from kubesched.simulation.options import draw

@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 
 from kubesched.app.connecting import connections_to
-from kubesched.app.recording import RING_BYTES, Recording, open_recording
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.client.client_config import load_config
 from kubesched.clock import SystemClock
@@ -28,6 +27,7 @@ from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, NodePool
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.stages import Stage, default_stages
+from kubesched.recording.surroundings import RING_BYTES, Recording, open_recording
 from kubesched.recording.writer import Limits
 
 UNLIMITED_QPS = -1.0

@@ -22,7 +22,6 @@ from kubesched.api.meta import Record
 from kubesched.api.names import key_of, object_key
 from kubesched.api.times import format_time
 from kubesched.api.watch import WatchEvent
-from kubesched.app.recording import object_name
 from kubesched.app.watching import ask_for_informers, connect
 from kubesched.config.features import FeatureGates, from_map
 from kubesched.config.load import load
@@ -56,6 +55,7 @@ from kubesched.recording.records import (
     TimerFired,
 )
 from kubesched.recording.segments import RecordingError
+from kubesched.recording.surroundings import object_name
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
 from kubesched.scheduler.flight import in_call
 from kubesched.scheduler.http_extender import ExtenderError, make_extenders

@@ -15,7 +15,6 @@ from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread, run_on
 from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
 from kubesched.app.election import make_elector
-from kubesched.app.recording import Recording
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.client.leader_election import LeaderElectionSettings, LeaderElector, LeaderMetrics
@@ -26,6 +25,7 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.framework.registry import Registry
 from kubesched.metrics.registry import MetricsRegistry
+from kubesched.recording.surroundings import Recording
 
 
 class Replica:

@@ -42,7 +42,6 @@ from kubesched.app.process_metrics import (
     register_informers,
     register_recorder,
 )
-from kubesched.app.recording import Recording, open_recording
 from kubesched.app.replica import Replica
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.serving import Exposed, Serving
@@ -58,6 +57,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.metrics.registry import MetricsRegistry
+from kubesched.recording.surroundings import Recording, open_recording
 from kubesched.recording.writer import Limits
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.server.health import PING, Check, waits_for

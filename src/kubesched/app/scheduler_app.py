@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from kubesched.app.recording import Recording, recorded_surroundings
 from kubesched.app.scheduling_calls import CarefulCalls, MeasuredCalls
 from kubesched.app.watching import ask_for_informers, connect
 from kubesched.app.whole_objects import WholeObjectsByRest
@@ -24,6 +23,7 @@ from kubesched.logs import get_logger
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import MetricGates, SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
+from kubesched.recording.surroundings import Recording, recorded_surroundings
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
 from kubesched.scheduler.http_extender import make_extenders
 

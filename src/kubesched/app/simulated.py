@@ -9,7 +9,6 @@ from random import Random
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.election import election_settings
-from kubesched.app.recording import Recording
 from kubesched.app.replica import Replica
 from kubesched.client.leader_election import LeaderMetrics
 from kubesched.client.rate_limit import TokenBucket
@@ -19,6 +18,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
+from kubesched.recording.surroundings import Recording
 from kubesched.scheduler.factory import Assembly
 
 OpenRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, Clock], Recording]

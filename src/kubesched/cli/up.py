@@ -184,11 +184,11 @@ def _repair(data_dir: str | None) -> None:
 
 def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     from kubesched.app.playground import PlaygroundSettings
-    from kubesched.app.recording import RING_BYTES
     from kubesched.config import features
     from kubesched.config.load import load_file, read_file
     from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, load_node_pools
     from kubesched.embedded.kubelet.stages import default_stages, load_stages
+    from kubesched.recording.surroundings import RING_BYTES
     from kubesched.recording.writer import DEFAULT_LIMIT_BYTES
 
     gates = features.parse(args.feature_gates)
