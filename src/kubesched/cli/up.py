@@ -101,9 +101,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--record-limit",
-        type=_mebibytes,
-        metavar="MIB",
-        help="how much the recording may take (default: 1024, in memory 32)",
+        type=_record_limit,
+        metavar="QUANTITY",
+        help="how much the recording may take (default: 1Gi, in memory 32Mi)",
     )
     add_feature_gates(parser)
     parser.set_defaults(parser=parser)
@@ -119,11 +119,17 @@ def _count(text: str) -> int:
     return _number(text, 100_000)
 
 
-def _mebibytes(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return number << 20
+def _record_limit(text: str) -> int:
+    from kubesched.api.quantity import value
+    from kubesched.app.flags import MIN_RECORD_LIMIT
+
+    try:
+        number = value(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if number < MIN_RECORD_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be at least {MIN_RECORD_LIMIT} bytes")
+    return number
 
 
 def _port(text: str) -> int:

@@ -24,6 +24,8 @@ from kubesched.errors import KubeschedError
         pytest.param(["--address=here"], "argument --address: 'here' is not an IP address", id="no address"),
         pytest.param(["--name=A b"], "argument --name: 'A b' is not a name: lower case letters, digits and '-', 63 characters at most", id="no name"),
         pytest.param(["-v=x"], "argument -v: 'x' is not a whole number from 0 to 2147483647", id="no verbosity"),
+        pytest.param(["--record-limit=lots"], "argument --record-limit: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'", id="no quantity"),
+        pytest.param(["--record-limit=64"], "argument --record-limit: must be at least 1048576 bytes", id="small record limit"),
         pytest.param(["--once"], "argument --once: only with --demo", id="once without a demonstration"),
     ],
 )  # fmt: skip
@@ -45,6 +47,19 @@ def test_a_name_is_that_of_context_and_kubeconfig(monkeypatch, tmp_path):
     named = settings(monkeypatch, tmp_path, "--name=blue")
     assert named.name == "kubesched-blue"
     assert named.kubeconfig == tmp_path / "kubesched" / "blue.kubeconfig"
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ([], 32 << 20),
+        (["--record=r"], 1 << 30),
+        (["--record-limit=64Mi"], 64 << 20),
+        (["--record=r", "--record-limit=2G"], 2_000_000_000),
+    ],
+)
+def test_the_limit_of_a_recording_is_a_quantity(monkeypatch, tmp_path, words, limit):
+    assert settings(monkeypatch, tmp_path, *words).record_limit == limit
 
 
 def test_a_relative_kubeconfig_is_told_by_its_whole_path(monkeypatch, tmp_path):
