@@ -9,19 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kubesched.benchmarking.call_counts import SIZE, WORKLOADS, Budgets, count, excesses
+from kubesched.benchmarking.call_counts import RECORDED, SIZE, Budgets, count_named, excesses, names
 from kubesched.benchmarking.call_counts import python_version as this_python
 from kubesched.benchmarking.catalogue import find
 
 BUDGETS = msgspec.json.decode((Path(__file__).parent / "budgets.json").read_bytes(), type=Budgets)
 
 
-@pytest.mark.parametrize("classes", [True, False], ids=["with classes", "without classes"])
-@pytest.mark.parametrize("case", WORKLOADS)
-def test_a_pod_costs_no_more_than_its_budget(case, classes):
+@pytest.mark.parametrize("name", names())
+def test_a_pod_costs_no_more_than_its_budget(name):
+    case = name.partition(",")[0]
     (workload,) = find([f"{case}/{SIZE}"])
-    name = case if classes else f"{case}, no classes"
-    results = {name: count(workload, classes=classes)}
+    results = {name: count_named(name, workload)}
     # Instructions differ between versions of Python; one without budgets of its own is only counted.
     over = excesses(BUDGETS.by_python.get(this_python(), {}), results)
     assert not over, "\n".join(
@@ -30,8 +29,10 @@ def test_a_pod_costs_no_more_than_its_budget(case, classes):
 
 
 def test_budgets_cover_every_workload_of_the_gate():
-    names = {name for case in WORKLOADS for name in (case, f"{case}, no classes")}
     assert BUDGETS.by_python
     for version, budgets in BUDGETS.by_python.items():
-        assert set(budgets) == names, version
+        # A new entry is recorded for the oldest Python first; the others are counted without a budget until then.
+        missing = set(names()) - set(budgets)
+        assert missing <= ({f"{RECORDED}, recorded"} if version != "3.11" else set()), version
+        assert set(budgets) <= set(names()), version
         assert all(budget.calls > 0 and budget.opcodes > 0 for budget in budgets.values())

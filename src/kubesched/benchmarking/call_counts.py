@@ -18,17 +18,23 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from types import CodeType, FrameType
 from typing import Any, ClassVar
 
 import kubesched
 from kubesched.api.meta import Record
 from kubesched.benchmarking.catalogue import shipped
+from kubesched.benchmarking.core_cluster import PacedClock
 from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.core_mode import CoreOptions, play
 from kubesched.benchmarking.progress import Progress, silent
 from kubesched.benchmarking.workload_files import Workload
+from kubesched.config.features import FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import KubeschedError
+from kubesched.recording.surroundings import Recording, open_recording
+from kubesched.recording.writer import Limits
 
 WORKLOADS = ("Basic", "RequiredAntiAffinity", "HardSpread", "DefaultSpread", "MixedTemplates")
 """Cases whose size `gate` is counted."""
@@ -49,24 +55,43 @@ class Counts(Record):
     """Opcodes by function, the largest ones."""
 
 
+RECORDED = "Basic"
+"""The case that is also counted with a recorder."""
+
+
+def names() -> list[str]:
+    """What is counted: every case with and without classes, one with a recorder."""
+    return [
+        *(name for case in WORKLOADS for name in (case, f"{case}, no classes")),
+        f"{RECORDED}, recorded",
+    ]
+
+
 def count_all(progress: Progress = silent) -> dict[str, Counts]:
-    """Every gate workload with and without classes, by name."""
+    """Everything of `names`, by name."""
     by_case = {workload.case.name: workload for workload in shipped() if workload.name == SIZE}
-    counts_by_case: dict[str, Counts] = {}
-    for case in WORKLOADS:
-        for classes in (True, False):
-            name = case if classes else f"{case}, no classes"
-            progress(f"counting: {name}")
-            counts_by_case[name] = count(by_case[case], classes=classes)
-    return counts_by_case
+    counts_by_name: dict[str, Counts] = {}
+    for name in names():
+        progress(f"counting: {name}")
+        counts_by_name[name] = count_named(name, by_case[name.partition(",")[0]])
+    return counts_by_name
 
 
-def count(workload: Workload, *, classes: bool) -> Counts:
+def count_named(name: str, workload: Workload) -> Counts:
+    """Count a workload as its name among `names` says."""
+    variant = name.partition(", ")[2]
+    return count(workload, classes=variant != "no classes", recorded=variant == "recorded")
+
+
+def count(workload: Workload, *, classes: bool, recorded: bool = False) -> Counts:
     """Play the workload three times: to warm up, to count instructions, to measure memory."""
-    _play(workload, Measurement, classes=classes)
-    pods = _play(workload, _CountingInstructions, classes=classes)
+    options = CoreOptions(
+        repeats=1, warmup=0, classes=classes, record=_record if recorded else None
+    )
+    _play(workload, Measurement, options)
+    pods = _play(workload, _CountingInstructions, options)
     calls, opcodes = _CountingInstructions.calls, _CountingInstructions.opcodes
-    _play(workload, _WatchingMemory, classes=classes)
+    _play(workload, _WatchingMemory, options)
     by_function = {_name(code): number / pods for code, number in opcodes.items()}
     total = sum(by_function.values())
     return Counts(
@@ -81,8 +106,16 @@ def count(workload: Workload, *, classes: bool) -> Counts:
     )
 
 
-def _play(workload: Workload, measurement: type[Measurement], *, classes: bool) -> int:
-    options = CoreOptions(repeats=1, warmup=0, classes=classes)
+def _record(
+    config: KubeSchedulerConfiguration, gates: FeatureGates, clock: PacedClock
+) -> Recording:
+    """What the scheduling loop does for a recorder; encoding, which a thread does elsewhere, follows at the end."""
+    return open_recording(
+        None, config, gates, limits=Limits(), clock=clock, random=Random(1), threaded=False
+    )
+
+
+def _play(workload: Workload, measurement: type[Measurement], options: CoreOptions) -> int:
     (result,) = asyncio.run(play(workload, options, 1, make_measurement=measurement))
     if not result.pods:
         raise KubeschedError(f"{workload.full_name}: no pod was scheduled")

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from kubesched.api import codec
 from kubesched.api.core_v1 import Namespace, Node, Pod, PodCondition
-from kubesched.api.kinds import Kind, find_kind
+from kubesched.api.kinds import KINDS, Kind, find_kind
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of
 from kubesched.benchmarking.templates import Manifest
@@ -29,6 +29,7 @@ from kubesched.framework.events import Action
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
+from kubesched.recording.surroundings import Recording, recorded_surroundings
 from kubesched.scheduler.factory import Assembly, Surroundings, assemble
 from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.harness import DictListers
@@ -37,6 +38,8 @@ R = TypeVar("R", bound=Record)
 
 PACE_S = 0.001
 """How much time passes per attempt: rates in workload files relate to a scheduler that makes a thousand a second."""
+
+_RESOURCES: dict[type[Any], str] = {kind.record: kind.resource for kind in KINDS if kind.has_record}
 
 _START = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 _CREATED = "2026-01-01T00:00:00Z"
@@ -71,6 +74,10 @@ class PacedClock:
         self._base = max(self._base, instant)
 
 
+MakeRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, PacedClock], Recording]
+"""Begins the recording of one run."""
+
+
 class CoreCluster(StoredObjects):
     """The store, its events, and the scheduler's client."""
 
@@ -81,27 +88,28 @@ class CoreCluster(StoredObjects):
         *,
         classes: bool = True,
         seed: int = 1,
+        record: MakeRecording | None = None,
     ) -> None:
         self.clock = PacedClock()
+        self.recording = record(config, gates, self.clock) if record is not None else None
         self.listers = DictListers()
         self.metrics = SchedulerMetrics(MetricsRegistry())
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         """Called when a pod has got its node."""
         self._revision = 0
+        surroundings = Surroundings(
+            listers=self.listers,
+            client=self,
+            recorder=lambda _name: _Silence(),
+            clock=self.clock,
+            random=Random(seed),
+            call_later=_no_timers,
+            metrics=self.metrics,
+        )
+        if self.recording is not None:
+            surroundings = recorded_surroundings(surroundings, self.recording)
         self.assembly: Assembly = assemble(
-            config,
-            gates,
-            in_tree_registry(),
-            Surroundings(
-                listers=self.listers,
-                client=self,
-                recorder=lambda _name: _Silence(),
-                clock=self.clock,
-                random=Random(seed),
-                call_later=_no_timers,
-                metrics=self.metrics,
-            ),
-            classes=classes,
+            config, gates, in_tree_registry(), surroundings, classes=classes
         )
         handlers = self.assembly.handlers
         self._generic: dict[tuple[str, Action], Callable[[object, object], None]] = {}
@@ -135,7 +143,7 @@ class CoreCluster(StoredObjects):
 
     def add(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
         """Create the object and send the event."""
-        if self.listers.of(type(obj)).put(obj) is not None:
+        if self._put(obj) is not None:
             raise KubeschedError(f"{_named(obj)} exists already")
         handlers = self.assembly.handlers
         if isinstance(obj, Pod):
@@ -158,7 +166,7 @@ class CoreCluster(StoredObjects):
             spec = structs.replace(obj.spec, node_name=old.spec.node_name)
             self.update_pod(structs.replace(obj, spec=spec, status=old.status))
             return
-        self.listers.of(type(obj)).put(obj)
+        self._put(obj)
         if isinstance(obj, Node):
             self.assembly.handlers.node_updated(old, obj)
         elif isinstance(obj, Namespace):
@@ -168,20 +176,36 @@ class CoreCluster(StoredObjects):
 
     def remove_if_there(self, obj: Any) -> None:  # noqa: ANN401  # as above
         """Delete; what is gone already stays gone."""
-        lister = self.listers.of(type(obj))
-        old = lister.get(obj.metadata.namespace, obj.metadata.name)
+        old = self.listers.of(type(obj)).get(obj.metadata.namespace, obj.metadata.name)
         if old is None or old.metadata.uid != obj.metadata.uid:
             return
         if isinstance(old, Pod):
             self._remove_pod(old)
             return
-        lister.remove(obj.metadata.namespace, obj.metadata.name)
+        self._drop(old)
         if isinstance(obj, Node):
             self.assembly.handlers.node_deleted(old)
         elif isinstance(obj, Namespace):
             self.assembly.handlers.namespace_deleted(old)
         else:
             self._changed(obj, Action.DELETE, old, None)
+
+    def _put(self, obj: Any) -> Any:  # noqa: ANN401  # as above
+        """Store an object; returns the one it replaces."""
+        lister, meta = self.listers.of(type(obj)), obj.metadata
+        if self.recording is not None:
+            old = lister.get(meta.namespace, meta.name)
+            self.recording.recorder.changed(
+                _RESOURCES[type(obj)], "a" if old is None else "u", key_of(meta), old, obj
+            )
+        return lister.put(obj)
+
+    def _drop(self, obj: Any) -> None:  # noqa: ANN401  # as above
+        """Remove an object from the store."""
+        meta = obj.metadata
+        if self.recording is not None:
+            self.recording.recorder.changed(_RESOURCES[type(obj)], "d", key_of(meta), obj, obj)
+        self.listers.of(type(obj)).remove(meta.namespace, meta.name)
 
     def _changed(self, obj: Record, action: Action, old: object, new: object) -> None:
         kind = find_kind(obj.api_version, obj.kind)  # type: ignore[attr-defined]  # every kind has them
@@ -210,7 +234,7 @@ class CoreCluster(StoredObjects):
         self._revision += 1
         meta = structs.replace(pod.metadata, resource_version=str(self._revision))
         pod = structs.replace(pod, metadata=meta)
-        old = self.listers.of(Pod).put(pod)
+        old = self._put(pod)
         self.assembly.handlers.pod_updated(old, pod)
 
     def _remove_pod(self, pod: Pod) -> None:
@@ -219,7 +243,7 @@ class CoreCluster(StoredObjects):
                 meta = structs.replace(pod.metadata, deletion_timestamp=_CREATED)
                 self.update_pod(structs.replace(pod, metadata=meta))
             return
-        self.listers.of(Pod).remove(pod.metadata.namespace, pod.metadata.name)
+        self._drop(pod)
         self.assembly.handlers.pod_deleted(pod)
 
     # -- what the scheduler asks of a client -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Pod
 from kubesched.benchmarking import operations as ops
-from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
+from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster, MakeRecording
 from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.core_stage import CoreStage
 from kubesched.benchmarking.progress import Progress, silent
@@ -34,6 +34,8 @@ class CoreOptions:
     """Repetitions that are run first and not reported."""
     classes: bool = True
     seed: int = 1
+    record: MakeRecording | None = None
+    """Records every repetition, warm-ups included."""
 
 
 def run_core(
@@ -72,10 +74,16 @@ async def play(
     """One repetition: a result per stretch that collects metrics."""
     gates, notes = feature_gates(workload)
     cluster = CoreCluster(
-        configuration(workload, gates), gates, classes=options.classes, seed=options.seed
+        configuration(workload, gates),
+        gates,
+        classes=options.classes,
+        seed=options.seed,
+        record=options.record,
     )
     player = _Player(workload, options, repeat, CoreStage(cluster, progress, make_measurement))
     scheduler = cluster.assembly.scheduler
+    if cluster.recording is not None:
+        cluster.recording.recorder.began()
     tasks = [
         asyncio.create_task(scheduler.status_writer.run()),
         asyncio.create_task(scheduler.background.run()),
@@ -86,9 +94,15 @@ async def play(
             await player.play(op)
         scheduler.check_invariants()
     finally:
+        if cluster.recording is not None:
+            cluster.recording.recorder.ended()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+        if cluster.recording is not None:
+            cluster.recording.close()
+    if cluster.recording is not None and (reason := cluster.recording.recorder.stopped_reason):
+        raise KubeschedError(f"recording has stopped: {reason}")
     if not player.results:
         raise KubeschedError("no operation collects metrics")
     return [structs.replace(result, notes=notes) for result in player.results]

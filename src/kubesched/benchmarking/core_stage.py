@@ -16,6 +16,7 @@ from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.progress import Progress
 from kubesched.errors import KubeschedError
+from kubesched.recording.recorder import actor
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
 
@@ -246,6 +247,7 @@ class CoreStage:
             self._is_binding = True
             await scheduler.binding.run(concluded)
             self._is_binding = False
+            actor.set("")  # a binding is usually a task with a context of its own
         self.clock.leave(PACE_S)
         self._attempts += 1
         if measured is not None:
@@ -279,6 +281,8 @@ class CoreStage:
         if not due or (what and min(due) - self._last_binding > PATIENCE_S):
             raise KubeschedError(self._stuck(what))
         self.clock.advance_to(min(due))
+        if self.cluster.recording is not None:
+            self.cluster.recording.recorder.flushed()
         self._scheduler.queue.run_timers()
 
     def _stuck(self, what: str) -> str:

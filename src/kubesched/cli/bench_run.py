@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
+from kubesched.cli.bench_record import RecordedWorkloads
 from kubesched.cli.parsing import add_output
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ def _add_core(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--both", action="store_true", help="with and without sharing answers, one after the other"
     )
+    group.add_argument(
+        "--record",
+        metavar="DIR",
+        help="record decisions there as 'kubesched run --record' does, then play them and compare",
+    )
 
 
 def _add_end_to_end(parser: argparse.ArgumentParser) -> None:
@@ -183,7 +189,11 @@ def main(args: argparse.Namespace) -> int:
     from kubesched.benchmarking.catalogue import find
     from kubesched.clock import SystemClock
 
-    run, environment = _end_to_end(args) if args.mode == "end-to-end" else _core(args)
+    recordings = RecordedWorkloads(args.record) if args.record else None
+    if args.mode == "end-to-end":
+        run, environment = _end_to_end(args)
+    else:
+        run, environment = _core(args, recordings)
     labels = [label.strip() for label in args.labels.split(",") if label.strip()]
     workloads = find(args.workloads, sizes=args.size, labels=labels)
     folder = Path(args.output_dir) if args.output_dir else None
@@ -200,6 +210,8 @@ def main(args: argparse.Namespace) -> int:
             ):  # immediately, so that an interrupted run has written its results
                 _write(findings.report(), folder)
     _show(findings.report(), args)
+    if recordings is not None:
+        print(recordings.summary(), file=sys.stderr)
     if folder is not None:
         print(f"written to {folder / 'report.json'} and {folder / 'report.html'}", file=sys.stderr)
     return 1 if findings.failed or not findings.results else 0
@@ -231,7 +243,7 @@ def _run_one(
 
 
 def _core(
-    args: argparse.Namespace,
+    args: argparse.Namespace, recordings: RecordedWorkloads | None
 ) -> tuple[Callable[[Workload, Progress], list[RunResult]], Environment]:
     from kubesched.benchmarking.core_mode import CoreOptions, run_core
     from kubesched.benchmarking.results import this_environment
@@ -242,9 +254,12 @@ def _core(
     options = CoreOptions(repeats=args.repeats, warmup=args.warmup, classes=not args.no_classes)
 
     def run(workload: Workload, progress: Progress) -> list[RunResult]:
-        results = run_core(workload, options, progress)
+        chosen = recordings.recorded(workload, options) if recordings is not None else options
+        results = run_core(workload, chosen, progress)
         if args.both:
-            results += run_core(workload, replace(options, classes=not options.classes), progress)
+            results += run_core(workload, replace(chosen, classes=not chosen.classes), progress)
+        if recordings is not None:
+            recordings.verify(workload, progress)
         return results
 
     return run, this_environment()
@@ -263,8 +278,11 @@ def _end_to_end(
     from kubesched.benchmarking.end_to_end.run import EndToEndOptions, run_end_to_end
     from kubesched.benchmarking.results import this_environment
     from kubesched.benchmarking.scheduler_settings import gates_to_set
+    from kubesched.errors import KubeschedError
     from kubesched.testing.control_plane import find_assets
 
+    if args.record:
+        raise KubeschedError("--record needs core mode; end to end, record with 'kubesched run'")
     needs_assets = args.control_plane == "real" or args.against
     assets = find_assets(args.assets) if needs_assets else None
     contestants = [Contestant.kubesched()]
