@@ -43,7 +43,7 @@ class Lister(Protocol[T_co]):
     def subscribe(self, listener: Callable[[Any, Any], None]) -> Callable[[], None]:
         """Have every change told as (old or None, new or None), as it happens; returns how to stop.
 
-        For derived values too large to make anew, and for binding cycles that wait. Listeners only note what changed:
+        For derived values too large to rebuild, and for binding cycles that wait. Listeners only record what changed:
         they must neither fail nor decide anything.
         """
         ...

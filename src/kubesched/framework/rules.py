@@ -1,6 +1,6 @@
 """Rules: how far a plugin's answer for one pod reaches, so that the scheduler may reuse it.
 
-Pods with the same scheduling-relevant spec form an equivalence class. By default a plugin is asked about every node for
+Pods with the same scheduling-relevant spec form an equivalence class. By default a plugin evaluates every node for
 every pod. A plugin that returns a `Rule` from `filter_rule` or `score_rule` tells the scheduler what its answer depends
 on besides the pod's class, and the scheduler asks again only about nodes for which that changed:
 
@@ -66,7 +66,7 @@ class Rule(Generic[T]):
     """The same answer for one row of the node table: a verdict (True: passes) or a raw score.
 
     Optional. Used for a few changed rows at a time, where an array operation costs more than it saves. It may hold on to
-    the table's columns: rules are made anew when these are reallocated.
+    the table's columns: rules are rebuilt when these are reallocated.
     """
     final: Callable[[Sequence[int], Sequence[int]], list[int]] | None = None
     """For scores with traits: final scores of a few rows, given how many feasible nodes each row stands for.

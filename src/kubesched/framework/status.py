@@ -78,7 +78,7 @@ class Status:
 
     @property
     def is_rejected(self) -> bool:
-        """The pod was turned away by a rule, as opposed to something having broken."""
+        """The pod was rejected, as opposed to an error."""
         return self.code in _REJECTED
 
     @property

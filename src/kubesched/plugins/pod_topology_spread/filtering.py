@@ -129,7 +129,7 @@ def _rejected(constraint: HardConstraint, nodes: NodeColumns) -> Mask:
 def _codes(
     constraint: HardConstraint, nodes: NodeColumns
 ) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-    """0, missing label or skewed, per node: worked out per domain, then looked up."""
+    """0, missing label or skewed, per node: computed per domain, then looked up."""
     rule, domains = constraint.counted.constraint, constraint.counted.domains
     if not constraint.changes and len(nodes) < len(domains.counts):
         return _codes_of_few(constraint, nodes)

@@ -114,7 +114,7 @@ class FreeVolumes:
 
     @property
     def is_outgrown(self) -> bool:
-        """So many numbers are unused that it is time to begin anew."""
+        """So many numbers are unused that a rebuild pays off."""
         return len(self.volumes) > 2 * len(self._numbers) + _SPARE_NUMBERS
 
     def _add(self, facts: VolumeFacts) -> None:

@@ -1,4 +1,4 @@
-"""Which changes of the cluster's storage may help a pod that VolumeBinding turned away."""
+"""Queueing hints of VolumeBinding."""
 
 from __future__ import annotations
 
