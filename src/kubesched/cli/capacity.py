@@ -10,7 +10,7 @@ from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
 from kubesched.cli.sources import add_state_source, load_state
 
 if TYPE_CHECKING:
-    from kubesched.planning.model import Capacity, Stop, ZoneStop
+    from kubesched.planning.model import Capacity, Record, Stop, ZoneStop
 
 _DESCRIPTION = """\
 Count how many more replicas of a workload fit into a cluster, and say what stops the next one.
@@ -100,7 +100,7 @@ def main(args: argparse.Namespace) -> int:
     return EXIT_BELOW_MINIMUM if counted.replicas < args.min else 0
 
 
-def write(form: str, record: Capacity) -> None:
+def write(form: str, record: Record) -> None:
     """Prints a record as JSON or YAML."""
     from kubesched.planning.model import to_json
 

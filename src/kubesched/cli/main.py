@@ -49,6 +49,7 @@ COMMANDS = (
     Command("up", _RUN, "start a playground: API server, nodes and scheduler in one process"),
     Command("config", _INSPECT, "show and check scheduler configurations"),
     Command("explain", _INSPECT, "say why a pod is pending, or why it is where it is"),
+    Command("plan", _INSPECT, "show what would happen if: apply, drain, add nodes, reconfigure"),
     Command("capacity", _INSPECT, "count how many more replicas fit, and say what stops the next"),
     Command("snapshot", _INSPECT, "save what scheduling reads of a cluster, to look at elsewhere"),
     Command("replay", _PROVE, "play a recording and compare its decisions"),

@@ -63,5 +63,89 @@ class Capacity(Record):
     notes: list[str]
 
 
+class Placed(Record):
+    """A pod that got a node."""
+
+    pod: str
+    node: str
+    zone: str
+    was_pending: bool
+    """Whether it was pending in the state already."""
+
+
+class Moved(Record):
+    """A pod that left a node and came back elsewhere."""
+
+    pod: str
+    from_node: str
+    replacement: str
+    to_node: str
+    zone: str
+
+
+class Evicted(Record):
+    """A pod that left its node."""
+
+    pod: str
+    node: str
+    by: str
+    """`drain`, `delete`, `removal` (of its node) or `preemption`."""
+    replacement: str
+    """The pod that comes back in its place; empty if none does."""
+
+
+class Kept(Record):
+    """A pod on a node to be drained that cannot be evicted."""
+
+    pod: str
+    node: str
+    reason: str
+
+
+class Unplaced(Record):
+    """Pods alike that got no node."""
+
+    pods: list[str]
+    was_pending: bool
+    stop: Stop
+    """Of the first of them."""
+
+
+class Amount(Record):
+    """How much of a resource is requested, in the scheduler's unit: thousandths of a cpu, bytes, pieces."""
+
+    requested: int
+    allocatable: int
+
+
+class Utilisation(Record):
+    """Requests of the pods on nodes that are not cordoned."""
+
+    nodes: int
+    resources: dict[str, Amount]
+    zones: dict[str, dict[str, Amount]]
+
+
+class Plan(Record):
+    """What would happen."""
+
+    source: str
+    is_complete: bool
+    """Whether every pod that the changes concern has a node, and every node to be drained is empty."""
+    placed: list[Placed]
+    """In the order in which the pods came."""
+    moved: list[Moved]
+    evicted: list[Evicted]
+    kept: list[Kept]
+    unplaced: list[Unplaced]
+    nodes_added: list[str]
+    nodes_removed: list[str]
+    before: Utilisation
+    after: Utilisation
+    tightest: str
+    """The resource of which the largest share is requested afterwards: what runs out next."""
+    notes: list[str]
+
+
 def to_json(record: Record) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2)

@@ -136,7 +136,6 @@ class Workloads:
         if not any(owner.kind == "StatefulSet" for owner in owners) or not self.owns(pod):
             return
         meta = pod.metadata
-        self._api.bind(meta.namespace, meta.name, pod.spec.node_name)
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         self._api.patch("pods", meta.namespace, meta.name, {"status": status}, subresource="status")
 

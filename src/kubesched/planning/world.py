@@ -14,6 +14,7 @@ pod counts as assumed.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
 from types import TracebackType
@@ -84,8 +85,12 @@ class PlannedCluster(StoredObjects):
         self.on_deleted: Callable[[Pod], None] = lambda _pod: None
         self.on_idle: Callable[[], float | None] = lambda: None
         """Lets controllers act when the scheduler has nothing to do; returns seconds until they want another turn."""
+        self._happened: deque[Callable[[], None]] = deque()
+        """Calls of the hooks that are due: they run between attempts, where their failures are not the scheduler's."""
         self.changes = 0
         """Counts what happened: objects added, changed or removed."""
+        self.added_pods: list[Pod] = []
+        """Pods that came after the state, as they came."""
         self._revision = 0
         self._bindings: dict[str, asyncio.Task[None]] = {}
         self._service: list[asyncio.Task[None]] = []
@@ -131,6 +136,7 @@ class PlannedCluster(StoredObjects):
         self.listers.put(obj)
         handlers = self.assembly.handlers
         if isinstance(obj, Pod):
+            self.added_pods.append(obj)
             handlers.pod_added(obj)
         elif isinstance(obj, Node):
             handlers.node_added(obj)
@@ -156,20 +162,27 @@ class PlannedCluster(StoredObjects):
 
     def remove(self, obj: Any) -> None:  # noqa: ANN401  # as above
         """Delete an object; one that is gone already stays gone."""
-        old = self.listers.store(type(obj)).remove(key_of(obj.metadata))
+        old = self.find(type(obj), obj.metadata.namespace, obj.metadata.name)
         if old is None:
             return
-        self.changes += 1
-        handlers = self.assembly.handlers
         if isinstance(old, Pod):
-            handlers.pod_deleted(old)
+            self._discard_pod(old)
             self.on_deleted(old)
-        elif isinstance(old, Node):
+            return
+        self.changes += 1
+        self.listers.store(type(obj)).remove(key_of(obj.metadata))
+        handlers = self.assembly.handlers
+        if isinstance(old, Node):
             handlers.node_deleted(old)
         elif isinstance(old, Namespace):
             handlers.namespace_deleted(old)
         else:
             self._tell(Action.DELETE, old, None)
+
+    def _discard_pod(self, pod: Pod) -> None:
+        self.changes += 1
+        self.listers.store(Pod).remove(key_of(pod.metadata))
+        self.assembly.handlers.pod_deleted(pod)
 
     def pods(self) -> list[Pod]:
         return self.listers.store(Pod).values()
@@ -225,7 +238,7 @@ class PlannedCluster(StoredObjects):
             status=_running(current),
         )
         self.update_pod(bound)
-        self.on_bound(bound)
+        self._happened.append(lambda: self.on_bound(bound))
 
     def _with_topology_labels(self, pod: Pod, node_name: str) -> Any:  # noqa: ANN401  # an ObjectMeta
         """A bound pod carries the zone and region of its node, as API servers add them."""
@@ -255,7 +268,9 @@ class PlannedCluster(StoredObjects):
         self.changes = before + (nominated != current.status.nominated_node_name)
 
     async def delete_pod(self, pod: Pod) -> None:
-        self.remove(self.current(pod))
+        deleted: Pod = self.current(pod)
+        self._discard_pod(deleted)
+        self._happened.append(lambda: self.on_deleted(deleted))
 
     def find(self, kind: type[R], namespace: str, name: str) -> R | None:
         found: R | None = self.listers.of(kind).get(namespace, name)
@@ -282,11 +297,13 @@ class PlannedCluster(StoredObjects):
         """Let the scheduler, and the controllers behind `on_idle`, work until nothing more can happen."""
         tried, changes = 0, self.changes
         while True:
+            while self._happened:
+                self._happened.popleft()()
             if changes != self.changes:
                 tried, changes = 0, self.changes
             if await self._attempt():
                 tried += 1
-                if tried > self._pending_count():
+                if changes == self.changes and tried > self._pending_count():
                     return  # each was tried, some of them twice, and nothing has changed
             elif await self._settle_background():
                 continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.registry import Registry
@@ -18,9 +20,6 @@ def evict(registry: Registry, namespace: str, name: str, options: DeleteOptions)
     """Delete the pod if no budget objects, and take the disruption from the budget's allowance."""
     pods = registry.catalog.get("pods")
     pod = registry.get(pods, namespace, name).obj
-    if _needs_no_budget(pod):
-        registry.delete(pods, namespace, name, options)
-        return
     budgets = [
         entry
         for entry in registry.store.collection("poddisruptionbudgets.policy").entries(namespace)
@@ -28,21 +27,30 @@ def evict(registry: Registry, namespace: str, name: str, options: DeleteOptions)
             (entry.obj.get("spec") or {}).get("selector"), pod["metadata"].get("labels") or {}
         )
     ]
+    if is_charged(pod, [entry.obj for entry in budgets]) and not options.dry_run:
+        now = timestamp(registry.clock.now())
+        resource = registry.catalog.get("poddisruptionbudgets.policy")
+        registry.modify(resource, budgets[0], lambda obj: _charged(obj, name, now))
+    registry.delete(pods, namespace, name, options)
+
+
+def is_charged(pod: JsonObject, budgets: Sequence[JsonObject]) -> bool:
+    """Whether evicting the pod takes a disruption from its budget; `budgets` are those that select it.
+
+    Raises:
+        TooManyRequests: the budget allows no disruption now.
+        ServerError: the pod has several budgets.
+    """
+    if not budgets or _needs_no_budget(pod):
+        return False
     if len(budgets) > 1:
         raise ServerError(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
-    if budgets:
-        budget = budgets[0]
-        if _is_unready_and_exempt(pod, budget.obj):
-            registry.delete(pods, namespace, name, options)
-            return
-        _check_budget(budget.obj)
-        if not options.dry_run:
-            now = timestamp(registry.clock.now())
-            resource = registry.catalog.get("poddisruptionbudgets.policy")
-            registry.modify(resource, budget, lambda obj: _charged(obj, name, now))
-    registry.delete(pods, namespace, name, options)
+    if _is_unready_and_exempt(pod, budgets[0]):
+        return False
+    _check_budget(budgets[0])
+    return True
 
 
 def _needs_no_budget(pod: JsonObject) -> bool:

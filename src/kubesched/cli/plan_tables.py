@@ -1,0 +1,135 @@
+"""How `kubesched plan` prints a plan for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kubesched.cli import terminal
+
+if TYPE_CHECKING:
+    from kubesched.planning.model import Amount, Plan, Unplaced, Utilisation
+
+SHOWN = 20
+"""Rows of a table; -o wide shows all."""
+PODS_NAMED = 3
+
+
+def print_plan(plan: Plan, *, wide: bool = False) -> None:
+    """Counts first, then what was placed, moved, lost and left over, then utilisation and notes."""
+    terminal.heading(_counts(plan))
+    gone = [each for each in plan.evicted if not _came_back(plan, each.replacement)]
+    _print_rows(
+        ("PLACED", "NODE", "ZONE", ""),
+        [
+            (each.pod, each.node, each.zone or "-", "was pending" if each.was_pending else "")
+            for each in plan.placed
+        ],
+        wide=wide,
+    )
+    _print_rows(
+        ("MOVED", "FROM", "TO", "ZONE", "NOW CALLED"),
+        [
+            (each.pod, each.from_node, each.to_node, each.zone or "-", each.replacement)
+            for each in plan.moved
+        ],
+        wide=wide,
+    )
+    _print_rows(
+        ("EVICTED", "FROM", "BY", "COMES BACK AS"),
+        [(each.pod, each.node, each.by, each.replacement or "-") for each in gone],
+        wide=wide,
+    )
+    _print_rows(
+        ("CANNOT BE EVICTED", "NODE", "WHY"),
+        [(each.pod, each.node, each.reason) for each in plan.kept],
+        wide=wide,
+    )
+    _print_rows(
+        ("NOT PLACED", "PODS", "WHY"),
+        [(_named(each), str(len(each.pods)), _why(each)) for each in plan.unplaced],
+        wide=wide,
+    )
+    print()
+    _print_utilisation(plan, wide=wide)
+    for note in plan.notes:
+        print(f"\nnote: {note}")
+
+
+def _counts(plan: Plan) -> str:
+    left = sum(len(each.pods) for each in plan.unplaced if not each.was_pending)
+    pending = sum(len(each.pods) for each in plan.unplaced if each.was_pending)
+    parts = [f"{len(plan.placed)} placed"]
+    for count, what in (
+        (len(plan.moved), "moved"),
+        (len(plan.evicted), "evicted"),
+        (len(plan.kept), "cannot be evicted"),
+        (left, "not placed"),
+        (pending, "pending as before"),
+        (len(plan.nodes_added), "nodes added"),
+        (len(plan.nodes_removed), "nodes removed"),
+    ):
+        if count:
+            parts.append(f"{count} {what}")
+    return ", ".join(parts) + "."
+
+
+def _came_back(plan: Plan, replacement: str) -> bool:
+    return any(each.replacement == replacement for each in plan.moved)
+
+
+def _named(group: Unplaced) -> str:
+    named = ", ".join(group.pods[:PODS_NAMED])
+    return (
+        f"{named} and {len(group.pods) - PODS_NAMED} more"
+        if len(group.pods) > PODS_NAMED
+        else named
+    )
+
+
+def _why(group: Unplaced) -> str:
+    stop = group.stop
+    reason = stop.message or stop.summary
+    return f"{stop.verdict.value}: {reason}"
+
+
+def _print_rows(headers: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool) -> None:
+    if not rows:
+        return
+    print()
+    terminal.table(headers, rows if wide else rows[:SHOWN])
+    if not wide and len(rows) > SHOWN:
+        print(f"({len(rows) - SHOWN} more; -o wide and -o json list all)")
+
+
+def _print_utilisation(plan: Plan, *, wide: bool) -> None:
+    rows = [_utilisation_row("all", name, plan.before, plan.after) for name in _resources(plan)]
+    if wide:
+        zones = sorted({*plan.before.zones, *plan.after.zones})
+        rows += [
+            _utilisation_row(zone, name, plan.before, plan.after)
+            for zone in zones
+            for name in _resources(plan)
+        ]
+    terminal.table(("ZONE", "REQUESTED", "BEFORE", "AFTER", "FREE AFTER"), rows)
+    if plan.tightest:
+        print(f"\n{plan.tightest} runs out first.")
+
+
+def _resources(plan: Plan) -> list[str]:
+    return sorted({*plan.before.resources, *plan.after.resources})
+
+
+def _utilisation_row(
+    zone: str, resource: str, before: Utilisation, after: Utilisation
+) -> tuple[str, str, str, str, str]:
+    from kubesched.explain.amounts import shown
+
+    was = (before.resources if zone == "all" else before.zones.get(zone, {})).get(resource)
+    now = (after.resources if zone == "all" else after.zones.get(zone, {})).get(resource)
+    free = "-" if now is None else shown(resource, now.allocatable - now.requested)
+    return zone or "-", resource, _share(was), _share(now), free
+
+
+def _share(amount: Amount | None) -> str:
+    return "-" if amount is None else f"{100 * amount.requested / amount.allocatable:.1f} %"

@@ -1,0 +1,77 @@
+"""`--delete KIND/NAME`: a pod comes back if it has a controller; a workload takes its pods with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesched.api.apps_v1 import ReplicaSet
+from kubesched.api.core_v1 import Pod
+from kubesched.planning.replacements import Replacements, controller_of
+from kubesched.planning.world import PlanError, PlannedCluster
+
+KINDS = {
+    "pod": "Pod",
+    "deployment": "Deployment",
+    "replicaset": "ReplicaSet",
+    "statefulset": "StatefulSet",
+    "daemonset": "DaemonSet",
+    "job": "Job",
+}
+_SHORT = {
+    "po": "pod",
+    "deploy": "deployment",
+    "rs": "replicaset",
+    "sts": "statefulset",
+    "ds": "daemonset",
+}
+
+
+def doomed_pods(
+    world: PlannedCluster, replacements: Replacements, wanted: Sequence[str], namespace: str
+) -> list[Pod]:
+    """The pods to delete; the controllers among the workloads named are retired.
+
+    Raises:
+        PlanError: a text names no kind, or nothing that is there.
+    """
+    doomed: dict[str, Pod] = {}
+    for text in wanted:
+        kind, where, name = _parsed(text, namespace)
+        pod = world.find(Pod, where, name) if kind == "Pod" else None
+        pods = [pod] if pod is not None else _pods_of(world, kind, where, name)
+        if not pods:
+            of = "pod" if kind == "Pod" else f"pod of {kind}"
+            raise PlanError(f'--delete: there is no {of} "{where}/{name}"')
+        for each in pods:
+            doomed[each.metadata.uid] = each
+            owner = controller_of(each)
+            if kind != "Pod" and owner is not None:
+                replacements.retired.add(owner.uid)
+    return list(doomed.values())
+
+
+def _parsed(text: str, namespace: str) -> tuple[str, str, str]:
+    parts = text.split("/")
+    word = parts[0].lower()
+    kind = KINDS.get(_SHORT.get(word, word.removesuffix("s")))
+    if kind is None or len(parts) not in (2, 3) or not all(parts):
+        raise PlanError(
+            f"--delete: {text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME, with one of {', '.join(KINDS)}"
+        )
+    return kind, parts[1] if len(parts) == 3 else namespace, parts[-1]
+
+
+def _pods_of(world: PlannedCluster, kind: str, namespace: str, name: str) -> list[Pod]:
+    owners = {(kind, name)}
+    if kind == "Deployment":
+        owners = {
+            ("ReplicaSet", each.metadata.name)
+            for each in world.listers.of(ReplicaSet).list(namespace)
+            for owner in each.metadata.owner_references or ()
+            if owner.kind == kind and owner.name == name
+        }
+    return [
+        pod
+        for pod in world.listers.of(Pod).list(namespace)
+        if (owner := controller_of(pod)) is not None and (owner.kind, owner.name) in owners
+    ]
