@@ -37,7 +37,7 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
-from kubesched.scheduler.factory import Surroundings, assemble
+from kubesched.scheduler.factory import Dependencies, assemble
 from kubesched.scheduler.scheduler import FINISHED, QUEUE_EMPTY
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -164,7 +164,7 @@ class World:
             default_config(DEFAULT_GATES),
             DEFAULT_GATES,
             in_tree_registry(),
-            Surroundings(
+            Dependencies(
                 listers=self.listers,
                 client=NullClient(),
                 recorder=lambda _name: NullClient(),

@@ -56,7 +56,7 @@ from kubesched.recording.records import (
 )
 from kubesched.recording.segments import RecordingError
 from kubesched.recording.surroundings import object_name
-from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.flight import in_call
 from kubesched.scheduler.http_extender import ExtenderError, make_extenders
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
@@ -200,7 +200,7 @@ class _Player:
             config,
             gates,
             registry,
-            Surroundings(
+            Dependencies(
                 listers=self._informers,
                 client=_AcceptingCalls(),
                 recorder=lambda _profile: no_events,

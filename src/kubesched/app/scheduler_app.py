@@ -24,7 +24,7 @@ from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import MetricGates, SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.surroundings import Recording, recorded_surroundings
-from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.http_extender import make_extenders
 
 log = get_logger(__name__)
@@ -68,7 +68,7 @@ class SchedulerApp:
         calls = calls or CarefulCalls(client)
         if gates.SchedulerAsyncAPICalls:
             calls = MeasuredCalls(calls, self.metrics, clock)
-        surroundings = Surroundings(
+        surroundings = Dependencies(
             listers=self.informers,
             client=calls,
             recorder=recorder,

@@ -30,7 +30,7 @@ from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.surroundings import Recording, recorded_surroundings
-from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.harness import DictListers
 
@@ -97,7 +97,7 @@ class CoreCluster(StoredObjects):
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         """Called when a pod has got its node."""
         self._revision = 0
-        surroundings = Surroundings(
+        surroundings = Dependencies(
             listers=self.listers,
             client=self,
             recorder=lambda _name: _Silence(),

@@ -22,7 +22,7 @@ from kubesched.recording.recorder import Recorder
 from kubesched.recording.segments import Header
 from kubesched.recording.storage import FolderStorage, MemoryStorage, Storage
 from kubesched.recording.writer import Limits, RecordingWriter
-from kubesched.scheduler.factory import Surroundings
+from kubesched.scheduler.factory import Dependencies
 from kubesched.scheduler.flight import in_call
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def open_recording(
     return Recording(recorder, storage, seed)
 
 
-def recorded_surroundings(surroundings: Surroundings, recording: Recording) -> Surroundings:
+def recorded_surroundings(surroundings: Dependencies, recording: Recording) -> Dependencies:
     """The same surroundings, with everything that enters decisions going through the recorder."""
     recorder, extenders = recording.recorder, surroundings.extenders
     return replace(

@@ -74,7 +74,7 @@ def no_extenders(configured: Sequence[ExtenderConfig], table: NodeTable) -> Sequ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Dependencies:
     """What a scheduler needs from its environment."""
 
     listers: Listers
@@ -110,7 +110,7 @@ def assemble(
     config: KubeSchedulerConfiguration,
     gates: FeatureGates,
     registry: Registry,
-    surroundings: Surroundings,
+    dependencies: Dependencies,
     *,
     classes: bool = True,
     max_in_unschedulable_s: float = 300.0,
@@ -120,7 +120,7 @@ def assemble(
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
-    world = surroundings
+    world = dependencies
     config = with_extender_resources(config)
     table = NodeTable()
     cache = Cache(table)

@@ -31,8 +31,8 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import (
     Assembly,
+    Dependencies,
     ExtenderFactory,
-    Surroundings,
     assemble,
     no_extenders,
 )
@@ -155,7 +155,7 @@ def in_memory_scheduler(
         config or default_config(gates),
         gates,
         registry,
-        Surroundings(
+        Dependencies(
             listers=listers,
             client=client or RefusingClient(),
             recorder=recorder or (lambda _profile: no_events),

@@ -32,7 +32,7 @@ from kubesched.framework.interfaces import Plugin
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.scheduler.factory import Assembly, Surroundings, assemble
+from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.http_extender import make_extenders
 from kubesched.state.stored_objects import StoredObjects
 
@@ -227,7 +227,7 @@ class SchedulerHarness:
             config,
             self._gates,
             registry,
-            Surroundings(
+            Dependencies(
                 listers=self.listers,
                 client=self.client,
                 recorder=lambda _name: self.recorder,
