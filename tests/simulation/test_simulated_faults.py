@@ -76,6 +76,11 @@ WRITES = {
         ("PUT", "/persistentvolumeclaims/made"),
         ("PUT", "/persistentvolumeclaims/alone"),
     ),
+    "devices": (
+        ("POST", "/binding"),
+        ("PUT", "/resourceclaims/ours"),
+        ("PUT", "/resourceclaims/ours/status"),
+    ),
 }
 """What every sweep has to reach."""
 

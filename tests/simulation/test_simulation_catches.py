@@ -25,12 +25,13 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import Code
 from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.plugins.dynamic_resources import DynamicResources
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import candidates_of
+from kubesched.simulation import devices, storage, workloads
 from kubesched.simulation import run as simulation_run
-from kubesched.simulation import storage, workloads
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.options import Options, draw
 from kubesched.simulation.run import SimulationResult, simulate
@@ -228,6 +229,35 @@ class BindsBeforeVolumes(SimulatedProcess):
         super().__init__(config, gates, registry, **settings)
 
 
+class ForgetsWhatItGave(SimulatedProcess):
+    """Devices count as taken only when the watch says so."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        tracker = next(iter(self.assembly.frameworks.values())).handle.dra_manager.claims
+        tracker.add_in_flight = lambda _uid, _allocation: None
+        tracker.assume = lambda _claim: True
+
+
+class Empty(DynamicResources):
+    """Does not write to claims."""
+
+    async def pre_bind(self, *_arguments: Any) -> None:
+        return None
+
+    def pre_bind_pre_flight(self, *_arguments: Any) -> None:
+        return None
+
+
+class BindsWithoutDevices(SimulatedProcess):
+    """Pods are bound before their claims are allocated."""
+
+    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
+        registry.unregister(Empty.name)
+        registry.register(Empty.name, lambda: Empty)
+        super().__init__(config, gates, registry, **settings)
+
+
 class KnowsBetter(SimulatedProcess):
     """An extender is asked, but not heard."""
 
@@ -324,6 +354,16 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
         ("pods are bound after their claims",),
     ),
     (
+        ForgetsWhatItGave,
+        {"instances": 1, "mischief": 0.0, "extras": ("devices",), "mixes": ("devices",)},
+        ("no device is allocated twice",),
+    ),
+    (
+        BindsWithoutDevices,
+        {"instances": 1, "mischief": 0.0, "extras": ("devices",), "mixes": ("devices",)},
+        ("pods are bound with their devices",),
+    ),
+    (
         KnowsBetter,
         {
             "instances": 1,
@@ -417,6 +457,17 @@ def _bind_out_of_reach(cluster: SimulatedCluster) -> None:
     _put(cluster, "pods", made, {"nodeName": f"n{len(cluster.nodes())}"})
 
 
+def _leave_reservation(cluster: SimulatedCluster) -> None:
+    """A claim is reserved for a pod that never was, and the claim controller is dead."""
+    assert cluster.devices is not None
+    cluster.devices.disconnect()
+    claim = cluster.api.create(devices.CLAIMS, devices.claim("haunted"))
+    result = {"request": "gpu", "driver": "d", "pool": "p", "device": "x"}
+    ghost = {"resource": "pods", "name": "ghost", "uid": "ghost"}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [ghost]}
+    cluster.store.put(devices.CLAIMS, deepcopy({**claim, "status": status}))
+
+
 def _break_down(_cluster: SimulatedCluster) -> None:
     raise RuntimeError("part of the world breaks")
 
@@ -435,6 +486,7 @@ BROKEN_CLUSTERS: list[tuple[Callable[[SimulatedCluster], None], str]] = [
     (_overcommit, "no node is over its allocatable"),
     (_give_volume_away, "no volume is given to two claims"),
     (_bind_out_of_reach, "volumes are within reach"),
+    (_leave_reservation, "no claim is left reserved for a pod that is gone"),
     (_break_down, "the world goes on"),
 ]
 
@@ -452,7 +504,7 @@ def test_a_broken_cluster_is_caught(
         nodes=3,
         pods=30,
         mixes=("plain",),
-        extras=("volumes",),
+        extras=("volumes", "devices"),
     )
 
     def prepare(world: World) -> None:

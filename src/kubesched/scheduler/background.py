@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from kubesched.logs import get_logger
@@ -65,11 +66,13 @@ class BackgroundTasks:
 
     def _start(self) -> None:
         while self._group is not None and self._waiting and len(self._running) < self._at_once:
-            task = self._group.create_task(self._watched(*self._waiting.popleft()))
+            work, what, number = self._waiting.popleft()
+            task = self._group.create_task(self._watched(work, what, number))
             self._running.add(task)
-            task.add_done_callback(self._done)
+            task.add_done_callback(partial(self._done, work))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, work: Coroutine[Any, Any, None], task: asyncio.Task[None]) -> None:
+        work.close()  # a task that is cancelled before its first step never gets to it
         self._running.discard(task)
         self._start()
 
@@ -81,5 +84,3 @@ class BackgroundTasks:
                 await Stepped(work, f"{what} ({number})", self._flight)
         except Exception:  # the outermost edge of a task: nothing may be lost silently
             log.exception("Background work broke", work=what)
-        finally:
-            work.close()

@@ -21,7 +21,7 @@ LOST: Final = {
 CHANGES: Final = (
     *("add_node", "remove_node", "relabel_node", "taint_node", "cordon_node", "resize_node"),
     *("delete_pod", "recreate_pod", "ungate_one", "change_budget", "delete_claim", "refuse_node"),
-    "compact",
+    *("compact", "change_slice", "delete_resource_claim", "restore_shared_claims"),
 )
 MOODS: Final = ("dead", "nonsense", "refuses", "errs", "silent", "breaks", "slow", "moody")
 

@@ -9,6 +9,7 @@ from typing import Any
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of_manifest
 from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.resource_v1 import ResourceClaim, ResourceSlice
 from kubesched.api.times import parse_time
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.storage.store import Change
@@ -16,6 +17,7 @@ from kubesched.queue.scheduling_queue import LEFTOVER_PERIOD_S
 from kubesched.simulation import storage
 from kubesched.simulation.census import Census
 from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.device_checks import DeviceChecks
 from kubesched.simulation.processes import Incarnation, Processes
 from kubesched.simulation.rules import is_bound, overcommitment, reaches, roomier
 from kubesched.simulation.violation import Complaints, Violation
@@ -66,6 +68,9 @@ class Checkers:
         self._claims_made_at: dict[str, float] = {}
         cluster.store.subscribe("nodes", self._on_node)
         cluster.store.subscribe("pods", self._on_pod)
+        self.devices: DeviceChecks | None = None
+        if cluster.devices is not None:
+            self.devices = DeviceChecks(cluster, complaints, has_one_writer=has_one_writer)
         if cluster.storage is not None:
             cluster.store.subscribe(storage.VOLUMES, self._on_volume)
             cluster.store.subscribe(storage.CLAIMS, self._on_claim)
@@ -110,6 +115,8 @@ class Checkers:
                 )
 
         self._check_volumes(pod, node.obj)
+        if self.devices is not None:
+            self.devices.on_binding(pod, node_name)
 
     def _on_node(self, change: Change) -> None:
         node = change.entry.obj
@@ -245,6 +252,8 @@ class Checkers:
             PersistentVolume,
             PersistentVolumeClaim,
             PodDisruptionBudget,
+            ResourceClaim,
+            ResourceSlice,
         )
         for kind in kinds:
             stored, known = (
@@ -253,6 +262,8 @@ class Checkers:
             )
             if stored != known:
                 return f"{kind.__name__} {sorted(stored.items() ^ known.items())}"
+        if self.devices is not None and (held := self.devices.difference(incarnation)) is not None:
+            return held
         rows = set(scheduler.cache.table.row_of)
         if rows != set(nodes):
             return f"rows {sorted(rows ^ set(nodes))}"

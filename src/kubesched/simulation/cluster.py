@@ -18,7 +18,8 @@ from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.server import ApiServer
 from kubesched.embedded.storage.store import Change, Store
 from kubesched.errors import NotFound
-from kubesched.simulation import storage, workloads
+from kubesched.simulation import devices, storage, workloads
+from kubesched.simulation.devices import SimulatedDevices
 from kubesched.simulation.storage import SimulatedStorage
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
@@ -53,6 +54,10 @@ class SimulatedCluster:
         if "volumes" in extras:
             self._watched += (storage.CLAIMS, storage.VOLUMES)
             self.storage = SimulatedStorage(loop, self.store, self.api, clock, random)
+        self.devices: SimulatedDevices | None = None
+        if "devices" in extras:
+            self._watched += (devices.CLAIMS, devices.SLICES)
+            self.devices = SimulatedDevices(loop, self.store, self.api, clock, random)
         if "budgets" in extras:
             self._watched += (BUDGETS,)
             for app in workloads.APPS:
@@ -184,9 +189,11 @@ class SimulatedCluster:
     def add_node(self) -> None:
         self._node_count += 1
         name = f"n{self._node_count}"
-        self.api.create("nodes", workloads.node(name, self._random))
+        node = self.api.create("nodes", workloads.node(name, self._random))
         if self.storage is not None:
             self.storage.equip(name)
+        if self.devices is not None:
+            self.devices.equip(node)
 
     def add_pod(self, mixes: Sequence[str]) -> None:
         self._pod_count += 1
@@ -217,6 +224,14 @@ class SimulatedCluster:
             *(
                 (self.storage.delete_claim, self.storage.refuse_node, self.storage.refuse_node)
                 if self.storage is not None
+                else ()
+            ),
+            *(
+                (
+                    *(self.devices.change_slice, self.devices.change_slice),
+                    *(self.devices.delete_resource_claim, self.devices.restore_shared_claims),
+                )
+                if self.devices is not None
                 else ()
             ),
         )
@@ -295,7 +310,9 @@ class SimulatedCluster:
 
     @property
     def _all_mixes(self) -> tuple[str, ...]:
-        return tuple(mix for mix in workloads.MIXES if mix != "volumes" or self.storage is not None)
+        absent = {"volumes"} if self.storage is None else set()
+        absent |= {"devices"} if self.devices is None else set()
+        return tuple(mix for mix in workloads.MIXES if mix not in absent)
 
     def ungate_one(self) -> None:
         gated = [pod for pod in self.pods() if pod["spec"].get("schedulingGates")]

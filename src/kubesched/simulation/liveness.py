@@ -21,6 +21,7 @@ from kubesched.api.core_v1 import (
 )
 from kubesched.api.names import key_of
 from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
 from kubesched.simulation import extenders
 from kubesched.simulation.checkers import (
@@ -56,6 +57,9 @@ OTHER_KINDS: Final[tuple[type[Any], ...]] = (
     PersistentVolume,
     PersistentVolumeClaim,
     PodDisruptionBudget,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
 )
 """What a scheduler has to know besides nodes and pods."""
 
@@ -68,6 +72,12 @@ class Late(str):
 
 class WithVictims(str):
     """A pod that could be placed by preemption."""
+
+    __slots__ = ()
+
+
+class Leftover(str):
+    """A claim that is still held for a pod which is gone."""
 
     __slots__ = ()
 
@@ -106,6 +116,8 @@ async def wait_until_settled(
             bound_s = LATE_BOUND_S
         if loop.time() > healed_at + bound_s:
             detail = f"after {bound_s:g} s: {pending or 'writes go on without end'}"
+            if isinstance(pending, Leftover):
+                raise Violation("no claim is left reserved for a pod that is gone", detail)
             if isinstance(pending, Discrepancy):
                 raise Violation("the cache equals the store when all is quiet", detail)
             raise Violation("all that can be placed is placed once faults stop", detail)
@@ -132,6 +144,8 @@ def _what_is_pending(
         for pod in cluster.pods()
     ):
         return "pods of removed nodes are still there"
+    if checkers.devices is not None and (held := checkers.devices.leftover()) is not None:
+        return Leftover(held)
     for incarnation in working:
         unfinished = _unfinished(incarnation)
         if unfinished is not None:
@@ -187,7 +201,7 @@ async def what_can_be_placed(
         withdraws
         or any(_may_have_more_against(by_key[key]) for key in preemptors)
         or any(
-            _likes_its_own_kind(pod) or _has_terms_beside(pod, pods)
+            _likes_its_own_kind(pod) or _has_terms_beside(pod, pods) or pod.spec.resource_claims
             for pod in map(by_key.__getitem__, fresh.client.bindings)
         )
     )

@@ -8,9 +8,10 @@ from typing import Any
 
 FOCUSES = ("", "", "", "/binding", "/status", "/leases/kube-scheduler", "/pods", "/nodes")
 MIXES = ("plain", "affinity", "spread", "ports", "priorities", "gates")
-EXTRAS = {"volumes": 0.3, "budgets": 0.3, "extender": 0.25, "resizing": 0.4}
+EXTRAS = {"volumes": 0.3, "budgets": 0.3, "extender": 0.25, "resizing": 0.4, "devices": 0.3}
 """What else a world may have, and how likely: storage with its controllers, disruption budgets, an HTTP extender, nodes
-whose allocatable changes."""
+whose allocatable changes, devices with their claims."""
+_DRAWN_LAST = ("devices",)
 EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
 """The verbs an extender may take part in; whether it may be ignored; whether it is sent names instead of nodes."""
 
@@ -112,10 +113,12 @@ def draw(random: Random, *, faults: bool) -> Options:
         mischief=sometimes(0.4, 0.02, 0.3),
     )
     # Drawn last, so that seeds without extras keep their runs.
-    extras = tuple(name for name, chance in EXTRAS.items() if random.random() < chance)
-    return replace(
-        drawn,
-        extras=extras,
-        extender_traits=tuple(trait for trait in EXTENDER_TRAITS if random.random() < 0.5),
-        extender_trouble=sometimes(0.8, 0.05, 0.5),
-    )
+    extras = [
+        name
+        for name, chance in EXTRAS.items()
+        if name not in _DRAWN_LAST and random.random() < chance
+    ]
+    traits = tuple(trait for trait in EXTENDER_TRAITS if random.random() < 0.5)
+    trouble = sometimes(0.8, 0.05, 0.5)
+    extras += [name for name in _DRAWN_LAST if random.random() < EXTRAS[name]]
+    return replace(drawn, extras=tuple(extras), extender_traits=traits, extender_trouble=trouble)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.embedded.objects import JsonObject
-from kubesched.simulation import storage
+from kubesched.simulation import devices, storage
 from kubesched.simulation.workloads import HOSTNAME, ZONE
 from kubesched.simulation.world import Scenario
 
@@ -68,4 +68,35 @@ VOLUMES = Scenario(
 )
 """A pod with a volume that exists and one that has to be made; then one that wants a volume for itself."""
 
-SCENARIOS = {scenario.name: scenario for scenario in (SCHEDULE, PREEMPTION, VOLUMES)}
+
+def _slice(node_name: str, devices_there: int) -> JsonObject:
+    node = {"metadata": {"name": node_name, "uid": ""}}
+    made = devices.resource_slice(node, [devices.gpu(number) for number in range(devices_there)])
+    del made["metadata"]["ownerReferences"]
+    return made
+
+
+def _pod_with_devices(name: str, **source: str) -> JsonObject:
+    pod = _pod(name, "500m")
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", **source}]
+    return pod
+
+
+DEVICES = Scenario(
+    name="devices",
+    steps=(
+        (0.0, "nodes", _node("n1")),
+        (0.0, devices.SLICES, _slice("n1", 2)),
+        (0.0, devices.CLAIMS, devices.claim("ours")),
+        (1.0, "pods", _pod_with_devices("own", resourceClaimTemplateName="one")),
+        (0.0, "pods", _pod_with_devices("sharing", resourceClaimName="ours")),
+        (0.0, "pods", _pod_with_devices("waits", resourceClaimTemplateName="one")),
+        (5.0, "nodes", _node("n2")),
+        (0.0, devices.SLICES, _slice("n2", 1)),
+    ),
+    duration_s=30.0,
+    extras=("devices",),
+)
+"""A claim made for a pod, one made by hand, and one that waits until another node brings a device."""
+
+SCENARIOS = {scenario.name: scenario for scenario in (SCHEDULE, PREEMPTION, VOLUMES, DEVICES)}

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from random import Random
 
-from kubesched.embedded.controllers.manager import (
-    CONTROLLER_NAMES,
-    ControllerOptions,
-    ControllerSet,
-    start_all,
-)
 from kubesched.embedded.controllers.volumes import StorageDriver, VolumeBinder, VolumeProtection
 from kubesched.embedded.controllers.volumes.csi import CsiPublisher
 from kubesched.embedded.controllers.volumes.provisioner import Provisioner
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.storage.store import Change, Store
+from kubesched.simulation.controllers import SlowControllers
 from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
 from kubesched.simulation.workloads import HOSTNAME, ZONE, claim_names
 
@@ -92,39 +87,25 @@ class SimulatedStorage:
         self._api = api
         self._store = store
         self._random = random
-        self.is_slow = True
-        self._is_due = False
         self._disk_count = 0
         api.create(
             CLASSES, storage_class(LOCAL, "kubernetes.io/no-provisioner", "WaitForFirstConsumer")
         )
         api.create(CLASSES, storage_class(INSTANT, DRIVER.name, "Immediate"))
-        options = ControllerOptions(
-            disabled=frozenset(CONTROLLER_NAMES) - frozenset(_CAST), events=False, storage=(DRIVER,)
+        self.controllers = SlowControllers(
+            loop,
+            store,
+            api,
+            clock,
+            random,
+            names=_CAST,
+            resources=("pods", "nodes", *RESOURCES),
+            storage=(DRIVER,),
         )
-        self._controllers: ControllerSet = start_all(api, clock, random, options)
-        for resource in ("pods", "nodes", *RESOURCES):
-            store.subscribe(resource, self._on_change)
         store.subscribe(CLAIMS, self._on_claim)
         store.subscribe(VOLUMES, self._on_volume)
-        self._controllers.settle()
 
     # What controllers do.
-
-    def _on_change(self, _change: Change) -> None:
-        self._look_in(self._random.uniform(0.01, 4.0 if self.is_slow else 0.3))
-
-    def _look_in(self, seconds: float) -> None:
-        if not self._is_due:
-            self._is_due = True
-            self._loop.call_later(seconds, self._look)
-
-    def _look(self) -> None:
-        self._is_due = False
-        self._controllers.settle()
-        due_s = self._controllers.next_due_s()
-        if due_s is not None:
-            self._look_in(max(due_s, 0.1))
 
     def _on_claim(self, change: Change) -> None:
         """Re-create a deleted claim that pods need."""
@@ -198,4 +179,4 @@ class SimulatedStorage:
                 return
 
     def disconnect(self) -> None:
-        self._controllers.disconnect()
+        self.controllers.disconnect()

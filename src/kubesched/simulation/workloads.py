@@ -13,6 +13,9 @@ ZONES = ("a", "b", "c")
 GATE = "example.com/wait"
 APPS = ("web", "db")
 CLAIM_COUNT = 16
+CLAIM_TEMPLATES = ("one", "two", "either")
+"""Of resource claims."""
+SHARED_CLAIMS = ("team-1", "team-2", "team-3")
 PRIORITIES = {"low": 10, "middle": 100, "high": 1000}
 TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule"}
 
@@ -115,6 +118,28 @@ def _volumes(pod: JsonObject, random: Random) -> None:
     ]
 
 
+def _devices(pod: JsonObject, random: Random) -> None:
+    """Claims of its own for the most part, now and then one that pods share."""
+    entries: list[JsonObject] = [
+        {"name": f"d{number}", "resourceClaimTemplateName": random.choice(CLAIM_TEMPLATES)}
+        for number in range(random.choice((1, 1, 2)))
+    ]
+    if random.random() < 0.3:
+        entries[0] = {"name": "d0", "resourceClaimName": random.choice(SHARED_CLAIMS)}
+    pod["spec"]["resourceClaims"] = entries
+
+
+def resource_claim_names(pod: JsonObject) -> list[str]:
+    """Names of the pod's resource claims, as far as they are known."""
+    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    made = {status["name"]: status.get("resourceClaimName") for status in statuses}
+    names = (
+        entry.get("resourceClaimName") or made.get(entry["name"])
+        for entry in pod["spec"].get("resourceClaims") or ()
+    )
+    return [name for name in names if name]
+
+
 def claim_names(pod: JsonObject) -> list[str]:
     return [
         volume["persistentVolumeClaim"]["claimName"]
@@ -139,6 +164,7 @@ MIXES: dict[str, Callable[[JsonObject, Random], None]] = {
     "priorities": _priorities,
     "gates": _gates,
     "volumes": _volumes,
+    "devices": _devices,
 }
 
 

@@ -198,7 +198,7 @@ class World:
     @property
     def _mixes(self) -> tuple[str, ...]:
         """What pods are like: budgets matter only among pods of different priority."""
-        added = {"volumes": "volumes", "budgets": "priorities"}
+        added = {"volumes": "volumes", "budgets": "priorities", "devices": "devices"}
         wanted = (mix for extra, mix in added.items() if extra in self.options.extras)
         return tuple(dict.fromkeys((*self.options.mixes, *wanted)))
 
@@ -229,7 +229,10 @@ class World:
             self.extender.trouble = 0.0
             self.cluster.touch_nodes()
         if self.cluster.storage is not None:
-            self.cluster.storage.is_slow = False
+            self.cluster.storage.controllers.is_slow = False
+        if self.cluster.devices is not None:
+            self.cluster.devices.controllers.is_slow = False
+            self.cluster.devices.restore_shared_claims()
         while any(pod["spec"].get("schedulingGates") for pod in self.cluster.pods()):
             self.cluster.ungate_one()
 
@@ -248,7 +251,8 @@ class World:
 
     def stop(self, keepers: list[asyncio.Task[None]]) -> None:
         self._loop.before_time_passes = lambda: None
-        if self.cluster.storage is not None:
-            self.cluster.storage.disconnect()
+        for part in (self.cluster.storage, self.cluster.devices):
+            if part is not None:
+                part.disconnect()
         for task in keepers:
             task.cancel()

@@ -129,3 +129,21 @@ async def test_draining_waits_for_what_runs_within_a_bound() -> None:
 
 async def _wait(gate: asyncio.Event) -> None:
     await gate.wait()
+
+
+async def test_work_that_is_called_off_before_its_first_step_is_closed() -> None:
+    """Left to the garbage collector it would warn that it was never awaited, and warnings are errors here."""
+    tasks, begun = BackgroundTasks(), []
+
+    async def work() -> None:
+        begun.append("work")
+
+    waiting = work()
+    async with running(tasks):
+        await turns()
+        tasks.spawn(waiting, "")
+        for task in tasks._running:
+            task.cancel()
+        await turns()
+    assert begun == []
+    assert waiting.cr_frame is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from msgspec import structs, to_builtins
@@ -294,18 +295,20 @@ class ClaimBinder:
                 self._claims.restore(key_of(meta))
             if info.is_special:
                 if not info.is_in_memory:
-                    self._spawn(pod, self._delete_logged(info.claim), "delete special claim")
+                    delete = partial(self._delete_logged, info.claim)
+                    self._spawn(pod, delete, "delete special claim")
             elif info.is_allocated and is_reserved_for(info.claim, pod):
-                self._spawn(pod, self._remove_reservation(info.claim, pod), "unreserve claim")
+                unreserve = partial(self._remove_reservation, info.claim, pod)
+                self._spawn(pod, unreserve, "unreserve claim")
 
-    def _spawn(self, pod: Pod, work: Coroutine[Any, Any, None], what: str) -> None:
+    def _spawn(self, pod: Pod, work: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
         assert self._handle.spawn is not None, "claims need background work"
         done, uid = asyncio.Event(), pod.metadata.uid
         self._unreserving.setdefault(uid, {})[done] = None
 
         async def tracked() -> None:
             try:
-                await work
+                await work()
             finally:
                 done.set()
                 waiting = self._unreserving[uid]
