@@ -71,7 +71,13 @@ def main() -> None:
     node_count = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
     print(f"{node_count} nodes")
     empty = cluster(node_count, 0)
-    for name, manifest in (("plain", deployment()), ("spread over zones", spread())):
+    pod = deployment().obj["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": "web"}}
+    for name, manifest in (
+        ("Pod", Manifest("web.yaml", 1, pod)),
+        ("Deployment", deployment()),
+        ("spread over zones", spread()),
+    ):
         timed(
             f"capacity of {REPLICAS} replicas, {name}",
             lambda manifest=manifest: (
