@@ -384,6 +384,19 @@ def _effective(
     return result
 
 
+def resource_status(pod: Pod) -> object:
+    """The parts of a pod's status that its requests on its node (`ACCOUNTED`) are computed from, to be compared."""
+    status = pod.status
+    per_container = [
+        (c.name, c.resources, c.allocated_resources)
+        for group in (status.init_container_statuses, status.container_statuses)
+        for c in group or ()
+        if c.resources is not None or c.allocated_resources is not None
+    ]
+    pending = [(c.type, c.reason) for c in status.conditions or () if c.type == "PodResizePending"]
+    return (per_container, pending, status.resources, status.allocated_resources)
+
+
 def is_resize_infeasible(pod: Pod) -> bool:
     """True if the kubelet has said that the pod's resize can never happen on its node."""
     for condition in pod.status.conditions or ():

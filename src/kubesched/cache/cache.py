@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
+from kubesched.api.resources import resource_status
 from kubesched.errors import Unrecoverable
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -202,19 +203,6 @@ def _counts_alike(old: Pod, new: Pod) -> bool:
         and old.metadata.namespace == new.metadata.namespace
         and old.metadata.uid == new.metadata.uid
         and (old.metadata.deletion_timestamp is None) == (new.metadata.deletion_timestamp is None)
-        and _resource_status(old) == _resource_status(new)
+        and resource_status(old) == resource_status(new)
         and (old.spec is new.spec or old.spec == new.spec)
     )
-
-
-def _resource_status(pod: Pod) -> object:
-    """The parts of a pod's status that its requests are computed from."""
-    status = pod.status
-    per_container = [
-        (c.name, c.resources, c.allocated_resources)
-        for group in (status.init_container_statuses, status.container_statuses)
-        for c in group or ()
-        if c.resources is not None or c.allocated_resources is not None
-    ]
-    pending = [(c.type, c.reason) for c in status.conditions or () if c.type == "PodResizePending"]
-    return (per_container, pending, status.resources, status.allocated_resources)

@@ -195,11 +195,18 @@ def restored(record: type[Any], parts: Parts) -> Any:  # noqa: ANN401  # a recor
     return msgspec.convert(parts, record)
 
 
+_attributes: dict[type[Any], dict[str, str]] = {}
+"""Attributes by their JSON names, by kind."""
+
+
 def patched(old: Any, parts: Parts) -> Any:  # noqa: ANN401  # a record of any type
     """The version of an object after `old`. Raises msgspec.ValidationError."""
     record = type(old)
     new = msgspec.convert(parts, record)
-    attributes = dict(zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True))
+    attributes = _attributes.get(record)
+    if attributes is None:
+        names = zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True)
+        attributes = _attributes[record] = dict(names)
     return structs.replace(
         old, **{attributes[name]: getattr(new, attributes[name]) for name in parts}
     )

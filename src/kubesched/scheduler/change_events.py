@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import ResourceList
 from kubesched.api.quantity import parse
-from kubesched.api.resources import ACCOUNTED, request_amounts
+from kubesched.api.resources import ACCOUNTED, request_amounts, resource_status
 from kubesched.framework.events import Action, ClusterEvent, Resource
 
 
@@ -55,13 +55,9 @@ def pod_changes(old: Pod, new: Pod) -> list[ClusterEvent]:
 
 def scaled_down(old: Pod, new: Pod) -> bool:
     """Did any request shrink or vanish?"""
-    before_status, status = old.status, new.status
-    if (
-        old.spec == new.spec
-        and before_status.container_statuses == status.container_statuses
-        and before_status.resources == status.resources
-        and before_status.conditions == status.conditions
-    ):
+    # Most updates report conditions and container states, which requests do not depend on.
+    same_spec = old.spec is new.spec or old.spec == new.spec
+    if same_spec and resource_status(old) == resource_status(new):
         return False
     after = request_amounts(new, ACCOUNTED)
     return any(
