@@ -1,14 +1,19 @@
-"""What recording costs: `python benchmarks/recording.py [--pods N]`.
+"""What recording and playing cost: `python benchmarks/recording.py [--pods N] [--replay [DIR]]`.
 
 Plays the lives of pods to a recorder as the scheduler does (added, tried, decided, bound, running, deleted) and prints the
 CPU time of the loop's thread for each, what each takes on disk, and how other ways of packing compare.
+
+With `--replay`, records a playground instead in which so many pods are created, run, and half of them are deleted, and prints
+how many decisions are played per second of CPU; with DIR, plays the recording that is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import time
 import zlib
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -17,6 +22,8 @@ from state import _pod
 
 from kubesched.api import codec
 from kubesched.api.core_v1 import Pod
+from kubesched.app.playground import PlaygroundSettings, playground
+from kubesched.app.replaying import play
 from kubesched.clock import SystemClock
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.recording.reader import RecordingReader
@@ -24,7 +31,7 @@ from kubesched.recording.recorder import Recorder
 from kubesched.recording.records import encode_entries
 from kubesched.recording.segments import Header
 from kubesched.recording.storage import FolderStorage
-from kubesched.recording.writer import Limits, RecordingWriter
+from kubesched.recording.writer import DEFAULT_LIMIT_BYTES, Limits, RecordingWriter
 from kubesched.snapshot.pods import PodInfo
 
 RATE_BLOCK = 100
@@ -33,9 +40,21 @@ RATE_BLOCK = 100
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pods", type=int, default=20_000)
+    parser.add_argument("--pods", type=int, default=0, help="default: 20000, with --replay 2000")
+    parser.add_argument("--replay", nargs="?", const="", metavar="DIR")
     args = parser.parse_args()
-    lives = [_life(index) for index in range(args.pods)]
+    if args.replay is None:
+        measure_recording(args.pods or 20_000)
+    elif args.replay:
+        measure_playing(args.replay)
+    else:
+        with TemporaryDirectory() as folder:
+            asyncio.run(record_playground(Path(folder), args.pods or 2_000))
+            measure_playing(f"{folder}/recording")
+
+
+def measure_recording(pods: int) -> None:
+    lives = [_life(index) for index in range(pods)]
     with TemporaryDirectory() as folder:
         storage = FolderStorage(folder)
         storage.lock()
@@ -56,10 +75,60 @@ def main() -> None:
         loop_s = _play(recorder, lives) - _play(_Nothing(), lives)
         recorder.stop()
         assert not recorder.stopped_reason, recorder.stopped_reason
-        pods = len(lives)
         print(f"loop: {loop_s / pods * 1e6:.2f} us CPU per pod's life (8 records)")
         print(f"disk: {recorder.written_bytes / pods:.0f} bytes per pod's life")
         _compare_packing(folder, pods)
+
+
+async def record_playground(folder: Path, pods: int, nodes: int = 100) -> None:
+    """Record the lives of pods in `folder/recording`: all of them run in the end, then every other one is deleted."""
+    settings = PlaygroundSettings(
+        kubeconfig=folder / "kubeconfig",
+        nodes=nodes,
+        record=str(folder / "recording"),
+        record_limit=DEFAULT_LIMIT_BYTES,
+    )
+    async with playground(settings) as running:
+        api = running.cluster.api
+        for index in range(pods):
+            api.create("pods", _small_pod(index))
+            if index % 20 == 0:
+                await asyncio.sleep(0.01)
+        async with asyncio.timeout(60 + pods / 10):
+            while any(pod["status"].get("phase") != "Running" for pod in api.list("pods")[0]):  # noqa: ASYNC110 - a benchmark polls
+                await asyncio.sleep(0.3)
+            for index in range(0, pods, 2):
+                api.delete("pods", "default", f"pod-{index}")
+            while len(api.list("pods")[0]) > pods // 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.3)
+
+
+def _small_pod(index: int) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "50m"}}
+    return {
+        "metadata": {
+            "name": f"pod-{index}",
+            "namespace": "default",
+            "labels": {"app": f"app-{index % 7}"},
+        },
+        "spec": {"containers": [{"name": "main", "image": "image", "resources": resources}]},
+    }
+
+
+def measure_playing(folder: str) -> None:
+    for run in RecordingReader.of_folder(folder).runs():
+        if not run.is_complete:
+            continue
+        records = sum(1 for _ in run.entries())
+        started = time.process_time()
+        played = play(run)
+        seconds = time.process_time() - started
+        print(
+            f"replay: {played.decisions} decisions, {records} records in {seconds:.2f} s CPU: "
+            f"{played.decisions / seconds:.0f} decisions/s, {records / seconds:.0f} records/s"
+        )
+        if played.difference:
+            raise SystemExit(played.difference)
 
 
 class _Nothing:
