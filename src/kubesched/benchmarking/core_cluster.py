@@ -16,10 +16,17 @@ import msgspec
 from msgspec import structs
 
 from kubesched.api import codec
-from kubesched.api.core_v1 import Namespace, Node, Pod, PodCondition
+from kubesched.api.core_v1 import (
+    Namespace,
+    Node,
+    Pod,
+    PodCondition,
+    PodExtendedResourceClaimStatus,
+)
 from kubesched.api.kinds import KINDS, Kind, find_kind
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of
+from kubesched.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
 from kubesched.benchmarking.templates import Manifest
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -32,6 +39,13 @@ from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.surroundings import Recording, recorded_surroundings
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.state.stored_objects import StoredObjects
+from kubesched.testing.claim_controller import (
+    claim_statuses,
+    claims_of,
+    generated_claim,
+    is_orphan,
+    template_entries,
+)
 from kubesched.testing.harness import DictListers
 
 R = TypeVar("R", bound=Record)
@@ -97,6 +111,7 @@ class CoreCluster(StoredObjects):
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         """Called when a pod has got its node."""
         self._revision = 0
+        self._claim_templates: dict[tuple[str, str], Manifest] = {}
         surroundings = Dependencies(
             listers=self.listers,
             client=self,
@@ -139,7 +154,41 @@ class CoreCluster(StoredObjects):
             "resourceVersion": str(self._revision),
             "creationTimestamp": _CREATED,
         }
+        if kind.record is ResourceClaimTemplate:
+            self._claim_templates[own["metadata"]["namespace"], own["metadata"]["name"]] = own
+        elif kind.record is Pod:
+            self._make_claims(own)
         return codec.convert(own, kind.record)
+
+    def _make_claims(self, pod: Manifest) -> None:
+        """Make claims from templates, as the claim controller does."""
+        entries = template_entries(pod)
+        if not entries:
+            return
+        namespace = pod["metadata"]["namespace"]
+        for entry, name in entries:
+            template = self._claim_templates.get((namespace, name))
+            if template is None:
+                raise KubeschedError(f"ResourceClaimTemplate {namespace}/{name} does not exist")
+            self.add(self.made(generated_claim(pod, entry, template)))
+        pod["status"] = {**pod.get("status", {}), **claim_statuses(pod)}
+
+    def _release_claims(self, pod: Pod) -> None:
+        """Take the reservations of a deleted pod back; claims that were made for it go."""
+        uid = pod.metadata.uid
+        for name in claims_of(pod):
+            claim = self.find(ResourceClaim, pod.metadata.namespace, name)
+            if claim is None:
+                continue
+            remaining = [it for it in claim.status.reserved_for or () if it.uid != uid]
+            status = (
+                structs.replace(claim.status, reserved_for=remaining)
+                if remaining
+                else ResourceClaimStatus()
+            )
+            released = self.store(structs.replace(claim, status=status))
+            if is_orphan(released, lambda owner: owner != uid):
+                self.discard(released)
 
     def add(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
         """Create the object and send the event."""
@@ -245,6 +294,7 @@ class CoreCluster(StoredObjects):
             return
         self._drop(pod)
         self.assembly.handlers.pod_deleted(pod)
+        self._release_claims(pod)
 
     # -- what the scheduler asks of a client -------------------------------------------------------------------------
 
@@ -269,6 +319,10 @@ class CoreCluster(StoredObjects):
             conditions=list(conditions.values()) or None,
             nominated_node_name=nominated,
         )
+        extended = status.get("extendedResourceClaimStatus")
+        if extended is not None:
+            made = codec.convert(dict(extended), PodExtendedResourceClaimStatus)
+            changed = structs.replace(changed, extended_resource_claim_status=made)
         self.update_pod(structs.replace(current, status=changed))
 
     async def delete_pod(self, pod: Pod) -> None:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 
 from msgspec import structs
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Node, Pod
 from kubesched.benchmarking import operations as ops
 from kubesched.benchmarking.core_cluster import PACE_S, CoreCluster, MakeRecording
 from kubesched.benchmarking.core_measuring import Measurement
 from kubesched.benchmarking.core_stage import CoreStage
+from kubesched.benchmarking.device_claims import allocated_claims
 from kubesched.benchmarking.progress import Progress, silent
 from kubesched.benchmarking.results import RunResult
 from kubesched.benchmarking.scheduler_settings import configuration, feature_gates
@@ -127,6 +129,14 @@ class _Player:
         if isinstance(op, ops.CreateNodes | ops.CreateNamespaces | ops.CreateAny):
             for manifest in op.manifests(self._names):
                 self._cluster.add(self._cluster.made(manifest))
+        elif isinstance(op, ops.CreateResourceDriver):
+            names = [node.metadata.name for node in self._cluster.listers.of(Node).list()]
+            for manifest in op.manifests(names):
+                self._cluster.add(self._cluster.made(manifest))
+        elif isinstance(op, ops.AllocResourceClaims):
+            random = Random(self._options.seed)
+            for claim in allocated_claims(self._cluster.listers, op.namespace, random):
+                self._cluster.store(claim)
         elif isinstance(op, ops.CreatePods):
             await self._create_pods([op])
         elif isinstance(op, ops.CreatePodSets):

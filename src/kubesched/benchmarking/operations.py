@@ -8,7 +8,8 @@ they are to be created, the same ones every time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 from msgspec import field, structs
@@ -392,6 +393,55 @@ class UpdateAny(Op):
             yield made
 
 
+class CreateResourceDriver(Op):
+    """A driver with so many devices on every node whose name matches."""
+
+    opcode: ClassVar[str] = "createResourceDriver"
+    driver_name: str
+    nodes: str
+    max_claims_per_node: int = 0
+
+    def manifests(self, node_names: Iterable[str]) -> Iterator[Manifest]:
+        """One slice for each node, with devices as scheduler_perf has them."""
+        for name in node_names:
+            if fnmatchcase(name, self.nodes):
+                devices = [_test_device(number) for number in range(self.max_claims_per_node)]
+                yield {
+                    "apiVersion": "resource.k8s.io/v1",
+                    "kind": "ResourceSlice",
+                    "metadata": {"name": name},
+                    "spec": {
+                        "driver": self.driver_name,
+                        "nodeName": name,
+                        "pool": {"name": name, "generation": 0, "resourceSliceCount": 1},
+                        "devices": devices,
+                    },
+                }
+
+
+def _test_device(number: int) -> Manifest:
+    return {
+        "name": f"instance-{number}",
+        "attributes": {
+            "model": {"string": "A100"},
+            "family": {"string": "GPU"},
+            "driverVersion": {"version": "1.2.3"},
+            "dra.example.com/numa": {"int": number},
+        },
+        "capacity": {"memory": {"value": "1Gi"}},
+    }
+
+
+class AllocResourceClaims(Op):
+    """Devices for every claim of a namespace that has none, on nodes drawn at random."""
+
+    opcode: ClassVar[str] = "allocResourceClaims"
+    namespace: str
+
+    def namespaces_used(self) -> tuple[str, ...]:
+        return (self.namespace,)
+
+
 class NotSupported(Op):
     """An operation that is known but cannot be played here; `reason` says what is missing."""
 
@@ -414,16 +464,14 @@ OPS: dict[str, type[Op]] = {
         StopCollectingMetrics,
         CreateAny,
         UpdateAny,
+        CreateResourceDriver,
+        AllocResourceClaims,
     )
 }
 
-NO_DRA = "dynamic resource allocation is not implemented, so there is no resource driver to play"
 NO_GANGS = "gang scheduling is not implemented"
 
 NOT_SUPPORTED = {
-    "createResourceDriver": NO_DRA,
-    "allocResourceClaims": NO_DRA,
-    "createResourceClaims": NO_DRA,
     "waitForPodGroups": NO_GANGS,
 }
 """Opcodes of scheduler_perf that are recognised and refused."""

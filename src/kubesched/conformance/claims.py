@@ -13,19 +13,19 @@ from kubesched.api.meta import DeleteOptions
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.conformance.claim_controller import (
+from kubesched.conformance.sequences import Json, Sequence
+from kubesched.errors import NotFound
+from kubesched.testing.claim_controller import (
     FINISHED,
+    claim_statuses,
     claims_of,
     devices_of,
     generated_claim,
     is_orphan,
     other_finalizers,
-    recorded,
     template_entries,
     without_stale_reservations,
 )
-from kubesched.conformance.sequences import Json, Sequence
-from kubesched.errors import NotFound
 
 _AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
 
@@ -52,7 +52,7 @@ class Claims:
         for entry, template in entries:
             claim = generated_claim(pod, entry, self._templates[namespace, template])
             await self._client.post_raw(path, msgspec.json.encode(claim))
-        change = strategic_merge_patch({"status": recorded(pod)})
+        change = strategic_merge_patch({"status": claim_statuses(pod)})
         await self._client.patch(Pod, name, namespace, change, subresource="status")
 
     async def release(self) -> bool:

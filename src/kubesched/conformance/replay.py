@@ -19,16 +19,6 @@ from kubesched.api.core_v1 import (
 from kubesched.api.kinds import find_kind
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
-from kubesched.conformance.claim_controller import (
-    claims_of,
-    devices_of,
-    generated_claim,
-    is_orphan,
-    other_finalizers,
-    recorded,
-    template_entries,
-    without_stale_reservations,
-)
 from kubesched.conformance.marks import NodeMarks
 from kubesched.conformance.recordings import RecordingError
 from kubesched.conformance.replay_extenders import ReplayedExtenders
@@ -50,6 +40,16 @@ from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
 from kubesched.embedded.registry.patching.strategic import apply_strategic_patch
 from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.errors import ConfigError
+from kubesched.testing.claim_controller import (
+    claim_statuses,
+    claims_of,
+    devices_of,
+    generated_claim,
+    is_orphan,
+    other_finalizers,
+    template_entries,
+    without_stale_reservations,
+)
 from kubesched.testing.harness import SchedulerHarness
 
 CONFIGURATION: Json = {
@@ -169,7 +169,7 @@ class _Player:
         for entry, name in entries:
             template = self._documents["ResourceClaimTemplate", namespace, name]
             self.create(generated_claim(pod, entry, template))
-        pod["status"] = {**pod.get("status", {}), **recorded(pod)}
+        pod["status"] = {**pod.get("status", {}), **claim_statuses(pod)}
 
     def release_claims(self) -> None:
         """Release what is reserved for pods that are finished or gone."""

@@ -243,8 +243,86 @@ def test_measuring_that_was_never_begun_cannot_be_ended(played):
 
 
 def test_operations_that_cannot_be_played_are_refused_by_name(played):
-    with pytest.raises(KubeschedError, match="Case/one: createResourceDriver: dynamic resource"):
-        played("createResourceDriver")
+    with pytest.raises(KubeschedError, match="Case/one: waitForPodGroups: gang scheduling"):
+        played("waitForPodGroups")
+
+
+DEVICE_CLASS = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}
+"""
+DEVICES = "{devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}"
+CLAIM_TEMPLATE = f"""\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {{name: one}}
+spec: {{spec: {DEVICES}}}
+"""
+CLAIM = f"""\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {{name: "claim-{{{{.Index}}}}"}}
+spec: {DEVICES}
+"""
+DRIVER = 'createResourceDriver, driverName: gpu.example.com, nodes: "*", maxClaimsPerNode: 2'
+
+
+def any_of(template, namespace="", count=1):
+    where = f", namespace: {namespace}" if namespace else ""
+    return f"createAny, templatePath: {template}.yaml, count: {count}{where}"
+
+
+@pytest.fixture
+def with_devices(played, tmp_path):
+    """Templates of a device class, of claims, and of pods that want a device of their own or a claim that exists."""
+    for name, text in (("class", DEVICE_CLASS), ("template", CLAIM_TEMPLATE), ("claim", CLAIM)):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    for name, source in (
+        ("own", "resourceClaimTemplateName: one"),
+        ("given", "resourceClaimName: 'claim-{{.Index}}'"),
+    ):
+        extra = f"resourceClaims: [{{name: gpu, {source}}}]"
+        (tmp_path / f"{name}.yaml").write_text(
+            POD.format(name=name, cpu="100m", priority=0, extra=extra)
+        )
+    return played
+
+
+def test_claims_are_made_from_templates_and_devices_are_found(with_devices):
+    (result,) = with_devices(
+        DRIVER, any_of("class"), any_of("template", "b"), pods("own", 4, MEASURED, namespace="b")
+    )
+    assert (result.pods, result.attempts) == (4, 4)
+    with pytest.raises(KubeschedError, match="cannot allocate all claims"):
+        with_devices(
+            DRIVER,
+            any_of("class"),
+            any_of("template", "b"),
+            pods("own", 5, MEASURED, namespace="b"),
+        )
+
+
+def test_claims_of_replaced_pods_are_released(with_devices):
+    (result,) = with_devices(
+        DRIVER,
+        any_of("class"),
+        any_of("template", "b"),
+        pods("own", 4, MEASURED, "steadyState: true, duration: 100ms", namespace="b"),
+    )
+    assert result.pods > 8
+
+
+def test_claims_are_allocated_beforehand(with_devices):
+    (result,) = with_devices(
+        DRIVER,
+        any_of("class"),
+        any_of("claim", "b", 4),
+        "allocResourceClaims, namespace: b",
+        pods("given", 4, MEASURED, namespace="b"),
+    )
+    assert (result.pods, result.attempts) == (4, 4)
 
 
 def test_a_configuration_file_is_used(played, tmp_path):

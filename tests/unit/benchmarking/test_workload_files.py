@@ -123,9 +123,7 @@ def test_operations_with_templates_know_them_by_absolute_path(read, tmp_path):
     assert Path(nodes.node_template_path).name == "node.yaml"
 
 
-@pytest.mark.parametrize(
-    "opcode", ["createResourceDriver", "allocResourceClaims", "waitForPodGroups"]
-)
+@pytest.mark.parametrize("opcode", ["waitForPodGroups"])
 def test_operations_that_cannot_be_played_are_named_with_what_is_missing(read, opcode):
     (workload,) = read(f"{{opcode: {opcode}, anything: [at, all]}}", "{opcode: barrier}")
     assert workload.not_supported.startswith(f"{opcode}: ")

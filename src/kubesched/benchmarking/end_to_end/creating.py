@@ -10,6 +10,7 @@ from kubesched.api import codec
 from kubesched.api.kinds import PODS, Kind, find_kind
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of_manifest
+from kubesched.benchmarking.end_to_end.claims import ClaimMaker
 from kubesched.benchmarking.templates import Manifest
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
@@ -38,6 +39,7 @@ class Creator:
         self._client = client
         self._now = clock.monotonic
         self._priority_classes: set[str] = set()
+        self.claims = ClaimMaker(client)
         self._account: str | None = (
             None  # what the server gives to pods; unknown until one is replaced
         )
@@ -83,7 +85,8 @@ class Creator:
         kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
         path = kind.collection_path(metadata.get("namespace", ""))
         try:
-            await self._client.post_raw(path, codec.encode(manifest))
+            answer = await self._client.post_raw(path, codec.encode(manifest))
+            await self.claims.created(manifest, answer)
             if manifest["kind"] in _STATUS_APART and manifest.get("status"):
                 patch = merge_patch({"status": manifest["status"]})
                 name, namespace = metadata["name"], metadata.get("namespace", "")
@@ -173,6 +176,8 @@ class Creator:
             await self._client.delete(kind, name, namespace)
         except (ApiError, TransportError) as error:
             raise CreationError(f"cannot delete {described(manifest)}: {error}") from error
+        if manifest["kind"] == "Pod":
+            await self.claims.release(namespace, name)
 
 
 def kind_of_manifest(manifest: Manifest) -> Kind[Record]:

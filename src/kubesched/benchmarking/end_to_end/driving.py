@@ -7,11 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from random import Random
 from typing import Any, TypeVar
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of, key_of_manifest
+from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.benchmarking import operations as ops
+from kubesched.benchmarking.device_claims import allocated_claims
 from kubesched.benchmarking.end_to_end.contestants import RunningScheduler
 from kubesched.benchmarking.end_to_end.creating import (
     Creator,
@@ -28,6 +31,7 @@ from kubesched.benchmarking.end_to_end.planes import Plane
 from kubesched.benchmarking.templates import Manifest
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError, NotFound
+from kubesched.testing.harness import DictListers
 
 Start = Callable[[], contextlib.AbstractAsyncContextManager[RunningScheduler]]
 T = TypeVar("T")
@@ -110,6 +114,11 @@ class Driver:
         match step:
             case ops.CreateNodes() | ops.CreateNamespaces() | ops.CreateAny():
                 await self._create(list(step.manifests(self._names)))
+            case ops.CreateResourceDriver():
+                nodes = (await self._plane.client.list(Node)).items
+                await self._create(list(step.manifests(node.metadata.name for node in nodes)))
+            case ops.AllocResourceClaims():
+                await self._allocate_claims(step.namespace)
             case ops.CreatePods():
                 await self._create_pods(step, [step])
             case ops.CreatePodSets():
@@ -169,6 +178,16 @@ class Driver:
         await self._creator.create_all(
             manifests, per_second=per_second, check=self._check, sent=sent
         )
+
+    async def _allocate_claims(self, namespace: str) -> None:
+        listers = DictListers()
+        kinds: tuple[type[Any], ...] = (Node, ResourceSlice, DeviceClass, ResourceClaim)
+        for kind in kinds:
+            for obj in (await self._plane.client.list(kind)).items:
+                listers.of(kind).put(obj)
+        for claim in allocated_claims(listers, namespace, Random(1)):
+            listers.of(ResourceClaim).put(claim)
+            await self._creator.claims.write_status(claim)
 
     def _expect(self, manifests: Iterable[Manifest]) -> list[str]:
         keys = []
@@ -359,6 +378,7 @@ class Driver:
             namespace, _, name = key.partition("/")
             with contextlib.suppress(NotFound):
                 await self._plane.client.delete(Pod, name, namespace)
+            await self._creator.claims.release(namespace, name)
             self._pods.pop(key, None)
 
     async def _update(self, step: ops.UpdateAny) -> None:

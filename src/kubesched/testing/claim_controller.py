@@ -1,12 +1,13 @@
 """What a cluster does with resource claims besides allocating them: making them from templates, releasing them.
 
-In a cluster the claim controller and garbage collection answer; the players use these functions instead. Claims get
-predictable names, because messages contain them.
+In a cluster the claim controller and garbage collection answer; players of sequences and workloads use these functions
+instead. Claims get predictable names, because messages contain them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resource_v1 import (
@@ -15,7 +16,8 @@ from kubesched.api.resource_v1 import (
     POD_CLAIM_NAME_ANNOTATION,
     ResourceClaim,
 )
-from kubesched.conformance.sequences import Json
+
+Json = dict[str, Any]
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -24,7 +26,7 @@ def template_entries(pod: Json) -> list[tuple[str, str]]:
     """Names of the pod's claims that are made from templates, with the template's."""
     return [
         (entry["name"], entry["resourceClaimTemplateName"])
-        for entry in pod["spec"].get("resourceClaims", ())
+        for entry in pod.get("spec", {}).get("resourceClaims", ())
         if "resourceClaimTemplateName" in entry
     ]
 
@@ -56,7 +58,7 @@ def claim_name(pod: str, entry: str) -> str:
     return f"{pod}-{entry}"
 
 
-def recorded(pod: Json) -> Json:
+def claim_statuses(pod: Json) -> Json:
     """The status by which a pod finds its generated claims."""
     name = pod["metadata"]["name"]
     return {
