@@ -70,12 +70,12 @@ class Intercepted(ApiServer):
     def is_settled(self):
         return not self.held and super().is_settled
 
-    async def settle(self, response):
+    async def settle(self, request, response):
         event = self.held.get(id(response))
         if event is not None:
             await event.wait()
             del self.held[id(response)]
-        return await super().settle(response)
+        return await super().settle(request, response)
 
 
 @dataclass

@@ -6,7 +6,8 @@ import asyncio
 import copy
 import shutil
 import signal
-from contextlib import asynccontextmanager
+import socket
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -227,16 +228,39 @@ async def test_an_expired_watch_is_begun_anew(cluster, run, tmp_path):
 
 @EMBEDDED
 async def test_a_start_without_an_api_server_waits_for_it(cluster, run):
-    port = cluster.embedded._web.port
-    await cluster.embedded._web.stop()
-    scheduler = await run(config=ALONE)
+    port, closed = cluster.embedded._web.port, unused_port()
+    kubeconfig = cluster.kubeconfig.with_name("closed.kubeconfig")
+    kubeconfig.write_text(cluster.kubeconfig.read_text().replace(f":{port}", f":{closed}"))
+    scheduler = await run(config=ALONE, kubeconfig=kubeconfig)
     await scheduler.says('"Starting Kubernetes Scheduler"')
     await scheduler.says('"Failed to watch"')
-    await cluster.embedded._web.start("127.0.0.1", port)
-    await cluster.add_node("n1")
-    await cluster.add_pod("a")
-    assert await cluster.bound("a") == ["n1"]
-    assert scheduler.process.returncode is None
+
+    async def forward(reader, writer):
+        upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pipe(reader, upstream_writer))
+            group.create_task(pipe(upstream_reader, writer))
+
+    async with await asyncio.start_server(forward, "127.0.0.1", closed):
+        await cluster.add_node("n1")
+        await cluster.add_pod("a")
+        assert await cluster.bound("a") == ["n1"]
+        assert scheduler.process.returncode is None
+        await scheduler.terminated()
+
+
+def unused_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def pipe(reader, writer):
+    with suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
 
 
 @EMBEDDED

@@ -74,6 +74,8 @@ class SchemaRules:
 def rule_problems(schema: JsonObject, path: str) -> list[FieldError]:
     """Rules of a schema that are not CEL."""
     problems: list[FieldError] = []
+    if not isinstance(schema, dict):
+        return problems  # reported with the structure of the schema
     for index, rule in enumerate(schema.get(RULES) or ()):
         try:
             _compile(rule)

@@ -18,7 +18,7 @@ from kubesched.client.rest import RestClient
 from kubesched.clock import SystemClock
 from kubesched.errors import DeadlineExceeded
 from kubesched.informers.collection import Selection
-from kubesched.informers.factory import InformerFactory
+from kubesched.informers.factory import InformerFactory, UndeclaredKind
 from kubesched.informers.informer import EventHandler
 from kubesched.informers.reflector import ReflectorSettings
 
@@ -246,7 +246,6 @@ def test_informers_are_shared_and_their_selection_is_fixed():
         factory.informer(Pod, selection=Selection(namespace="other"))
 
 
-def test_lister_of_a_kind_that_is_not_watched_is_empty():
-    lister = Setup(None).factory.of(Namespace)
-    assert lister.list() == []
-    assert lister.get("", "default") is None
+def test_a_lister_of_a_kind_that_is_not_watched_is_an_error():
+    with pytest.raises(UndeclaredKind, match="Namespace objects are not watched"):
+        Setup(None).factory.of(Namespace)
