@@ -64,6 +64,10 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "pods that share a claim choose different volumes for it": (81389, {}),
     "a nomination comes back after it was withdrawn": (61469, {}),
     "a node leaves the topology of others' terms, beside a pod with its own": (61477, {}),
+    "an allocation is stored, its answer lost, and the watch silent": (
+        1202,
+        {"extras": ("devices",)},
+    ),
 }
 """Seeds that once found something; each finding also has a test of its own where it was fixed. A lost answer to a binding followed by an outage is a sweep: "cut off after commit"."""
 

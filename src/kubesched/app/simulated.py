@@ -77,7 +77,8 @@ class SimulatedProcess(Replica):
 
     @property
     def is_scheduling(self) -> bool:
-        return self.app.is_scheduling
+        """False as soon as it is to end: claims that are being written may take a while longer."""
+        return self.app.is_scheduling and not self.assembly.scheduler.queue.is_closed
 
     async def run(
         self,

@@ -88,6 +88,8 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             nomination = result.nominating_info if result is not None and status is None else None
             if nomination is None or not nomination.node_name:
                 return
+            if pod.spec.resource_claims:
+                return  # where the devices are is nothing that `rules` know
             chosen, costs = nomination.node_name, self._costs(pod, statuses)
             if chosen not in costs:
                 complain(

@@ -23,7 +23,7 @@ from kubesched.api.resource_v1 import (
     ResourceClaimStatus,
 )
 from kubesched.api.times import format_time
-from kubesched.errors import Conflict, KubeschedError
+from kubesched.errors import Conflict, KubeschedError, NotFound
 from kubesched.framework.handle import Handle, SchedulerClient
 from kubesched.logs import get_logger
 from kubesched.plugins.dynamic_resources.binding_conditions import (
@@ -45,6 +45,9 @@ CONFLICT_TRIES: Final = 5
 CONFLICT_PAUSE_S: Final = 0.01
 LOOK_AGAIN_S: Final = 5.0
 """How often binding conditions are looked at, besides at every change of a claim."""
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 30.0
+"""Between attempts to read a claim whose write was not answered."""
 SPECIAL_CLAIM_WAIT_S: Final = 120.0
 """How long the watch may take to show the special claim."""
 
@@ -70,6 +73,8 @@ class ClaimBinder:
         self._claims = claims
         self._binding_timeout_s = binding_timeout_s
         self._has_binding_conditions = has_binding_conditions
+        self._unanswered: set[str] = set()
+        """UIDs of claims whose allocation was sent and may be stored, though no answer says so."""
         self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
         """Pod UID -> writes that take back what an earlier attempt reserved."""
 
@@ -97,7 +102,10 @@ class ClaimBinder:
             if info.is_special:
                 await self._wait_for_special_claim(info.claim)
         finally:
-            if info.allocation is not None:
+            if in_flight_uid in self._unanswered:
+                look = partial(self._look_up_unanswered, info.claim, pod)
+                self._spawn(pod, look, "look up claim")
+            elif info.allocation is not None:
                 self._claims.remove_in_flight(in_flight_uid)
         if info.is_special:
             await self._write_pod_status(state, info, pod, node_name)
@@ -140,6 +148,7 @@ class ClaimBinder:
                     ResourceClaim, claim.metadata.namespace, claim.metadata.name
                 )
                 self._claims.assume(claim)
+                self._unanswered.discard(claim.metadata.uid)
             except KubeschedError as error:
                 key = key_of(claim.metadata)
                 raise ClaimBindingError(
@@ -175,8 +184,37 @@ class ClaimBinder:
             reserved_for=[*(claim.status.reserved_for or ()), consumer],
         )
         what = "reservation" if allocation is None else "allocation and reservation"
+        if allocation is not None and not info.is_special:
+            self._unanswered.add(claim.metadata.uid)
         with _explained(f"add {what} to claim {key}"):
-            return await self._client.update_status(structs.replace(claim, status=status))
+            written = await self._client.update_status(structs.replace(claim, status=status))
+        self._unanswered.discard(claim.metadata.uid)
+        return written
+
+    async def _look_up_unanswered(self, claim: ResourceClaim, pod: Pod) -> None:
+        """Find out whether an allocation was stored; until then its devices stay taken.
+
+        Given back at once, they could be allocated to another claim before the watch shows who has them.
+        """
+        meta, pause_s = claim.metadata, FIRST_PAUSE_S
+        try:
+            while True:
+                try:
+                    stored = await self._client.get(ResourceClaim, meta.namespace, meta.name)
+                    self._claims.assume(stored)
+                    break
+                except NotFound:
+                    break
+                except KubeschedError as error:
+                    log.info("Claim not read", v=2, claim=key_of(meta), err=error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        finally:
+            self._unanswered.discard(meta.uid)
+            self._claims.remove_in_flight(meta.uid)
+        if self._handle.activate is not None:
+            # While the claim was in flight the pod was turned away, and nothing may have changed since.
+            self._handle.activate({key_of(pod.metadata): pod})
 
     async def _with_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         finalizers = claim.metadata.finalizers or []
@@ -291,6 +329,8 @@ class ClaimBinder:
         for info in state.claims:
             meta = info.claim.metadata
             in_flight_uid = state.special_uid if info.is_special else meta.uid
+            if in_flight_uid in self._unanswered:
+                continue  # it is being looked up
             if self._claims.remove_in_flight(in_flight_uid):
                 self._claims.restore(key_of(meta))
             if info.is_special:

@@ -94,12 +94,20 @@ class World:
         self.client = Client(self.lister)
         self.clock = ManualClock()
         self.spawned = []
+        self.activated = []
         handle = Handle(
-            NodeTable(), clock=self.clock, spawn=lambda work, what: self.spawned.append(work)
+            NodeTable(),
+            clock=self.clock,
+            spawn=lambda work, what: self.spawned.append(work),
+            activate=self.activated.extend,
         )
         self.binder = ClaimBinder(
             handle, self.client, self.claims, binding_timeout_s=600, has_binding_conditions=True
         )
+
+    async def work_off(self):
+        while self.spawned:
+            await self.spawned.pop(0)
 
     def reserved(self, *names, result=DEVICE):
         infos = [ClaimInfo(self.stored(name)) for name in names]
@@ -187,6 +195,7 @@ async def test_conflicts_end_after_five_tries(monkeypatch):
         await world.bind(world.reserved("c"))
     assert str(caught.value) == "add allocation and reservation to claim default/c: modified"
     assert world.client.calls.count("status") == 5
+    await world.work_off()
     assert not world.claims.is_in_flight("uid-c")
     assert world.claims.allocated.exclusive == {}
 
@@ -239,7 +248,45 @@ async def test_failed_writes_say_what_was_attempted_and_free_the_devices(call, t
     with pytest.raises(ClaimBindingError) as caught:
         await world.bind(world.reserved("c"))
     assert str(caught.value) == text
+    await world.work_off()
     assert world.claims.allocated.exclusive == {}
+
+
+async def test_devices_stay_taken_until_it_is_known_whether_the_allocation_was_stored(monkeypatch):
+    """The write took effect, its answer was lost, and neither the watch nor a read shows it for a while."""
+    monkeypatch.setattr(binding, "FIRST_PAUSE_S", 0)
+    world = World(claim("c"))
+    state, shown = world.reserved("c"), world.lister.put
+    world.lister.put = lambda _obj: None  # the watch is silent
+    hidden = {}
+
+    async def lost(obj):
+        world.client.calls.append("status")
+        hidden["c"] = structs.replace(
+            obj, metadata=structs.replace(obj.metadata, resource_version="500")
+        )
+        raise ServerError("lost")
+
+    reads = [ServerError("down"), ServerError("down"), None]
+
+    async def read(kind, namespace, name):
+        if (trouble := reads.pop(0)) is not None:
+            raise trouble
+        return hidden["c"]
+
+    world.client.update_status, world.client.get = lost, read
+    with pytest.raises(ClaimBindingError, match="lost"):
+        await world.bind(state)
+    world.binder.unreserve(state, POD)
+    assert list(world.claims.allocated.exclusive.values()) == [1]
+    await world.work_off()
+    assert reads == []
+    assert not world.claims.is_in_flight("uid-c")
+    assert list(world.claims.allocated.exclusive.values()) == [1], "now by the claim itself"
+    assert world.activated == ["default/p"]
+    world.lister.put = shown
+    shown(hidden["c"])
+    assert list(world.claims.allocated.exclusive.values()) == [1]
 
 
 async def test_a_claim_named_twice_fails_at_the_second_write():
