@@ -300,12 +300,12 @@ async def test_a_daemon_set_rolls_out(cluster):
         },
     }
     await cluster.create(daemon_set)
-    await cluster.kubectl("rollout status daemonset/log --timeout=30s")
+    await cluster.kubectl("rollout status daemonset/log --timeout=55s")
     await cluster.kubectl("set image daemonset/log log=log:2")
-    await cluster.kubectl("rollout status daemonset/log --timeout=30s")
+    await cluster.kubectl("rollout status daemonset/log --timeout=55s")
     assert "log:2" in await cluster.kubectl("rollout history daemonset/log --revision=2")
     await cluster.kubectl("rollout undo daemonset/log")
-    await cluster.kubectl("rollout status daemonset/log --timeout=30s")
+    await cluster.kubectl("rollout status daemonset/log --timeout=55s")
 
 
 async def test_a_namespace_is_emptied_and_deleted(cluster):
