@@ -1,0 +1,55 @@
+"""`kubesched replay --verify`: compare every decision of a recording with the logged one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubesched.recording.reader import Run
+
+
+def verify(recording: str) -> int:
+    """Play every complete run of a recording; 1 if a decision comes out differently or there is nothing to play."""
+    from kubesched.recording.reader import RecordingReader
+
+    reader = RecordingReader.of_folder(recording)
+    for name in reader.unreadable:
+        print(f"note: {name} broke off before anything was recorded in it", file=sys.stderr)
+    complete = [run for run in reader.runs() if run.is_complete]
+    for run in reader.runs():
+        if not run.is_complete:
+            print(
+                f"note: {_name(run)}: its beginning was deleted to stay within the limit, it cannot be played",
+                file=sys.stderr,
+            )
+    same = [_verify(run) for run in complete]
+    return 0 if same and all(same) else 1
+
+
+def _verify(run: Run) -> bool:
+    from kubesched.app.replaying import play
+
+    began = time.monotonic()
+    played = play(run)
+    took_s = time.monotonic() - began
+    counted = f"{played.decisions} decisions of {played.attempts} attempts"
+    if played.difference:
+        print(f"{_name(run)}: {counted} played, then a difference:\n  {played.difference}")
+        return False
+    print(f"{_name(run)}: {counted} played in {took_s:.1f} s, all as logged")
+    torn_at = run.segments[-1].torn_at
+    if torn_at is not None:
+        print(f"note: {run.segments[-1].name} breaks off at byte {torn_at}", file=sys.stderr)
+    return True
+
+
+def _name(run: Run) -> str:
+    from kubesched.api.times import format_time
+
+    first, last = run.segments[0].header, run.segments[-1].header
+    numbers = f"segment {first.number}"
+    if last.number != first.number:
+        numbers = f"segments {first.number} to {last.number}"
+    return f"run of {format_time(first.wall_time)} ({numbers})"
