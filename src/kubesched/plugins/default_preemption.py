@@ -5,7 +5,7 @@ The evaluation is in `kubesched.preemption`. Mirrors upstream's `defaultpreempti
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from kubesched.api.core_v1 import Pod
@@ -14,7 +14,6 @@ from kubesched.api.scheduling_v1alpha2 import PodGroup
 from kubesched.config.plugin_args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
-from kubesched.framework.extenders import Victims
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -25,12 +24,10 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.status import NodeToStatus, Status, unresolvable, unschedulable
 from kubesched.plugins.helper.args import checked_args
-from kubesched.preemption.candidates import CandidateCount, ScoreFunction
+from kubesched.preemption.candidates import CandidateCount
 from kubesched.preemption.evaluator import Evaluator, OrderedScores
-from kubesched.preemption.importance import is_more_important
-from kubesched.preemption.victims import VictimRules
-from kubesched.snapshot.node_info import NodeInfo
-from kubesched.snapshot.pods import PodInfo
+from kubesched.preemption.importance import MoreImportant
+from kubesched.preemption.victims import IsEligible, VictimRules
 
 PREFIX: Final = "preemption: "
 STILL_RUNNING: Final = unresolvable("waiting for the preemption for this pod to be finished")
@@ -46,12 +43,20 @@ GROUP_PREEMPTS_ITSELF: Final = unschedulable(
 class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
     """Preemption with upstream's rules. Subclasses may change the choice of victims and of the node.
 
-    Overriding the rules about victims disables the evaluation of many nodes at once.
+    They do so by defining a method in place of one of the hooks below, which are None here. Rules of their own about
+    victims disable the evaluation of many nodes at once.
     """
 
     name = "DefaultPreemption"
     lists = (PodDisruptionBudget,)
     args_type = DefaultPreemptionArgs
+
+    is_eligible_pod: IsEligible | None = None
+    """May this pod, whose priority is lower, be evicted?"""
+    is_more_important_pod: MoreImportant | None = None
+    """Is the first pod reprieved before the second?"""
+    ordered_score_functions: OrderedScores | None = None
+    """Criteria for the choice between nodes, the most important first; empty for the default criteria."""
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         args = checked_args(args, DefaultPreemptionArgs, handle)
@@ -65,45 +70,27 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
             self.name,
             CandidateCount(args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute),
             in_background=self._in_background,
-            rules=self._rules(),
-            ordered_scores=self._own_scores(),
+            rules=VictimRules(self.is_eligible_pod, self.is_more_important_pod),
+            ordered_scores=self.ordered_score_functions,
         )
-
-    def _rules(self) -> VictimRules:
-        """The hooks that a subclass overrides."""
-        kind, usual = type(self), DefaultPreemption
-        eligible = None if kind.is_eligible_pod is usual.is_eligible_pod else self.is_eligible_pod
-        if kind.is_more_important_pod is usual.is_more_important_pod:
-            return VictimRules(eligible)
-        return VictimRules(eligible, self.is_more_important_pod)
-
-    def _own_scores(self) -> OrderedScores | None:
-        usual = DefaultPreemption.ordered_score_functions
-        is_usual = type(self).ordered_score_functions is usual
-        return None if is_usual else self.ordered_score_functions
-
-    # -- hooks for subclasses --------------------------------------------------------------------------------------
-
-    def is_eligible_pod(self, node: NodeInfo, victim: PodInfo, preemptor: PodInfo) -> bool:
-        """May this pod, whose priority is lower, be evicted?"""
-        del node, victim, preemptor
-        return True
-
-    def is_more_important_pod(self, a: PodInfo, b: PodInfo) -> bool:
-        """Is `a` reprieved before `b`?"""
-        return is_more_important(a, b, round(self.handle.clock.now() * 1e6))
-
-    def ordered_score_functions(self, victims: Mapping[str, Victims]) -> Sequence[ScoreFunction]:
-        """Criteria for the choice between nodes, the most important first; empty for the default criteria."""
-        del victims
-        return ()
-
-    # -- the queue -------------------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         if self._in_background and self.evaluator.executor.keeps_back(pod):
             return STILL_RUNNING
         return None
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        if self.handle.metrics is not None:
+            self.handle.metrics.preemption_attempts_total.inc()
+        if pod.spec.scheduling_group is not None:
+            refused = self._refuse_group(pod)
+            if refused is not None:
+                return None, refused
+        return then(self.evaluator.preempt(state, pod, statuses), _with_prefix)
+
+    # -- events ----------------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Pod deletions. Whether one helps is decided by the hints of the plugins that rejected the pod.
@@ -121,18 +108,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         del old, new
         return Hint.QUEUE if self.evaluator.executor.was_kept_back(pod) else Hint.SKIP
 
-    # -- making room -----------------------------------------------------------------------------------------------
-
-    def post_filter(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus
-    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
-        if self.handle.metrics is not None:
-            self.handle.metrics.preemption_attempts_total.inc()
-        if pod.spec.scheduling_group is not None:
-            refused = self._refuse_group(pod)
-            if refused is not None:
-                return None, refused
-        return then(self.evaluator.preempt(state, pod, statuses), _with_prefix)
+    # -- pod groups ------------------------------------------------------------------------------------------------
 
     def _refuse_group(self, pod: Pod) -> Status | None:
         """Why a member of a pod group may not preempt on its own; None if it may."""

@@ -67,16 +67,6 @@ class ImageLocality(ScorePlugin, SignPlugin):
         scores: Ints = MAX_NODE_SCORE * (worth - low) // (high - low)
         return scores
 
-    def _column(self, table: NodeTable, name: str) -> ImageColumn:
-        column = self._columns.get(name)
-        if column is None or column.table is not table:
-            column = self._columns[name] = ImageColumn(table, name)
-            while len(self._columns) > max(_COLUMN_BYTES_LIMIT // (8 * table.capacity), 1):
-                self._columns.popitem(last=False)
-        else:
-            self._columns.move_to_end(name)
-        return column
-
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         """Scores change with the node's images and, while any node has an image of the pod, with the node count."""
         table, wanted = self.handle.table, self._images(state, pod)
@@ -99,14 +89,24 @@ class ImageLocality(ScorePlugin, SignPlugin):
 
         return Rule(Scope.ROW, premise=premise, at=at)
 
-    def _images(self, state: CycleState, pod: Pod) -> PodImages:
-        return state.remember(self.name, lambda: pod_images(pod))
-
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         # Upstream: images mounted as volumes are left out.
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         names = {normalized_image_name(container.image) for container in containers}
         return {"v1.Pod.Spec.CanonicalImageNames()": sorted(names)}
+
+    def _images(self, state: CycleState, pod: Pod) -> PodImages:
+        return state.remember(self.name, lambda: pod_images(pod))
+
+    def _column(self, table: NodeTable, name: str) -> ImageColumn:
+        column = self._columns.get(name)
+        if column is None or column.table is not table:
+            column = self._columns[name] = ImageColumn(table, name)
+            while len(self._columns) > max(_COLUMN_BYTES_LIMIT // (8 * table.capacity), 1):
+                self._columns.popitem(last=False)
+        else:
+            self._columns.move_to_end(name)
+        return column
 
 
 class ImageColumn(RowMirror):

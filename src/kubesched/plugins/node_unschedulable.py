@@ -45,13 +45,6 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         return Rule(Scope.NODE)
 
-    def _tolerates(self, pod: Pod) -> bool:
-        return is_tolerated(
-            UNSCHEDULABLE_TAINT,
-            pod.spec.tolerations,
-            comparison_operators=self._comparison_operators,
-        )
-
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
             ClusterEventWithHint(
@@ -76,6 +69,13 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return tolerations_fragment(pod)
+
+    def _tolerates(self, pod: Pod) -> bool:
+        return is_tolerated(
+            UNSCHEDULABLE_TAINT,
+            pod.spec.tolerations,
+            comparison_operators=self._comparison_operators,
+        )
 
 
 def _cordoned(node: Node) -> bool | None:

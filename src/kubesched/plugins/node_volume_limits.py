@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ from kubesched.plugins.helper.volumes.volume_names import (
     VolumeNames,
     of_inline,
 )
-from kubesched.plugins.helper.volumes.wiring import listers_of
+from kubesched.plugins.helper.volumes.wiring import close_wired, listers_of
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
@@ -73,30 +74,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
         self._must_be_installed = handle.feature_gates.VolumeLimitScaling
-        self._wired: _Wired | None = None
-
-    @property
-    def _storage(self) -> _Wired:
-        """The indexes, made when the first pod needs them."""
-        if self._wired is None:
-            self._wired = _Wired(self.handle)
-        return self._wired
 
     def close(self) -> None:
-        if self._wired is not None:
-            self._wired.close()
-            self._wired = None
+        close_wired(self, "_storage")
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         return None if uses_of(state, pod) & ATTACHABLE else SKIP
-
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        if not uses_of(state, pod) & ATTACHABLE:
-            return Rule(Scope.NODE)
-        # Claims and volumes do not change during an attempt, but any binding in between may change them.
-        return Rule(Scope.ROW, premise=this_attempt_only)
 
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -115,6 +100,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         findings = _Findings(nodes)
         self._judge(findings, nodes, wanted, elsewhere)
         return findings.verdicts()
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        if not uses_of(state, pod) & ATTACHABLE:
+            return Rule(Scope.NODE)
+        # Claims and volumes do not change during an attempt, but any binding in between may change them.
+        return Rule(Scope.ROW, premise=this_attempt_only)
 
     def _judge(
         self,
@@ -250,8 +241,15 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return volumes_fragment(pod)
 
+    # -- storage ---------------------------------------------------------------------------------------------------
 
-class _Wired:
+    @cached_property
+    def _storage(self) -> _Storage:
+        """The indexes, made when the first pod needs them."""
+        return _Storage(self.handle)
+
+
+class _Storage:
     """Everything about storage in the cluster that the plugin reads."""
 
     def __init__(self, handle: Handle) -> None:

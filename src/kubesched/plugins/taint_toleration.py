@@ -71,46 +71,11 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         return Rule(Scope.NODE)
 
-    def _table(self, known: Tables, column: InternedColumn[TaintSet], pod: Pod) -> TaintTable:
-        """The rule for pods that tolerate the same as this one."""
-        tolerations = tuple(pod.spec.tolerations or ())
-        table = known.get(tolerations)
-        if table is None or not table.is_over(column):
-            if len(known) >= _TABLES_LIMIT:
-                known.clear()
-            if known is self._repelling:
-                table = ValueTable(column, lambda taints: self._repels(pod, taints), absent=False)
-            else:
-                table = ValueTable(
-                    column,
-                    lambda taints: self._count_disliked(pod, taints),
-                    absent=0,
-                    dtype=np.int64,
-                )
-            known[tolerations] = table
-        return table
-
-    def _repels(self, pod: Pod, taints: Sequence[Taint] | None) -> bool:
-        untolerated = first_untolerated_taint(
-            taints, pod.spec.tolerations, comparison_operators=self._comparison_operators
-        )
-        return untolerated is not None
-
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         disliked = self._table(self._disliked, taint_column(nodes.table), pod)
         state.write(PRE_SCORE_STATE, disliked)
-
-    def _count_disliked(self, pod: Pod, taints: TaintSet) -> int:
-        # Tolerations of other effects cannot match a PreferNoSchedule taint, so none has to be left out beforehand.
-        return sum(
-            taint.effect == PREFER_NO_SCHEDULE
-            and not is_tolerated(
-                taint, pod.spec.tolerations, comparison_operators=self._comparison_operators
-            )
-            for taint in taints
-        )
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
         disliked: ValueTable[TaintSet] | None = state.get(PRE_SCORE_STATE)
@@ -151,6 +116,43 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return tolerations_fragment(pod)
+
+    # -- tables by tolerations -------------------------------------------------------------------------------------
+
+    def _table(self, known: Tables, column: InternedColumn[TaintSet], pod: Pod) -> TaintTable:
+        """The rule for pods that tolerate the same as this one."""
+        tolerations = tuple(pod.spec.tolerations or ())
+        table = known.get(tolerations)
+        if table is None or not table.is_over(column):
+            if len(known) >= _TABLES_LIMIT:
+                known.clear()
+            if known is self._repelling:
+                table = ValueTable(column, lambda taints: self._repels(pod, taints), absent=False)
+            else:
+                table = ValueTable(
+                    column,
+                    lambda taints: self._count_disliked(pod, taints),
+                    absent=0,
+                    dtype=np.int64,
+                )
+            known[tolerations] = table
+        return table
+
+    def _repels(self, pod: Pod, taints: Sequence[Taint] | None) -> bool:
+        untolerated = first_untolerated_taint(
+            taints, pod.spec.tolerations, comparison_operators=self._comparison_operators
+        )
+        return untolerated is not None
+
+    def _count_disliked(self, pod: Pod, taints: TaintSet) -> int:
+        # Tolerations of other effects cannot match a PreferNoSchedule taint, so none has to be left out beforehand.
+        return sum(
+            taint.effect == PREFER_NO_SCHEDULE
+            and not is_tolerated(
+                taint, pod.spec.tolerations, comparison_operators=self._comparison_operators
+            )
+            for taint in taints
+        )
 
 
 def taint_column(table: NodeTable) -> InternedColumn[TaintSet]:

@@ -86,41 +86,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
         state.write(PRE_FILTER_STATE, _Claims(names, conflicts))
         return None
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
-        return None if uses_of(state, pod) & (CLAIM | DISK) else Rule(Scope.NODE)
-
-    def _exclusive_claims(self, pod: Pod) -> frozenset[str] | Status:
-        claims = listers_of(self.handle).of(PersistentVolumeClaim)
-        names = []
-        for name in direct_claims(pod):
-            claim: PersistentVolumeClaim | None = claims.get(pod.metadata.namespace, name)
-            if claim is None:
-                return unresolvable(not_found("persistentvolumeclaim", name))
-            if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ()):
-                names.append(name)
-        return frozenset(names)
-
-    def add_pod(
-        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
-    ) -> Status | None:
-        return self._count(state, added.pod, 1)
-
-    def remove_pod(
-        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns
-    ) -> Status | None:
-        return self._count(state, removed.pod, -1)
-
-    def _count(self, state: CycleState, other: Pod, sign: int) -> Status | None:
-        """Note a user more or less.
-
-        # Upstream: only names are compared, so a claim of that name in another namespace counts as well.
-        """
-        claims: _Claims | None = state.get(PRE_FILTER_STATE)
-        if claims is None:
-            return _missing()
-        claims.conflicts += sign * sum(name in claims.names for name in direct_claims(other))
-        return None
-
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
@@ -134,6 +99,30 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
         if taken is not None:
             codes[taken] = 1
         return Verdicts(codes, lambda code: DISK_CONFLICT if code == 1 else CLAIM_IN_USE)
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+        return None if uses_of(state, pod) & (CLAIM | DISK) else Rule(Scope.NODE)
+
+    def add_pod(
+        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns
+    ) -> Status | None:
+        return self._count(state, added.pod, 1)
+
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns
+    ) -> Status | None:
+        return self._count(state, removed.pod, -1)
+
+    def _exclusive_claims(self, pod: Pod) -> frozenset[str] | Status:
+        claims = listers_of(self.handle).of(PersistentVolumeClaim)
+        names = []
+        for name in direct_claims(pod):
+            claim: PersistentVolumeClaim | None = claims.get(pod.metadata.namespace, name)
+            if claim is None:
+                return unresolvable(not_found("persistentvolumeclaim", name))
+            if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ()):
+                names.append(name)
+        return frozenset(names)
 
     def _taken(self, pod: Pod, nodes: NodeColumns) -> Mask:
         """Where another pod has one of the pod's inline disks."""
@@ -149,6 +138,17 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
         taken = np.zeros(nodes.table.capacity, dtype=np.bool_)
         taken[self._disks.conflicting_rows(wanted)] = True
         return taken[nodes.rows]
+
+    def _count(self, state: CycleState, other: Pod, sign: int) -> Status | None:
+        """Note a user more or less.
+
+        # Upstream: only names are compared, so a claim of that name in another namespace counts as well.
+        """
+        claims: _Claims | None = state.get(PRE_FILTER_STATE)
+        if claims is None:
+            return _missing()
+        claims.conflicts += sign * sum(name in claims.names for name in direct_claims(other))
+        return None
 
     # -- events and signature --------------------------------------------------------------------------------------
 

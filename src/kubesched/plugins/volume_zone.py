@@ -86,6 +86,20 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         state.write(PRE_FILTER_STATE, topologies)
         return None
 
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        if not pod.spec.volumes:
+            return None
+        topologies = state.get(PRE_FILTER_STATE) or self._topologies(pod)
+        if isinstance(topologies, Status):
+            return topologies
+        if not topologies:
+            return None
+        asked: tuple[Topology, ...] = topologies
+        wrong = self._masks.over(nodes, asked, lambda view: conflicts(view, asked))
+        return Verdicts.reject(wrong, WRONG_ZONE)
+
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         if not uses_of(state, pod) & CLAIM:
             return Rule(Scope.NODE)
@@ -129,20 +143,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
             return None
         return "PersistentVolume had no name"
-
-    def filter_nodes(
-        self, state: CycleState, pod: Pod, nodes: NodeColumns
-    ) -> Verdicts | Status | None:
-        if not pod.spec.volumes:
-            return None
-        topologies = state.get(PRE_FILTER_STATE) or self._topologies(pod)
-        if isinstance(topologies, Status):
-            return topologies
-        if not topologies:
-            return None
-        asked: tuple[Topology, ...] = topologies
-        wrong = self._masks.over(nodes, asked, lambda view: conflicts(view, asked))
-        return Verdicts.reject(wrong, WRONG_ZONE)
 
     # -- events and signature --------------------------------------------------------------------------------------
 

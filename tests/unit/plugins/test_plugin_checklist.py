@@ -17,6 +17,38 @@ from kubesched.plugins.registry import IN_TREE, in_tree_registry
 
 ROOT = Path(__file__).parents[3]
 PLUGINS = {name: in_tree_registry().get(name) for name in IN_TREE}
+CALL_ORDER = [
+    "kinds_to_list",
+    "__init__",
+    "close",
+    "less",
+    "sort_key",
+    "pre_enqueue",
+    "pre_filter",
+    "filter",
+    "filter_nodes",
+    "filter_rule",
+    "add_pod",
+    "remove_pod",
+    "ignores_pod",
+    "post_filter",
+    "pre_score",
+    "score",
+    "score_nodes",
+    "normalize_scores",
+    "score_rule",
+    "reserve",
+    "unreserve",
+    "permit",
+    "pre_bind_pre_flight",
+    "pre_bind",
+    "bind",
+    "post_bind",
+    "events_to_register",
+    "class_fields",
+    "sign_pod",
+]
+"""How a plugin class reads: as the scheduler calls it, what is reused and what undoes a rejection after the rule."""
 
 
 def plugin_classes() -> set[type[Plugin]]:
@@ -68,6 +100,12 @@ def test_a_plugin_is_documented_and_tested(name: str) -> None:
 def test_a_plugin_that_rejects_says_what_can_undo_it(name: str) -> None:
     if issubclass(PLUGINS[name], FilterPlugin | PreFilterPlugin):
         assert issubclass(PLUGINS[name], EnqueueExtensions)
+
+
+@pytest.mark.parametrize("name", IN_TREE)
+def test_methods_are_in_the_order_in_which_the_scheduler_calls_them(name: str) -> None:
+    methods = [method for method in vars(PLUGINS[name]) if method in CALL_ORDER]
+    assert methods == sorted(methods, key=CALL_ORDER.index)
 
 
 def test_listed_kinds_are_those_that_modules_look_up() -> None:

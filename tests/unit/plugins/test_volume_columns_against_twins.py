@@ -112,8 +112,8 @@ def test_every_plugin_equals_its_twin_after_any_changes(worlds):
             for plugin in made:
                 judge(worlds, plugin, json)
         for plugin in made:
-            if isinstance(plugin, NodeVolumeLimits) and plugin._wired is not None:
-                plugin._wired.attached.check_invariants()
+            if isinstance(plugin, NodeVolumeLimits) and "_storage" in vars(plugin):
+                plugin._storage.attached.check_invariants()
         for _ in range(worlds.random.randint(1, 5)):
             worlds.change()
 

@@ -45,8 +45,8 @@ class World:
 
     def verdict(self, pod):
         answer = verdict(self.plugin, pod, self.table)
-        if self.plugin._wired is not None:
-            self.plugin._wired.attached.check_invariants()
+        if "_storage" in vars(self.plugin):
+            self.plugin._storage.attached.check_invariants()
         return answer
 
     def fits(self, pod):
@@ -393,7 +393,7 @@ def test_counts_follow_pods_and_nodes():
     world.listers.put(csi_node("m", limits={DRIVER: 1}))
     assert world.fits(pod)
     world.table.set_node(make_node("n").build())
-    world.plugin._wired.attached.check_invariants()
+    world.plugin._storage.attached.check_invariants()
     answer = verdict(world.plugin, pod, world.table, "n")
     assert answer.reasons == REASON
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -120,33 +121,12 @@ class DynamicResources(
         )
         self._has_extended_resources = gates.DRAExtendedResource and handle.listers is not None
         self._classes: ExtendedResourceCache | None = None
-        self._binder: ClaimBinder | None = None
-
-    @property
-    def _dra(self) -> DRAManager:
-        return manager_of(self.handle)
-
-    @property
-    def _writer(self) -> ClaimBinder:
-        if self._binder is None:
-            assert self.handle.client is not None, (
-                "claims are to be written, but there is no client"
-            )
-            self._binder = ClaimBinder(
-                self.handle,
-                self.handle.client,
-                self._dra.claims,
-                binding_timeout_s=self._binding_timeout_s,
-                has_binding_conditions=self._has_binding_conditions,
-            )
-        return self._binder
 
     def close(self) -> None:
         if self.handle.dra_manager is not None:
             self.handle.dra_manager.close()
-        self._binder = self._classes = None
-
-    # -- PreEnqueue and PreFilter ----------------------------------------------------------------------------------
+        self._classes = None
+        vars(self).pop("_binder", None)
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         if not pod.spec.resource_claims:
@@ -156,6 +136,8 @@ class DynamicResources(
         except ClaimProblem as problem:
             return unresolvable(str(problem))
         return None
+
+    # -- PreFilter and Filter --------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         state.write(STATE, NO_CLAIMS)
@@ -181,6 +163,29 @@ class DynamicResources(
             found.allocator = self._new_allocator()
         state.write(STATE, found)
         return None
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        """Nodes that an earlier plugin rejected are not looked at: claims that cannot be judged there do no harm."""
+        remaining = nodes.candidates
+        found: DRAState = state.read(STATE)
+        if not found.claims:
+            return None
+        judging = self._node_filter(found, pod)
+        if judging.is_grouping:
+            return self._filter_groups(found, judging, nodes, remaining)
+        codes = np.zeros(len(nodes), dtype=np.int32)
+        statuses: list[Status] = []
+        for index in np.flatnonzero(remaining).tolist():
+            status = judging.judge(nodes.node_at(index))
+            if status is None:
+                continue
+            statuses.append(status)
+            codes[index] = len(statuses)
+            if not status.is_rejected:  # ends the attempt, so that later nodes need no verdict
+                return Verdicts(codes, lambda code: statuses[code - 1], codes == len(statuses))
+        return Verdicts(codes, lambda code: statuses[code - 1]) if statuses else None
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
         """Pods without claims are all alike, as long as no device class comes to stand behind what they request."""
@@ -267,31 +272,6 @@ class DynamicResources(
     def _new_uid(self) -> str:
         return str(uuid.UUID(int=self.handle.random.getrandbits(128), version=4))
 
-    # -- Filter ----------------------------------------------------------------------------------------------------
-
-    def filter_nodes(
-        self, state: CycleState, pod: Pod, nodes: NodeColumns
-    ) -> Verdicts | Status | None:
-        """Nodes that an earlier plugin rejected are not looked at: claims that cannot be judged there do no harm."""
-        remaining = nodes.candidates
-        found: DRAState = state.read(STATE)
-        if not found.claims:
-            return None
-        judging = self._node_filter(found, pod)
-        if judging.is_grouping:
-            return self._filter_groups(found, judging, nodes, remaining)
-        codes = np.zeros(len(nodes), dtype=np.int32)
-        statuses: list[Status] = []
-        for index in np.flatnonzero(remaining).tolist():
-            status = judging.judge(nodes.node_at(index))
-            if status is None:
-                continue
-            statuses.append(status)
-            codes[index] = len(statuses)
-            if not status.is_rejected:  # ends the attempt, so that later nodes need no verdict
-                return Verdicts(codes, lambda code: statuses[code - 1], codes == len(statuses))
-        return Verdicts(codes, lambda code: statuses[code - 1]) if statuses else None
-
     def _filter_groups(
         self, found: DRAState, judging: NodeFilter, nodes: NodeColumns, remaining: Mask
     ) -> Verdicts | Status | None:
@@ -362,11 +342,11 @@ class DynamicResources(
         return None, STILL_NOT_SCHEDULABLE
 
     async def _deallocate(self, claim: ResourceClaim) -> PostFilterAnswer:
-        await self._writer.deallocate(claim)
+        await self._binder.deallocate(claim)
         return None, DEALLOCATED
 
     async def _delete(self, claim: ResourceClaim) -> PostFilterAnswer:
-        await self._writer.delete(claim)
+        await self._binder.delete(claim)
         return None, DELETED
 
     # -- Score -----------------------------------------------------------------------------------------------------
@@ -387,13 +367,13 @@ class DynamicResources(
                 scores[index] = score
         return scores
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
-        return _NOTHING_TO_SCORE if state.get(STATE) is NO_CLAIMS else None
-
     def normalize_scores(
         self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
     ) -> Ints:
         return scores if state.get(STATE) is NO_CLAIMS else default_normalize(scores)
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+        return _NOTHING_TO_SCORE if state.get(STATE) is NO_CLAIMS else None
 
     # -- Reserve ---------------------------------------------------------------------------------------------------
 
@@ -417,7 +397,7 @@ class DynamicResources(
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         found: DRAState | None = state.get(STATE)
         if found is not None and found.claims:
-            self._writer.unreserve(found, pod)
+            self._binder.unreserve(found, pod)
 
     # -- PreBind ---------------------------------------------------------------------------------------------------
 
@@ -430,7 +410,7 @@ class DynamicResources(
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         found: DRAState = state.read(STATE)
         try:
-            await self._writer.bind(found, pod, node_name)
+            await self._binder.bind(found, pod, node_name)
         except ClaimBindingError as error:
             return error_status(error)
         return None
@@ -466,6 +446,23 @@ class DynamicResources(
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return NOT_SIGNABLE if pod.spec.resource_claims else {}
+
+    # -- drivers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _dra(self) -> DRAManager:
+        return manager_of(self.handle)
+
+    @cached_property
+    def _binder(self) -> ClaimBinder:
+        assert self.handle.client is not None, "claims are to be written, but there is no client"
+        return ClaimBinder(
+            self.handle,
+            self.handle.client,
+            self._dra.claims,
+            binding_timeout_s=self._binding_timeout_s,
+            has_binding_conditions=self._has_binding_conditions,
+        )
 
 
 def _score(found: DRAState, solution: Solution) -> int:

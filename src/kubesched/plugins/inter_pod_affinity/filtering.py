@@ -171,7 +171,7 @@ class FilterState:
         pairs = [(term.key.topology_key, term.domains) for term in self.existing]
         return _forbidden(nodes, pairs, self._changed_existing)
 
-    # -- what-ifs ------------------------------------------------------------------------------------------------
+    # -- what-ifs --------------------------------------------------------------------------------------------------
 
     def change(self, other: PodInfo, node: NodeColumns, table: NodeTable, delta: int) -> None:
         """Apply a what-if: a pod is added to a node or removed from it."""

@@ -83,52 +83,6 @@ class InterPodAffinity(
         self._resolved: dict[AffinityTerms, IncomingTerms] = {}
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
 
-    def _parsed(self, state: CycleState, pod: Pod) -> AffinityTerms:
-        if pod.spec.affinity is None:
-            return NO_TERMS
-        return state.remember((self.name, "parsed"), lambda: parse_affinity_terms(pod))
-
-    def _incoming(self, state: CycleState, pod: Pod, table: NodeTable) -> IncomingTerms:
-        """The pod's terms with resolved namespaces; resolved again after any namespace change."""
-        namespaces = table.namespaces
-        version = (namespaces, namespaces.version)
-        if version != self._resolved_for or len(self._resolved) >= _RESOLVED_LIMIT:
-            self._resolved_for, self._resolved = version, {}
-        parsed = self._parsed(state, pod)
-        terms = self._resolved.get(parsed)
-        if terms is None:
-            terms = self._resolved[parsed] = resolve(parsed, namespaces)
-        return terms
-
-    def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
-        """Terms of pods on nodes that match this pod; matched again when terms appear or disappear."""
-        if not table.pod_index.terms(kind):
-            return ()
-        if state.class_memo is None:
-            return tuple(terms_about(table, kind, pod))
-        kept: list[Any] = state.remember((self.name, kind), lambda: [None, ()])
-        version = (table.pod_index.terms_version, table.namespaces.version)
-        if kept[0] != version:
-            kept[:] = [version, tuple(terms_about(table, kind, pod))]
-        terms: tuple[Term, ...] = kept[1]
-        return terms
-
-    def _terms_in_play(self, state: CycleState, pod: Pod) -> Premise:
-        """A premise: all terms relevant to the pod, its own and those of pods on nodes."""
-        table = self.handle.table
-        index, namespaces = table.pod_index, table.namespaces
-        kept: list[Any] = [None, None]
-
-        def premise() -> Hashable:
-            version = (index.terms_version, namespaces.version)
-            if kept[0] != version:
-                about = [self._about(state, pod, table, kind) for kind in TERM_KINDS]
-                kept[:] = [version, (self._incoming(state, pod, table), *about)]
-            in_play: Hashable = kept[1]
-            return in_play
-
-        return premise
-
     # -- filter ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
@@ -218,21 +172,6 @@ class InterPodAffinity(
         state.write(PRE_SCORE_STATE, preferred)
         return None
 
-    def _contributions(
-        self, state: CycleState, pod: Pod, table: NodeTable, *, has_preferences: bool
-    ) -> Iterator[Contribution]:
-        if has_preferences:
-            for weight, term in self._incoming(state, pod, table).preferred:
-                counter = table.pod_index.counter(MatchingPods(term))
-                yield Contribution(counter.by_domain(term.topology_key), weight, counter)
-        if self._hard_weight > 0:
-            for carried in self._about(state, pod, table, REQUIRED_AFFINITY):
-                yield Contribution(carried.domains, self._hard_weight)
-        for carried in self._about(state, pod, table, PREFERRED_AFFINITY):
-            yield Contribution(carried.domains, carried.weight)
-        for carried in self._about(state, pod, table, PREFERRED_ANTI_AFFINITY):
-            yield Contribution(carried.domains, -carried.weight)
-
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         preferred: ScoreState | None = state.get(PRE_SCORE_STATE)
         if preferred is None:
@@ -269,6 +208,21 @@ class InterPodAffinity(
             final=partial(final_scores, preferred),
         )
 
+    def _contributions(
+        self, state: CycleState, pod: Pod, table: NodeTable, *, has_preferences: bool
+    ) -> Iterator[Contribution]:
+        if has_preferences:
+            for weight, term in self._incoming(state, pod, table).preferred:
+                counter = table.pod_index.counter(MatchingPods(term))
+                yield Contribution(counter.by_domain(term.topology_key), weight, counter)
+        if self._hard_weight > 0:
+            for carried in self._about(state, pod, table, REQUIRED_AFFINITY):
+                yield Contribution(carried.domains, self._hard_weight)
+        for carried in self._about(state, pod, table, PREFERRED_AFFINITY):
+            yield Contribution(carried.domains, carried.weight)
+        for carried in self._about(state, pod, table, PREFERRED_ANTI_AFFINITY):
+            yield Contribution(carried.domains, -carried.weight)
+
     # -- events and signature --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -292,3 +246,51 @@ class InterPodAffinity(
         ):
             return NOT_SIGNABLE
         return {} if self._ignores_existing_preferences else {"v1.Pod.Labels": pod.metadata.labels}
+
+    # -- terms -----------------------------------------------------------------------------------------------------
+
+    def _parsed(self, state: CycleState, pod: Pod) -> AffinityTerms:
+        if pod.spec.affinity is None:
+            return NO_TERMS
+        return state.remember((self.name, "parsed"), lambda: parse_affinity_terms(pod))
+
+    def _incoming(self, state: CycleState, pod: Pod, table: NodeTable) -> IncomingTerms:
+        """The pod's terms with resolved namespaces; resolved again after any namespace change."""
+        namespaces = table.namespaces
+        version = (namespaces, namespaces.version)
+        if version != self._resolved_for or len(self._resolved) >= _RESOLVED_LIMIT:
+            self._resolved_for, self._resolved = version, {}
+        parsed = self._parsed(state, pod)
+        terms = self._resolved.get(parsed)
+        if terms is None:
+            terms = self._resolved[parsed] = resolve(parsed, namespaces)
+        return terms
+
+    def _about(self, state: CycleState, pod: Pod, table: NodeTable, kind: str) -> tuple[Term, ...]:
+        """Terms of pods on nodes that match this pod; matched again when terms appear or disappear."""
+        if not table.pod_index.terms(kind):
+            return ()
+        if state.class_memo is None:
+            return tuple(terms_about(table, kind, pod))
+        kept: list[Any] = state.remember((self.name, kind), lambda: [None, ()])
+        version = (table.pod_index.terms_version, table.namespaces.version)
+        if kept[0] != version:
+            kept[:] = [version, tuple(terms_about(table, kind, pod))]
+        terms: tuple[Term, ...] = kept[1]
+        return terms
+
+    def _terms_in_play(self, state: CycleState, pod: Pod) -> Premise:
+        """A premise: all terms relevant to the pod, its own and those of pods on nodes."""
+        table = self.handle.table
+        index, namespaces = table.pod_index, table.namespaces
+        kept: list[Any] = [None, None]
+
+        def premise() -> Hashable:
+            version = (index.terms_version, namespaces.version)
+            if kept[0] != version:
+                about = [self._about(state, pod, table, kind) for kind in TERM_KINDS]
+                kept[:] = [version, (self._incoming(state, pod, table), *about)]
+            in_play: Hashable = kept[1]
+            return in_play
+
+        return premise

@@ -97,6 +97,16 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             scores[where] = _score_block(part, wanted, None if before is None else before[where])
         return scores
 
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+        """None where devices are counted: allocations change that without the node changing."""
+        wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
+        if self._scored.extended and wanted is not None and self._backed(wanted):
+            return None
+        return Rule(Scope.ROW, at=None if wanted is None else self._score_row(wanted))
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
+        return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
+
     def _backed(self, wanted: ScoredRequests) -> dict[str, int]:
         return self._device_backed.scored(self._scored.extended, wanted)
 
@@ -120,13 +130,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
                 self._current.clear()
             current = self._current[resources] = CurrentBalance(table, resources)
         return current
-
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
-        """None where devices are counted: allocations change that without the node changing."""
-        wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
-        if self._scored.extended and wanted is not None and self._backed(wanted):
-            return None
-        return Rule(Scope.ROW, at=None if wanted is None else self._score_row(wanted))
 
     def _score_row(self, wanted: ScoredRequests) -> Callable[[int], int]:
         """The score of one row. Usually two resources are compared: their columns are looked up once.
@@ -170,9 +173,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             return _HALF_SCORE + (_HALF_SCORE + after - before) // 2
 
         return score
-
-    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
-        return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
 
 
 def _score_block(amounts: Amounts, wanted: ScoredRequests, before: Ids | None) -> Ids:

@@ -130,6 +130,13 @@ class NodeResourcesFit(
             return None
         return _verdicts(needs, nodes, rejected, full, shortages)
 
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        """Which resources are backed by devices changes with the device classes."""
+        needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
+        has_scalars = any(need.is_scalar for need in needs)
+        premise = self._device_backed.current_version if has_scalars else unconditional
+        return Rule(Scope.ROW, premise=premise, at=self._fits_row(needs))
+
     def _shortage(
         self, need: Need, nodes: NodeColumns, left_of: Callable[[int], Ints]
     ) -> Mask | None:
@@ -146,13 +153,6 @@ class NodeResourcesFit(
         if need.is_scalar and need.name in self._device_backed:
             short &= nodes.allocatable(resource) > 0
         return short
-
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        """Which resources are backed by devices changes with the device classes."""
-        needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
-        has_scalars = any(need.is_scalar for need in needs)
-        premise = self._device_backed.current_version if has_scalars else unconditional
-        return Rule(Scope.ROW, premise=premise, at=self._fits_row(needs))
 
     def _fits_row(self, needs: Sequence[Need]) -> Callable[[int], bool]:
         """The verdict on one row: 50 against 265 µs per decision with columns (benchmarks/decisions.py)."""
@@ -189,9 +189,6 @@ class NodeResourcesFit(
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         state.write(PRE_SCORE_STATE, self._resources(pod, nodes.table))
 
-    def _resources(self, pod: Pod, table: NodeTable) -> ScoredRequests:
-        return self._scored.for_pod(pod_requests(pod, SCORED), table)
-
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
         if self._scored.is_empty:
             return error_status(RESOURCES_NOT_FOUND)
@@ -211,6 +208,9 @@ class NodeResourcesFit(
         table = self.handle.table
         at = None if wanted is None else self._strategy.row_scorer(wanted, table)
         return Rule(Scope.ROW, at=at)
+
+    def _resources(self, pod: Pod, table: NodeTable) -> ScoredRequests:
+        return self._scored.for_pod(pod_requests(pod, SCORED), table)
 
     def _backed(self, wanted: ScoredRequests) -> dict[str, int]:
         return self._device_backed.scored(self._scored.extended, wanted)

@@ -91,6 +91,131 @@ class PodTopologySpread(
         self._by_workload: dict[Hashable, tuple[Constraint, ...]] = {}
         self._workloads_version: Hashable = None
 
+    # -- filter ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        try:
+            constraints = self._constraints(state, pod, HARD)
+        except SelectorError as error:
+            return error_status(
+                f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}"
+            )
+        if not constraints:
+            return SKIP
+        labels = pod.metadata.labels
+        hard = [
+            HardConstraint(counted, int(counted.constraint.selector.matches(labels)), {})
+            for counted in self._counted(pod, constraints, nodes, requires_all=True)
+        ]
+        state.write(PRE_FILTER_STATE, FilterState(tuple(hard)))
+        return None
+
+    def filter_nodes(
+        self, state: CycleState, pod: Pod, nodes: NodeColumns
+    ) -> Verdicts | Status | None:
+        hard: FilterState | None = state.get(PRE_FILTER_STATE)
+        if hard is None:
+            return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
+        return hard.verdicts(nodes)
+
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        """Nodes of a domain share a verdict."""
+        premise = self._same_constraints(state, pod, HARD)
+        hard: FilterState | None = state.get(PRE_FILTER_STATE)
+        if hard is None:
+            return Rule(traits=(), premise=premise)
+        return Rule(traits=hard.traits(), premise=premise, at=hard.passes)
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
+        hard: FilterState = state.read(PRE_FILTER_STATE)
+        hard.change(pod, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns) -> None:
+        hard: FilterState = state.read(PRE_FILTER_STATE)
+        hard.change(pod, removed, node, -1)
+
+    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        hard: FilterState = state.read(PRE_FILTER_STATE)
+        return not hard.is_about(pod, other)
+
+    # -- score -----------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
+        try:
+            constraints = self._constraints(state, pod, SOFT)
+        except SelectorError as error:
+            return error_status(
+                "calculating preScoreState: obtaining pod's soft topology spread constraints: "
+                f"{error}"
+            )
+        if not constraints:
+            return SKIP
+        requires_all = self._requires_all(pod)
+        kept: list[Any] = state.remember((self.name, "counted"), lambda: [None, ()])
+        if kept[0] is not constraints or any([soft.counter.is_dropped for soft in kept[1]]):
+            counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
+            kept[:] = [constraints, counted]
+        else:
+            counted = kept[1]
+            for soft in counted:
+                nodes.table.pod_index.keep(soft.counter)
+                soft.domains.sync()
+        state.write(PRE_SCORE_STATE, weigh(counted, nodes, requires_all=requires_all))
+        return None
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+        soft: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if soft is None:
+            return error_status(f'error reading "{PRE_SCORE_STATE}" from cycleState: not found')
+        return raw_scores(soft, nodes)
+
+    def normalize_scores(
+        self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
+    ) -> Ints:
+        soft: ScoreState = state.read(PRE_SCORE_STATE)
+        return normalized(soft, scores, nodes)
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+        """Nodes of a domain share a score. Weights depend on the feasible nodes, so PreScore runs again."""
+        premise = self._same_constraints(state, pod, SOFT)
+        soft: ScoreState | None = state.get(PRE_SCORE_STATE)
+        if soft is None:
+            return Rule(traits=(), premise=premise)
+        counted = [constraint.counted for constraint in soft.constraints]
+        requires_all = self._requires_all(pod)
+
+        def final(rows: Sequence[int], counts: Sequence[int]) -> list[int]:
+            return final_scores(counted, rows, counts, requires_all=requires_all)
+
+        return Rule(traits=traits(soft), premise=premise, final=final)
+
+    # -- events and signature --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pod_actions = (
+            Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
+        )
+        node_actions = (
+            Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        )
+        return (
+            ClusterEventWithHint(ClusterEvent(Resource.POD, pod_actions), self.after_pod_change),
+            ClusterEventWithHint(ClusterEvent(Resource.NODE, node_actions), self.after_node_change),
+        )
+
+    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        return hints.after_pod_change(pod, old, new, self._constraints(None, pod, HARD))
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        return hints.after_node_change(old, new, self._constraints(None, pod, HARD))
+
+    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
+        if pod.spec.topology_spread_constraints:
+            return NOT_SIGNABLE
+        return NOT_SIGNABLE_BY_DEFAULT if self._defaults else {}
+
+    # -- constraints -----------------------------------------------------------------------------------------------
+
     def _constraints(
         self, state: CycleState | None, pod: Pod, action: str
     ) -> tuple[Constraint, ...]:
@@ -153,41 +278,6 @@ class PodTopologySpread(
             ]
         )
 
-    # -- filter ----------------------------------------------------------------------------------------------------
-
-    def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        try:
-            constraints = self._constraints(state, pod, HARD)
-        except SelectorError as error:
-            return error_status(
-                f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}"
-            )
-        if not constraints:
-            return SKIP
-        labels = pod.metadata.labels
-        hard = [
-            HardConstraint(counted, int(counted.constraint.selector.matches(labels)), {})
-            for counted in self._counted(pod, constraints, nodes, requires_all=True)
-        ]
-        state.write(PRE_FILTER_STATE, FilterState(tuple(hard)))
-        return None
-
-    def filter_nodes(
-        self, state: CycleState, pod: Pod, nodes: NodeColumns
-    ) -> Verdicts | Status | None:
-        hard: FilterState | None = state.get(PRE_FILTER_STATE)
-        if hard is None:
-            return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
-        return hard.verdicts(nodes)
-
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        """Nodes of a domain share a verdict."""
-        premise = self._same_constraints(state, pod, HARD)
-        hard: FilterState | None = state.get(PRE_FILTER_STATE)
-        if hard is None:
-            return Rule(traits=(), premise=premise)
-        return Rule(traits=hard.traits(), premise=premise, at=hard.passes)
-
     def _same_constraints(self, state: CycleState, pod: Pod, action: str) -> Premise:
         """The constraints that apply; default constraints follow Services and other owners."""
         if pod.spec.topology_spread_constraints or action not in self._defaulted_actions:
@@ -204,94 +294,6 @@ class PodTopologySpread(
 
         return premise
 
-    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
-        hard: FilterState = state.read(PRE_FILTER_STATE)
-        hard.change(pod, added, node, 1)
-
-    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns) -> None:
-        hard: FilterState = state.read(PRE_FILTER_STATE)
-        hard.change(pod, removed, node, -1)
-
-    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        hard: FilterState = state.read(PRE_FILTER_STATE)
-        return not hard.is_about(pod, other)
-
-    # -- score -----------------------------------------------------------------------------------------------------
-
-    def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        try:
-            constraints = self._constraints(state, pod, SOFT)
-        except SelectorError as error:
-            return error_status(
-                "calculating preScoreState: obtaining pod's soft topology spread constraints: "
-                f"{error}"
-            )
-        if not constraints:
-            return SKIP
-        requires_all = self._requires_all(pod)
-        kept: list[Any] = state.remember((self.name, "counted"), lambda: [None, ()])
-        if kept[0] is not constraints or any([soft.counter.is_dropped for soft in kept[1]]):
-            counted = self._counted(pod, constraints, nodes, requires_all=requires_all)
-            kept[:] = [constraints, counted]
-        else:
-            counted = kept[1]
-            for soft in counted:
-                nodes.table.pod_index.keep(soft.counter)
-                soft.domains.sync()
-        state.write(PRE_SCORE_STATE, weigh(counted, nodes, requires_all=requires_all))
-        return None
-
     def _requires_all(self, pod: Pod) -> bool:
         """Nodes without a zone still take part under the built-in defaults: not every cluster has zones."""
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_default
-
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
-        soft: ScoreState | None = state.get(PRE_SCORE_STATE)
-        if soft is None:
-            return error_status(f'error reading "{PRE_SCORE_STATE}" from cycleState: not found')
-        return raw_scores(soft, nodes)
-
-    def normalize_scores(
-        self, state: CycleState, pod: Pod, scores: Ints, nodes: NodeColumns
-    ) -> Ints:
-        soft: ScoreState = state.read(PRE_SCORE_STATE)
-        return normalized(soft, scores, nodes)
-
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Nodes of a domain share a score. Weights depend on the feasible nodes, so PreScore runs again."""
-        premise = self._same_constraints(state, pod, SOFT)
-        soft: ScoreState | None = state.get(PRE_SCORE_STATE)
-        if soft is None:
-            return Rule(traits=(), premise=premise)
-        counted = [constraint.counted for constraint in soft.constraints]
-        requires_all = self._requires_all(pod)
-
-        def final(rows: Sequence[int], counts: Sequence[int]) -> list[int]:
-            return final_scores(counted, rows, counts, requires_all=requires_all)
-
-        return Rule(traits=traits(soft), premise=premise, final=final)
-
-    # -- events and signature --------------------------------------------------------------------------------------
-
-    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        pod_actions = (
-            Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
-        )
-        node_actions = (
-            Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
-        )
-        return (
-            ClusterEventWithHint(ClusterEvent(Resource.POD, pod_actions), self.after_pod_change),
-            ClusterEventWithHint(ClusterEvent(Resource.NODE, node_actions), self.after_node_change),
-        )
-
-    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-        return hints.after_pod_change(pod, old, new, self._constraints(None, pod, HARD))
-
-    def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
-        return hints.after_node_change(old, new, self._constraints(None, pod, HARD))
-
-    def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
-        if pod.spec.topology_spread_constraints:
-            return NOT_SIGNABLE
-        return NOT_SIGNABLE_BY_DEFAULT if self._defaults else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +32,7 @@ from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.helper.volumes.claims import uses_of, volumes_fragment
 from kubesched.plugins.helper.volumes.hints import uses_claim
-from kubesched.plugins.helper.volumes.wiring import listers_of
+from kubesched.plugins.helper.volumes.wiring import close_wired, listers_of
 from kubesched.plugins.volume_binding.assume_cache import AssumeError
 from kubesched.plugins.volume_binding.binding import (
     BindingError,
@@ -120,35 +121,9 @@ class VolumeBinding(
             if handle.feature_gates.StorageCapacityScoring
             else None
         )
-        self._known_storage: Storage | None = None
-        self._known_binder: VolumeBinder | None = None
-
-    @property
-    def _storage(self) -> Storage:
-        """What is known of storage; looked at when the first pod needs it."""
-        if self._known_storage is None:
-            self._known_storage = Storage(self.handle)
-        return self._known_storage
-
-    @property
-    def _binder(self) -> VolumeBinder:
-        if self._known_binder is None:
-            assert self.handle.client is not None, "binding volumes needs a client"
-            self._known_binder = VolumeBinder(
-                self._storage,
-                listers_of(self.handle),
-                self.handle.client,
-                self.handle.clock,
-                self._timeout_s,
-            )
-        return self._known_binder
 
     def close(self) -> None:
-        if self._known_binder is not None:
-            self._known_binder.close()
-        if self._known_storage is not None:
-            self._known_storage.close()
-        self._known_binder = self._known_storage = None
+        close_wired(self, "_binder", "_storage")
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
@@ -169,12 +144,6 @@ class VolumeBinding(
         state.write(STATE, _PodVolumes(claims))
         return None
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        if not uses_of(state, pod) & (CLAIM | EPHEMERAL):
-            return Rule(Scope.NODE)
-        # Claims and volumes do not change during an attempt, but any binding in between may change them.
-        return Rule(Scope.NODE, premise=this_attempt_only)
-
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
@@ -188,17 +157,18 @@ class VolumeBinding(
             volumes.search = search
         return search.verdicts()
 
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+        if not uses_of(state, pod) & (CLAIM | EPHEMERAL):
+            return Rule(Scope.NODE)
+        # Claims and volumes do not change during an attempt, but any binding in between may change them.
+        return Rule(Scope.NODE, premise=this_attempt_only)
+
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         if self._scorer is None:
             return SKIP
         return None if state.get(STATE) is not None else _not_found()
-
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
-        """Without claims all nodes score the same."""
-        is_same = self._scorer is None or state.get(STATE) is _NO_VOLUMES
-        return Rule(traits=()) if is_same else None
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
         volumes: _PodVolumes | None = state.get(STATE)
@@ -208,6 +178,11 @@ class VolumeBinding(
             return 0
         search = Search(self._storage, volumes.claims, nodes)
         return self._scorer.score_nodes(search, len(nodes))
+
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+        """Without claims all nodes score the same."""
+        is_same = self._scorer is None or state.get(STATE) is _NO_VOLUMES
+        return Rule(traits=()) if is_same else None
 
     # -- reserve ---------------------------------------------------------------------------------------------------
 
@@ -271,10 +246,6 @@ class VolumeBinding(
             raise
         return None
 
-    def _count_failure(self, stage: str) -> None:
-        if self.handle.metrics is not None:
-            self.handle.metrics.volume_scheduling_stage_error_total.labels(stage).inc()
-
     # -- events and signature --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -307,6 +278,25 @@ class VolumeBinding(
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return volumes_fragment(pod)
+
+    # -- storage ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _storage(self) -> Storage:
+        """What is known of storage; looked at when the first pod needs it."""
+        return Storage(self.handle)
+
+    @cached_property
+    def _binder(self) -> VolumeBinder:
+        handle = self.handle
+        assert handle.client is not None, "binding volumes needs a client"
+        return VolumeBinder(
+            self._storage, listers_of(handle), handle.client, handle.clock, self._timeout_s
+        )
+
+    def _count_failure(self, stage: str) -> None:
+        if self.handle.metrics is not None:
+            self.handle.metrics.volume_scheduling_stage_error_total.labels(stage).inc()
 
 
 def _not_found() -> Status:
