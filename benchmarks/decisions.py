@@ -214,7 +214,15 @@ def _importable(name: str) -> bool:
 class Cluster:
     """The nodes of a run and what is on them."""
 
-    def __init__(self, workload: Workload, nodes: int, plugins: str, *, classes: bool) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        nodes: int,
+        plugins: str,
+        *,
+        classes: bool,
+        listers: DictListers | None = None,
+    ) -> None:
         self.table = NodeTable(nodes)
         self.cache = Cache(self.table)
         self._nodes = nodes
@@ -223,10 +231,10 @@ class Cluster:
             self.cache.add_node(self._node(number).build())
         for pod, number in workload.present(nodes):
             self.cache.add_pod(pod.on(f"node-{number}").build())
-        listers = DictListers()
+        self.listers = DictListers() if listers is None else listers
         for workload_object in web():
-            listers.of(type(workload_object)).put(workload_object)
-        self.framework = framework_for(self.table, plugins, listers)
+            self.listers.of(type(workload_object)).put(workload_object)
+        self.framework = framework_for(self.table, plugins, self.listers)
         self.algorithm = SchedulingAlgorithm(
             self.table, Random(1), engine=EquivalenceEngine(self.table) if classes else None
         )
@@ -242,12 +250,16 @@ class Cluster:
             raise SystemExit(f"{pod.key}: {result}")
         self.cache.assume_pod(pod.assumed_on(result.node_name))
 
-    def churn(self, hopeless: PodInfo) -> None:
-        """A node comes, the one that came before goes, and a pod fits nowhere, whoever were evicted."""
+    def exchange_node(self) -> None:
+        """A node comes, and the one that came before goes."""
         self.cache.add_node(self._node(self._newest).build())
         if self._newest > self._nodes:
             self.cache.remove_node(f"node-{self._newest - 1}")
         self._newest += 1
+
+    def churn(self, hopeless: PodInfo) -> None:
+        """Nodes are exchanged, and a pod fits nowhere, whoever were evicted."""
+        self.exchange_node()
         state = CycleState()
         failed = self.algorithm.schedule(self.framework, state, hopeless)
         statuses = failed.error.diagnosis.node_to_status
