@@ -6,10 +6,11 @@ Example: zones [a, b, c] [d] [e, f] give a, d, e, b, f, c.
 
 from __future__ import annotations
 
-from itertools import chain, zip_longest
+import numpy as np
 
 from kubesched.api.core_v1 import Node
 from kubesched.logs import ObjectRef, get_logger
+from kubesched.snapshot.columns import Ids
 
 log = get_logger(__name__)
 
@@ -29,54 +30,67 @@ def zone_key(node: Node) -> str:
 
 
 class NodeOrder:
-    """The existing nodes by zone."""
+    """The rows of the existing nodes by zone.
 
-    __slots__ = ("_listed", "_zone_of", "_zones", "version")
+    The list is computed when something reads it: only sampling, `parallelism: 1` and diagnoses do.
+    """
+
+    __slots__ = ("_is_fixed", "_listed", "_zone_of", "_zones")
 
     def __init__(self) -> None:
-        self._zones: dict[str, dict[str, None]] = {}
-        self._zone_of: dict[str, str] = {}
-        self._listed: list[str] | None = None
-        self.version = 0
-        """Increases whenever `names` may return something else."""
+        self._zones: dict[str, dict[int, None]] = {}
+        self._zone_of: dict[int, str] = {}
+        self._listed: Ids | None = None
+        self._is_fixed = False
+        """A cycle has begun since the last node came or went: moves from now on must not show."""
 
-    def __len__(self) -> int:
-        return len(self._zone_of)
+    def fix(self) -> None:
+        """Begin a scheduling cycle: the list is that of now, even if it is computed later."""
+        self._is_fixed = True
 
-    def put(self, node: Node) -> None:
+    def put(self, row: int, node: Node) -> None:
         """Add the node, or move it to the end of its new zone when the zone changed.
 
         # Upstream: the list of nodes is rebuilt only when a node is added or removed, so a move alone does not show.
         """
-        name, zone = node.metadata.name, zone_key(node)
-        if self._zone_of.get(name) == zone:
+        zone, before = zone_key(node), self._zone_of.get(row)
+        if before == zone:
             return
-        if name in self._zone_of:
-            self._take_out(name)
-        else:
+        if before is None:
             self._changed()
-        self._zones.setdefault(zone, {})[name] = None
-        self._zone_of[name] = zone
-        log.info("Added node to NodeTree", v=2, node=ObjectRef(name), zone=zone)
+        else:
+            if self._is_fixed:
+                self.rows()
+            self._take_out(row, node.metadata.name)
+        self._zones.setdefault(zone, {})[row] = None
+        self._zone_of[row] = zone
+        log.info("Added node to NodeTree", v=2, node=ObjectRef(node.metadata.name), zone=zone)
 
-    def remove(self, name: str) -> None:
-        self._take_out(name)
+    def remove(self, row: int, name: str) -> None:
+        self._take_out(row, name)
         self._changed()
 
     def _changed(self) -> None:
         self._listed = None
-        self.version += 1
+        self._is_fixed = False
 
-    def _take_out(self, name: str) -> None:
-        zone = self._zone_of.pop(name)
+    def _take_out(self, row: int, name: str) -> None:
+        zone = self._zone_of.pop(row)
         members = self._zones[zone]
-        del members[name]
+        del members[row]
         if not members:
             del self._zones[zone]
         log.info("Removed node from NodeTree", v=2, node=ObjectRef(name), zone=zone)
 
-    def names(self) -> list[str]:
+    def rows(self) -> Ids:
+        """All rows in order. The same array until a node comes or goes."""
         if self._listed is None:
-            rounds = zip_longest(*self._zones.values())
-            self._listed = [name for name in chain.from_iterable(rounds) if name is not None]
+            zones = self._zones.values()
+            rounds = [np.arange(len(zone), dtype=np.int32) for zone in zones]
+            rows = [np.fromiter(zone, dtype=np.int32, count=len(zone)) for zone in zones]
+            if len(rows) > 1:
+                turns = np.argsort(np.concatenate(rounds), kind="stable")
+                self._listed = np.concatenate(rows)[turns]
+            else:
+                self._listed = rows[0] if rows else np.zeros(0, dtype=np.int32)
         return self._listed

@@ -87,9 +87,8 @@ class NodeTable:
         self.pod_index = PodIndex(self)
         self.priorities = PriorityIndex(capacity, self.resource_index)
         self.order = NodeOrder()
-        self._order_version = -1
-        self._order_rows: Ids = np.zeros(0, dtype=np.int32)
-        self._position: Ids = np.zeros(capacity, dtype=np.int32)
+        self._positioned: Ids | None = None
+        self._position: Ids = np.zeros(0, dtype=np.int32)
         self._refresh_cursor = 0
         self._touched: set[int] = set()
 
@@ -129,7 +128,7 @@ class NodeTable:
         for pod in list(pods.values()):
             self._remove_from_row(pod, row)
             self.ghosts.setdefault(name, {})[pod.uid] = pod
-        self.order.remove(name)
+        self.order.remove(row, name)
         self.alive[row] = False
         self.nodes[row] = None
         self.names[row] = ""
@@ -165,7 +164,7 @@ class NodeTable:
         """Write a node's columns; `allocatable` is None if it did not change."""
         self.nodes[row] = node
         self._count_labels(old, node)
-        self.order.put(node)
+        self.order.put(row, node)
         if allocatable is not None:
             self._write_allocatable(row, allocatable)
         for interned in self._interned.values():
@@ -223,7 +222,7 @@ class NodeTable:
         for log in (self.pod_log, self.node_log, self.swap_log):
             log.bound = max(8192, 2 * capacity)
         self.capacity = capacity
-        self._order_version = -1
+        self._positioned = None
         self.epoch += 1
 
     # -- pods ------------------------------------------------------------------------------------------------------
@@ -392,19 +391,16 @@ class NodeTable:
     @property
     def order_rows(self) -> Ids:
         """Rows in the order of upstream's node list."""
-        if self._order_version != self.order.version:
-            self._order_rows = np.array(
-                [self.row_of[name] for name in self.order.names()], dtype=np.int32
-            )
-            self._position = np.zeros(self.capacity, dtype=np.int32)
-            self._position[self._order_rows] = np.arange(len(self._order_rows), dtype=np.int32)
-            self._order_version = self.order.version
-        return self._order_rows
+        return self.order.rows()
 
     @property
     def position(self) -> Ids:
         """Per row, its position in `order_rows`; undefined for dead rows."""
-        _ = self.order_rows
+        rows = self.order.rows()
+        if self._positioned is not rows:
+            self._position = np.zeros(self.capacity, dtype=np.int32)
+            self._position[rows] = np.arange(len(rows), dtype=np.int32)
+            self._positioned = rows
         return self._position
 
     # -- cycle boundary --------------------------------------------------------------------------------------------
@@ -412,10 +408,9 @@ class NodeTable:
     def refresh(self) -> None:
         """Begin a scheduling cycle: rows changed since the last one see current image counts.
 
-        Also fixes the node order for the cycle, as upstream does when it takes its snapshot. Computed later in the
-        cycle, the order could already include a zone change that upstream's would not.
+        Also fixes the node order for the cycle, as upstream does when it takes its snapshot.
         """
-        _ = self.order_rows
+        self.order.fix()
         if self._touched:
             # These rows were not logged as dirty; a new image count makes them so.
             for row in self._touched:
@@ -442,9 +437,11 @@ class NodeTable:
         """Assert that all incremental state equals a rebuild from the nodes and pods."""
         assert {name: row for row, name in enumerate(self.names) if name} == self.row_of
         fresh = NodeTable(self.capacity)
-        for name in self.order.names():
-            node = self.nodes[self.row_of[name]]
-            assert node is not None, f"node {name} is listed but gone"
+        listed = self.order_rows.tolist()
+        assert sorted(listed) == sorted(self.row_of.values()), "the node order drifted"
+        for row in listed:
+            node = self.nodes[row]
+            assert node is not None, f"row {row} is listed but has no node"
             fresh.set_node(node)
         for _, pod in self.all_pods():
             copy = PodInfo(pod.pod)
