@@ -21,6 +21,7 @@ import numpy as np
 from kubesched.equivalence.row_sets import (
     BLOCK_BITS,
     IN_BLOCK,
+    ROW_SPAN_BITS,
     RowSet,
     blocks_for,
     nth_of,
@@ -216,9 +217,10 @@ class SortedRanking(Ranking):
         if rows is None:
             rows = sets[level] = RowSet(self._blocks)
             insort(group.levels, level)
-        block, bit = row >> BLOCK_BITS, 1 << (row & IN_BLOCK)
+        block, span, bit = row >> BLOCK_BITS, row >> ROW_SPAN_BITS, 1 << (row & IN_BLOCK)
         rows.masks[block] |= bit
         rows.counts[block] += 1
+        rows.spans[span] += 1
         rows.count += 1
         rows = sets[before]
         if rows.count == 1:
@@ -227,6 +229,7 @@ class SortedRanking(Ranking):
         else:
             rows.masks[block] ^= bit
             rows.counts[block] -= 1
+            rows.spans[span] -= 1
             rows.count -= 1
 
     def _add(self, group: Group, row: int, level: int) -> None:

@@ -1,7 +1,12 @@
 """Sets of rows with fast access to the n-th member.
 
-A set is a list of bit masks, one per block of rows, with a member count per block. Adding and removing are O(1); picking
-scans the block counts, so it costs nearly the same for a thousand rows and a million.
+A set is a list of bit masks, one per block of 1,024 rows, with member counts per block and per span of 32 blocks. Adding
+and removing are O(1). Picking the n-th member walks down the three levels, so it costs nearly the same for a thousand rows
+and for a million:
+
+    spans    [ 20000,  31000, 12000 ]            which span holds the n-th member
+    counts   [ .., 700, 1024, 512, .. ]          which block of that span
+    masks    [ .., 0b..0110, .. ]                which bit of that block
 """
 
 from __future__ import annotations
@@ -16,6 +21,10 @@ from kubesched.snapshot.columns import Indices
 BLOCK_BITS: Final = 10
 BLOCK: Final = 1 << BLOCK_BITS
 IN_BLOCK: Final = BLOCK - 1
+SPAN_BITS: Final = 5
+"""Binary logarithm of the number of blocks per span."""
+ROW_SPAN_BITS: Final = BLOCK_BITS + SPAN_BITS
+"""Binary logarithm of the number of rows per span."""
 _HALVES: Final = tuple(
     (width, (1 << width) - 1) for width in (1 << shift for shift in range(BLOCK_BITS - 1, -1, -1))
 )
@@ -29,25 +38,28 @@ def blocks_for(rows: int) -> int:
 class RowSet:
     """A set of rows. Callers must not add a member twice or remove a non-member: this is not checked."""
 
-    __slots__ = ("count", "counts", "masks")
+    __slots__ = ("count", "counts", "masks", "spans")
 
     def __init__(self, blocks: int) -> None:
         self.count = 0
         self.masks = [0] * blocks
         self.counts = [0] * blocks
+        self.spans = [0] * (((blocks - 1) >> SPAN_BITS) + 1)
 
     @classmethod
     def of(cls, rows: Indices, blocks: int) -> RowSet:
         """A set of many rows at once."""
         row_set = cls(blocks)
-        members = np.zeros(blocks << BLOCK_BITS, dtype=np.bool_)
-        members[rows] = True
-        packed = np.packbits(members, bitorder="little").tobytes()
-        size = BLOCK >> 3
-        for block in np.unique(rows >> BLOCK_BITS).tolist():
-            mask = int.from_bytes(packed[block * size : (block + 1) * size], "little")
+        used, place = np.unique(rows >> BLOCK_BITS, return_inverse=True)
+        members = np.zeros((len(used), BLOCK), dtype=np.bool_)
+        members[place, rows & IN_BLOCK] = True
+        packed = np.packbits(members, axis=1, bitorder="little")
+        for block, bits in zip(used.tolist(), packed, strict=True):
+            mask = int.from_bytes(bits.tobytes(), "little")
+            count = mask.bit_count()
             row_set.masks[block] = mask
-            row_set.counts[block] = mask.bit_count()
+            row_set.counts[block] = count
+            row_set.spans[block >> SPAN_BITS] += count
         row_set.count = len(rows)
         return row_set
 
@@ -55,20 +67,19 @@ class RowSet:
         block = row >> BLOCK_BITS
         self.masks[block] |= 1 << (row & IN_BLOCK)
         self.counts[block] += 1
+        self.spans[row >> ROW_SPAN_BITS] += 1
         self.count += 1
 
     def remove(self, row: int) -> None:
         block = row >> BLOCK_BITS
         self.masks[block] ^= 1 << (row & IN_BLOCK)
         self.counts[block] -= 1
+        self.spans[row >> ROW_SPAN_BITS] -= 1
         self.count -= 1
 
     def any(self) -> int:
         """Some member of a set that is not empty."""
-        for block, mask in enumerate(self.masks):
-            if mask:
-                return (block << BLOCK_BITS) + mask.bit_length() - 1
-        raise LookupError("the set is empty")
+        return nth_of((self,), 0)
 
     def rows(self) -> Indices:
         """All members, in order."""
@@ -80,21 +91,24 @@ class RowSet:
 
 def nth_of(sets: Sequence[RowSet], n: int) -> int:
     """The n-th row, counted from 0 in ascending order, of the union of disjoint sets."""
-    if len(sets) == 1:
-        only = sets[0]
-        for block, count in enumerate(only.counts):
-            if n < count:
-                return (block << BLOCK_BITS) + _nth_bit(only.masks[block], n)
-            n -= count
-    for block in range(len(sets[0].counts)):
+    for span in range(len(sets[0].spans)):
+        count = sum([row_set.spans[span] for row_set in sets])
+        if n < count:
+            break
+        n -= count
+    else:
+        raise LookupError("there are not that many rows")
+    block = span << SPAN_BITS
+    while True:
         count = sum([row_set.counts[block] for row_set in sets])
         if n < count:
-            mask = 0
-            for row_set in sets:
-                mask |= row_set.masks[block]
-            return (block << BLOCK_BITS) + _nth_bit(mask, n)
+            break
         n -= count
-    raise LookupError("there are not that many rows")
+        block += 1
+    mask = 0
+    for row_set in sets:
+        mask |= row_set.masks[block]
+    return (block << BLOCK_BITS) + _nth_bit(mask, n)
 
 
 def _nth_bit(mask: int, n: int) -> int:
