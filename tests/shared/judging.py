@@ -24,6 +24,11 @@ def cluster(*nodes, pods=()):
     return table
 
 
+def names_in_order(table):
+    """The names of all nodes, as upstream lists them."""
+    return [table.names[row] for row in table.order_rows.tolist()]
+
+
 def make(plugin, table=None, args=None, gates=None, listers=None):
     handle = Handle(
         NodeTable() if table is None else table,

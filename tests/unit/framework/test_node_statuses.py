@@ -94,7 +94,9 @@ def test_rows_come_in_node_order() -> None:
     table = make_table()
     everything = NodeToStatus(absent_status=unschedulable("x"))
     found = rows_with_code(everything, table, Code.UNSCHEDULABLE)
-    assert [table.names[row] for row in found.tolist()] == table.order.names()
+    assert [table.names[row] for row in found.tolist()] == [
+        table.names[row] for row in table.order_rows.tolist()
+    ]
 
 
 def test_verdicts_do_not_outlive_the_nodes_they_are_about() -> None:

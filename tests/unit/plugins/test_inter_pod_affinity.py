@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from judging import cluster, hint, make, scores, verdict
+from judging import cluster, hint, make, names_in_order, scores, verdict
 
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
@@ -60,7 +60,7 @@ def answers(plugin, pod, table):
     first = verdict(plugin, pod, table)
     if first is SKIP:
         return SKIP
-    found = {name: verdict(plugin, pod, table, name) for name in table.order.names()}
+    found = {name: verdict(plugin, pod, table, name) for name in names_in_order(table)}
     return {name: status.reasons[0] if status else None for name, status in found.items()}
 
 

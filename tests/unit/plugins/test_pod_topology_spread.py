@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from judging import cluster, hint, make, scores, verdict
+from judging import cluster, hint, make, names_in_order, scores, verdict
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import ReplicationController, Service
@@ -40,7 +40,7 @@ def spread_over(counts, key=HOSTNAME):
 
 
 def fitting(plugin, pod, table):
-    return [name for name in table.order.names() if verdict(plugin, pod, table, name) is None]
+    return [name for name in names_in_order(table) if verdict(plugin, pod, table, name) is None]
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def what_if(plugin, pod, table, changes):
         answer = plugin.filter_nodes(found, built, NodeColumns(table))
         return [
             name
-            for name in table.order.names()
+            for name in names_in_order(table)
             if answer is None or not answer.codes[table.row_of[name]]
         ]
 

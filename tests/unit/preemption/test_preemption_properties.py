@@ -136,7 +136,7 @@ def shares_exclusive_claims(world) -> bool:
 
 
 def rows_of(world):
-    return np.array([world.table.row_of[name] for name in world.table.order.names()])
+    return world.table.order_rows.astype(np.intp)
 
 
 def run(world, preemptor, rng: Random):

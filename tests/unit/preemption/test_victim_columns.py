@@ -125,7 +125,7 @@ def compare(world_type, seed: int) -> None:
     )  # drawn values would be small and alike; here variety matters more than shrinking
     world = random_world(world_type, rng)
     preemptor = world.preemptor(random_preemptor(rng))
-    rows = np.array([world.table.row_of[name] for name in world.table.order.names()])
+    rows = world.table.order_rows.astype(np.intp)
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator._budgets.list()
     pods = RowPodsCache(world.table)
