@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -162,6 +163,12 @@ def register_informers(registry: MetricsRegistry, informers: InformerFactory) ->
     )
     for informer in informers.informers():
         family.labels(informer.name).read_from(informer.unconfirmed_s)
+
+
+def register_tasks(registry: MetricsRegistry, loop: asyncio.AbstractEventLoop) -> None:
+    """How many tasks the scheduling loop has: a number that only ever grows is a leak."""
+    tasks = registry.gauge("kubesched_tasks", "Unfinished asyncio tasks of the scheduling loop.")
+    tasks.labels().read_from(lambda: float(len(asyncio.all_tasks(loop))))
 
 
 def register_recorder(registry: MetricsRegistry, recorder: Recorder) -> None:

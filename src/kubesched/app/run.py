@@ -41,6 +41,7 @@ from kubesched.app.process_metrics import (
     register_event_losses,
     register_informers,
     register_recorder,
+    register_tasks,
 )
 from kubesched.app.replica import Replica
 from kubesched.app.scheduler_app import SchedulerApp
@@ -239,6 +240,7 @@ class SchedulerProcess:
         register_common(self._registry, self._settings.gates)
         register_event_losses(self._registry, lambda: connections.event_statistics().dropped)
         register_informers(self._registry, app.informers)
+        register_tasks(self._registry, asyncio.get_running_loop())
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[Recording | None]:

@@ -16,6 +16,7 @@ from kubesched.app.process_metrics import (
     make_registry,
     register_common,
     register_event_losses,
+    register_tasks,
 )
 from kubesched.app.stopping import ExitLimit, StopRequest
 from kubesched.config.features import DEFAULT_GATES
@@ -179,3 +180,17 @@ def test_several_problems_are_listed():
     error = ConfigError([FieldProblem("a", "x"), FieldProblem("b", "y")], source="file")
     assert run_module._text(error) == "file: [a: x, b: y]"
     assert run_module._text(ValueError()) == "ValueError"
+
+
+async def test_the_page_tells_how_many_tasks_there_are():
+    registry = MetricsRegistry()
+    register_tasks(registry, asyncio.get_running_loop())
+    release = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        before = len(asyncio.all_tasks())
+        for _ in range(3):
+            group.create_task(release.wait())
+        # From another thread: pages are served beside the scheduling loop.
+        page = await asyncio.to_thread(registry.text)
+        release.set()
+    assert f"kubesched_tasks {before + 3}\n" in page
