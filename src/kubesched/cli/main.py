@@ -51,6 +51,7 @@ COMMANDS = (
     Command("explain", _INSPECT, "say why a pod is pending, or why it is where it is"),
     Command("plan", _INSPECT, "show what would happen if: apply, drain, add nodes, reconfigure"),
     Command("capacity", _INSPECT, "count how many more replicas fit, and say what stops the next"),
+    Command("page", _INSPECT, "look at a cluster, a dump or a recording in the browser"),
     Command("snapshot", _INSPECT, "save what scheduling reads of a cluster, to look at elsewhere"),
     Command("replay", _PROVE, "play a recording and compare its decisions"),
     Command("conformance", _PROVE, "compare decisions with those of kube-scheduler"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -51,3 +52,39 @@ def add_feature_gates(parser: argparse.ArgumentParser) -> None:
         metavar="A=true,...",
         help="feature gates to assume; they change defaults and what is allowed",
     )
+
+
+def add_page_options(parser: argparse.ArgumentParser) -> None:
+    """Where the page is served."""
+    parser.add_argument(
+        "--page-port",
+        type=port_number,
+        default=0,
+        metavar="PORT",
+        help="port of the page (default: any free one)",
+    )
+    parser.add_argument(
+        "--page-address",
+        type=ip_address,
+        default="127.0.0.1",
+        metavar="IP",
+        help="address the page listens on (default: 127.0.0.1); others can then reach it, without TLS",
+    )
+
+
+def number_up_to(text: str, highest: int) -> int:
+    """A whole number from 0 on, for argparse."""
+    if not (text.isascii() and text.isdecimal() and int(text) <= highest):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {highest}")
+    return int(text)
+
+
+def port_number(text: str) -> int:
+    return number_up_to(text, 65535)
+
+
+def ip_address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address") from None

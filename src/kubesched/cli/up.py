@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ipaddress
+import contextlib
 import os
 import re
 import shlex
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubesched.cli.holding import signals_held
-from kubesched.cli.parsing import Subparsers, add_feature_gates
+from kubesched.cli.parsing import (
+    Subparsers,
+    add_feature_gates,
+    add_page_options,
+    ip_address,
+    number_up_to,
+    port_number,
+)
 
 if TYPE_CHECKING:
     from kubesched.app.playground import Playground, PlaygroundSettings
@@ -45,7 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--port",
-        type=_port,
+        type=port_number,
         default=0,
         metavar="PORT",
         help="API server port (default: any free one)",
@@ -67,7 +75,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--address",
-        type=_address,
+        type=ip_address,
         default="127.0.0.1",
         metavar="IP",
         help="address to listen on (default: 127.0.0.1); others can then reach the cluster",
@@ -105,18 +113,14 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="QUANTITY",
         help="how much the recording may take (default: 1Gi, in memory 32Mi)",
     )
+    add_page_options(parser)
+    parser.add_argument("--no-page", action="store_true", help="serve no page")
     add_feature_gates(parser)
     parser.set_defaults(parser=parser)
 
 
-def _number(text: str, highest: int) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) <= highest):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {highest}")
-    return int(text)
-
-
 def _count(text: str) -> int:
-    return _number(text, 100_000)
+    return number_up_to(text, 100_000)
 
 
 def _record_limit(text: str) -> int:
@@ -132,12 +136,8 @@ def _record_limit(text: str) -> int:
     return number
 
 
-def _port(text: str) -> int:
-    return _number(text, 65535)
-
-
 def _verbosity(text: str) -> int:
-    return _number(text, 2**31 - 1)
+    return number_up_to(text, 2**31 - 1)
 
 
 def _name(text: str) -> str:
@@ -146,13 +146,6 @@ def _name(text: str) -> str:
             f"{text!r} is not a name: lower case letters, digits and '-', 63 characters at most"
         )
     return text
-
-
-def _address(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address") from None
 
 
 def main(args: argparse.Namespace) -> int:
@@ -243,10 +236,26 @@ async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: flo
         _announce(running, settings, time.monotonic() - began)
         code = await _demonstrate(running) if args.demo else 0
         if not (args.demo and args.once):
-            print("Ctrl-C ends it.", flush=True)
-            await stop.wait()
-            print("stopping", file=sys.stderr)
+            async with _page(running, settings, args):
+                print("Ctrl-C ends it.", flush=True)
+                await stop.wait()
+                print("stopping", file=sys.stderr)
     return code
+
+
+@contextlib.asynccontextmanager
+async def _page(
+    running: Playground, settings: PlaygroundSettings, args: argparse.Namespace
+) -> AsyncIterator[None]:
+    """Serve the page beside the playground, unless there is no scheduler to look at."""
+    if args.no_page or running.scheduler is None:
+        yield
+        return
+    from kubesched.app.page_sources import playground_source
+    from kubesched.cli.page import served
+
+    async with served(playground_source(running, settings), args):
+        yield
 
 
 def _announce(running: Playground, settings: PlaygroundSettings, took_s: float) -> None:

@@ -56,13 +56,19 @@ def _read(path: str) -> Iterator[Manifest]:
         text = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:
         raise PlanError(f"{name}: {error.strerror or error}") from None
-    count = 0
-    for line, value in _documents(name, text):
-        for obj in _objects(name, line, value):
-            count += 1
-            yield Manifest(name, line, obj)
-    if not count:
+    yield from parse_manifests(name, text)
+
+
+def parse_manifests(name: str, text: bytes) -> list[Manifest]:
+    """The objects of a text; `name` is what messages call it. Raises PlanError as `read_manifests` does."""
+    manifests = [
+        Manifest(name, line, obj)
+        for line, value in _documents(name, text)
+        for obj in _objects(name, line, value)
+    ]
+    if not manifests:
         raise PlanError(f"{name}: no objects in it")
+    return manifests
 
 
 def _documents(name: str, text: bytes) -> Iterator[tuple[int, Json]]:

@@ -13,7 +13,7 @@ from kubesched.api.core_v1 import Affinity, Node, Pod, PodStatus
 from kubesched.api.storage_v1 import CSINode
 from kubesched.embedded.controllers.daemonset.eligibility import pinned_to
 from kubesched.planning.drain import is_daemon, pods_on
-from kubesched.planning.manifests import read_manifests
+from kubesched.planning.manifests import Manifest, read_manifests
 from kubesched.planning.replacements import controller_of
 from kubesched.planning.world import PlanError, PlannedCluster
 
@@ -97,14 +97,55 @@ def _from_file(path: str) -> Node:
     if len(manifests) != 1 or manifests[0].kind != "Node":
         raise PlanError(f"--add-nodes: {path}: expected one Node")
     try:
-        node = codec.convert(manifests[0].obj, Node)
+        return _sized(_node_of(manifests[0]), path)
+    except PlanError as error:
+        raise PlanError(f"--add-nodes: {error}") from None
+
+
+def put_node(world: PlannedCluster, manifest: Manifest) -> str:
+    """Add a node, or replace the one of that name; returns the name of an added one, else nothing.
+
+    A replacement without a status keeps the status of the node it replaces.
+
+    Raises:
+        PlanError: it is no node, or has no size.
+    """
+    node = _node_of(manifest)
+    name = node.metadata.name
+    where = f"{manifest.file}:{manifest.line}"
+    known = world.find(Node, "", name)
+    if known is None:
+        world.add(_named(_sized(node, where), name))
+        return name
+    metadata = structs.replace(
+        known.metadata,
+        labels=node.metadata.labels if node.metadata.labels else known.metadata.labels,
+    )
+    status = _sized(node, where).status if _has_size(node) else known.status
+    world.replace(structs.replace(node, metadata=metadata, status=status))
+    return ""
+
+
+def _node_of(manifest: Manifest) -> Node:
+    where = f"{manifest.file}:{manifest.line}"
+    try:
+        node = codec.convert(manifest.obj, Node)
     except MalformedObject as error:
-        raise PlanError(f"--add-nodes: {manifests[0].file}:{manifests[0].line}: {error}") from None
+        raise PlanError(f"{where}: {error}") from None
     if not node.metadata.name:
-        raise PlanError(f"--add-nodes: {path}: metadata.name: missing")
+        raise PlanError(f"{where}: metadata.name: missing")
+    return node
+
+
+def _has_size(node: Node) -> bool:
+    return bool(node.status.allocatable or node.status.capacity)
+
+
+def _sized(node: Node, where: str) -> Node:
+    """With allocatable, which is the capacity if nothing is said."""
+    if not _has_size(node):
+        raise PlanError(f"{where}: status.allocatable: missing, so nothing fits it")
     allocatable = node.status.allocatable or node.status.capacity
-    if not allocatable:
-        raise PlanError(f"--add-nodes: {path}: status.allocatable: missing, so nothing fits it")
     return structs.replace(node, status=structs.replace(node.status, allocatable=allocatable))
 
 

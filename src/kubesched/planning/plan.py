@@ -24,7 +24,7 @@ from kubesched.planning.deletion import doomed_pods
 from kubesched.planning.drain import Drain, choose_nodes, pods_on
 from kubesched.planning.manifests import Manifest
 from kubesched.planning.model import Evicted, Kept, Moved, Placed, Plan, Unplaced, Utilisation
-from kubesched.planning.nodes import NewNodes, add_nodes
+from kubesched.planning.nodes import NewNodes, add_nodes, put_node
 from kubesched.planning.replacements import Replacements, controller_of
 from kubesched.planning.stops import stop_of, zone_of
 from kubesched.planning.utilisation import tightest, utilisation_of
@@ -44,6 +44,8 @@ class Changes:
     replicas: int | None = None
     """Overrides how many pods the manifests' workloads want."""
     add_nodes: Sequence[NewNodes] = ()
+    nodes: Sequence[Manifest] = ()
+    """Nodes to add under their own names, or to put in place of nodes with the same names."""
     delete: Sequence[str] = ()
     """`KIND/NAME` or `KIND/NAMESPACE/NAME`."""
     drain: Sequence[str] = ()
@@ -75,7 +77,18 @@ async def make_plan(
     """
     async with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
         on_loaded()
-        return await _Planning(world, state, changes, seed).run()
+        return await plan_in(world, state, changes, seed=seed)
+
+
+async def plan_in(
+    world: PlannedCluster, state: ClusterState, changes: Changes, *, seed: int = 0
+) -> Plan:
+    """As `make_plan`, in a cluster that was loaded from the state before and serves this one plan.
+
+    Raises:
+        PlanError: a change makes no sense, and why.
+    """
+    return await _Planning(world, state, changes, seed).run()
 
 
 class _Planning:
@@ -105,6 +118,7 @@ class _Planning:
         before = utilisation_of(world)
         await world.settle()
         added = [name for new in changes.add_nodes for name in add_nodes(world, new)]
+        added += [name for each in changes.nodes if (name := put_node(world, each))]
         await world.settle()
         for pod in doomed_pods(world, self._replacements, changes.delete, changes.namespace):
             self._take_away(pod, DELETE)

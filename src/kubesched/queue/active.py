@@ -70,5 +70,8 @@ class ActiveQueue:
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return iter(self._heap)
 
+    def in_order(self) -> list[QueuedPodInfo]:
+        return self._heap.in_order()
+
     def check_invariants(self) -> None:
         self._heap.check_invariants()

@@ -150,6 +150,10 @@ class BackoffQueue:
         yield from self._plain
         yield from self._error
 
+    def in_order(self) -> list[QueuedPodInfo]:
+        """By expiry."""
+        return sorted((*self._plain, *self._error), key=self.policy.expiration)
+
     def check_invariants(self) -> None:
         self._plain.check_invariants()
         self._error.check_invariants()

@@ -85,6 +85,10 @@ class KeyedHeap(Generic[T]):
         """Every member, in insertion order."""
         return (entry[4] for entry in self._entries.values())
 
+    def in_order(self) -> list[T]:
+        """Every member, in the order in which they would be popped."""
+        return [entry[4] for entry in sorted(self._entries.values())]
+
     def check_invariants(self) -> None:
         waiting = {id(entry) for entry in self._heap}
         for key, entry in self._entries.items():

@@ -351,6 +351,15 @@ class SchedulingQueue:
         pods = [info.pod_info.pod for queue in queues for info in queue]
         return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*self.sizes)
 
+    def entries(self) -> list[tuple[str, QueuedPodInfo]]:
+        """(place, entry) of every waiting pod, in the order of trial where there is one. Not to be changed."""
+        pool = [(GATED if info.is_gated else UNSCHEDULABLE, info) for info in self._pool]
+        return [
+            *((ACTIVE, info) for info in self._active.in_order()),
+            *((BACKOFF, info) for info in self._backoff.in_order()),
+            *pool,
+        ]
+
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Pods in activeQ, backoffQ and unschedulablePods."""

@@ -363,6 +363,10 @@ class NodeTable:
         self._absent_labels[key] = column
         return column
 
+    def label_keys(self) -> list[str]:
+        """Every label that some node has."""
+        return list(self._label_keys)
+
     def has_label_keys(self, keys: AbstractSet[str]) -> bool:
         """Whether each of the keys is a label of some node."""
         return keys <= self._label_keys.keys()

@@ -1,0 +1,201 @@
+"""What the page can be served over: the playground, a watched cluster, a dump, a recording."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import msgspec
+
+from kubesched.api import codec
+from kubesched.api.kinds import Kind
+from kubesched.app.connecting import connections_to
+from kubesched.app.explaining import explain_attempt, find_attempt
+from kubesched.app.playground import Playground, PlaygroundSettings
+from kubesched.app.scheduler_app import SchedulerApp
+from kubesched.client.client_config import load_default_config
+from kubesched.clock import SystemClock
+from kubesched.config import features
+from kubesched.config.defaults import with_extender_resources
+from kubesched.config.features import FeatureGates
+from kubesched.config.load import default_config, load
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.embedded.kubelet.node_templates import PlannedNode, build_node
+from kubesched.embedded.local import LocalApi
+from kubesched.explain.explainer import Explainer
+from kubesched.explain.model import Explanation
+from kubesched.explain.selection import Selection
+from kubesched.explain.sources import PretendingClient
+from kubesched.page.actions import PlaygroundActions
+from kubesched.page.source import Source, View, state_of_listers, view_of_state
+from kubesched.recording.reader import RecordingReader
+from kubesched.recording.surroundings import Recording
+from kubesched.state.cluster_state import ClusterState
+
+WATCH_QPS = -1.0
+
+
+def playground_source(running: Playground, settings: PlaygroundSettings) -> Source:
+    """The playground with its scheduler, its recording in memory, and everything that can be done to it."""
+    app = running.scheduler
+    assert app is not None, "the page needs the scheduler"
+    title = f"playground {settings.name}"
+    source = scheduler_source(
+        app, title, settings.config or default_config(settings.gates), settings.gates
+    )
+    source.kind = "playground"
+    api = running.cluster.api
+    source.view = replace(
+        source.view,
+        state=lambda: state_of_listers(title, app.informers, lambda kind: _stored(api, kind)),
+    )
+    source.actions = PlaygroundActions(api, lambda count: _new_nodes(api, settings, count))
+    if running.recording is not None:
+        add_recording(source, running.recording)
+    return source
+
+
+def _stored(api: LocalApi, kind: Kind[Any]) -> list[Any]:
+    """The playground's objects of a kind that its scheduler does not watch."""
+    if kind.is_preview:
+        return []
+    return [codec.convert(obj, kind.record) for obj in api.list(kind.resource)[0]]
+
+
+def scheduler_source(
+    app: SchedulerApp, title: str, config: KubeSchedulerConfiguration, gates: FeatureGates
+) -> Source:
+    """A running scheduler: its table, its queue and its last attempts."""
+    return Source(
+        kind="scheduler",
+        title=title,
+        view=View(
+            assembly=app.assembly,
+            state=lambda: state_of_listers(title, app.informers),
+            explainer=None,
+        ),
+        config=config,
+        gates=gates,
+        is_live=True,
+        ring=app.assembly.scheduler.decisions,
+    )
+
+
+def add_recording(source: Source, recording: Recording) -> None:
+    """Let the page go back in a recording that is still being made."""
+    source.reader = lambda: RecordingReader(recording.storage, "the recording")
+    source.play = play_attempt
+
+
+def play_attempt(
+    reader: RecordingReader, pod: str, number: int, select: Selection, fix: bool
+) -> Explanation | None:
+    """The pod at an attempt of the last run; None if the run's beginning is gone."""
+    attempt = find_attempt(reader, pod, number=number)
+    return None if attempt is None else explain_attempt(attempt, select, fix=fix)
+
+
+def state_source(
+    state: ClusterState, config: KubeSchedulerConfiguration | None, gates: FeatureGates
+) -> Source:
+    """Objects that do not change: of a dump, or listed once."""
+    config = config or default_config(gates)
+    return Source(
+        kind="dump",
+        title=state.source,
+        view=view_of_state(state, config, gates),
+        config=config,
+        gates=gates,
+    )
+
+
+def recording_source(
+    folder: str, config: KubeSchedulerConfiguration | None, gates: FeatureGates | None
+) -> Source:
+    """A recording on disk, at its end to begin with, under the configuration it was made with unless another is given.
+
+    Raises:
+        RecordingError, ConfigError: it cannot be used, and why.
+    """
+    reader = RecordingReader.of_folder(folder)
+    header = reader.segments[-1].header
+    played = gates is None and config is None
+    gates = features.from_map(header.feature_gates) if gates is None else gates
+    config = config or load(msgspec.json.encode(header.config), folder, gates)
+    return Source(
+        kind="recording",
+        title=f"recording {folder}",
+        view=view_of_state(reader.state_at(), config, gates),
+        config=config,
+        gates=gates,
+        reader=lambda: RecordingReader.of_folder(folder),
+        play=play_attempt if played else None,
+    )
+
+
+@contextlib.asynccontextmanager
+async def watched_source(
+    kubeconfig: str,
+    context: str,
+    config: KubeSchedulerConfiguration | None,
+    gates: FeatureGates,
+) -> AsyncIterator[Source]:
+    """A live cluster, whoever schedules it: watched by the scheduler's informers, with nothing ever scheduled.
+
+    Raises:
+        CredentialsError: no cluster is configured, or its credentials cannot be used.
+    """
+    client_config = load_default_config(kubeconfig, context=context)
+    connection = client_config.connection
+    config = config or default_config(gates)
+    watching = replace(with_extender_resources(config), extenders=())
+    async with (
+        connections_to(connection, qps=WATCH_QPS, random=Random()) as connections,
+        asyncio.TaskGroup() as group,
+    ):
+        app = SchedulerApp(
+            watching, gates, connections.main, connections.recorder, calls=PretendingClient()
+        )
+        watches = group.create_task(_watch(app), name="page watches")
+        await app.synced.wait()
+        title = f"cluster at {connection.host}:{connection.port}"
+        try:
+            yield Source(
+                kind="cluster",
+                title=title,
+                view=View(
+                    assembly=app.assembly,
+                    state=lambda: state_of_listers(title, app.informers),
+                    explainer=Explainer(app.assembly),
+                ),
+                config=config,
+                gates=gates,
+                is_live=True,
+            )
+        finally:
+            watches.cancel()
+
+
+async def _watch(app: SchedulerApp) -> None:
+    async with asyncio.TaskGroup() as group:
+        await app.start_informers(group)
+
+
+def _new_nodes(api: LocalApi, settings: PlaygroundSettings, count: int) -> list[dict[str, Any]]:
+    """Nodes like those of the first pool, under the next free names."""
+    known, _ = api.list("nodes")
+    names = {each["metadata"]["name"] for each in known}
+    pool = settings.pools[0]
+    prefix = pool.name or "node"
+    made: list[dict[str, Any]] = []
+    number = len(names)
+    while len(made) < count:
+        name = f"{prefix}-{number}"
+        if name not in names:
+            made.append(build_node(PlannedNode(pool, name, number), SystemClock().now()))
+        number += 1
+    return made

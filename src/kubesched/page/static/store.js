@@ -1,0 +1,219 @@
+// What the server said: nodes in columns, decisions, counts of the queue; and the stream that keeps them current.
+import { texts, unpack } from "./columns.js";
+import { current } from "./route.js";
+
+export const store = {
+  meta: null, nodes: null, decisions: null, queue: {}, connection: "connecting", message: "", changed: new Map(),
+};
+const listeners = new Set();
+
+export function subscribe(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+function tell(what) { for (const listener of [...listeners]) listener(what); }
+
+export class Failure extends Error {
+  constructor(status, message) { super(message); this.status = status; }
+}
+
+async function ask(path, options) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failure(0, "The server cannot be reached.");
+  }
+  if (response.ok) return response;
+  let message = response.statusText;
+  try { message = (await response.json()).message || message; } catch { /* not JSON: the status line says enough */ }
+  if (response.status === 401) setConnection("expired", message);
+  throw new Failure(response.status, message);
+}
+
+export function query(path, params) {
+  const search = new URLSearchParams();
+  for (const [key, value] of Object.entries(params || {})) if (value !== undefined && value !== null && value !== "") search.set(key, value);
+  const at = current().params.get("at");
+  if (at && !search.has("at")) search.set("at", at);
+  const text = search.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+export async function getJson(path, params, options) { return (await ask(query(path, params), options)).json(); }
+
+export async function getColumns(path, params, options) {
+  return unpack(await (await ask(query(path, params), options)).arrayBuffer());
+}
+
+export async function post(path, body, options) {
+  const headers = { "Content-Type": "application/json" };
+  return (await ask(path, { method: "POST", headers, body: JSON.stringify(body), ...options })).json();
+}
+
+// -- nodes --------------------------------------------------------------------------------------
+
+export class Nodes {
+  constructor({ header, columns }) {
+    this.id = header.id || "";
+    this.resources = header.resources;
+    this.zones = header.zones;
+    this.labelKeys = header.labelKeys;
+    this.columns = columns;
+    this.names = texts(columns.name);
+    this.rows = columns.row;
+    this.length = this.rows.length;
+    this.labels = new Map();
+    let top = -1;
+    for (const row of this.rows) if (row > top) top = row;
+    this.indexOfRow = new Int32Array(top + 1).fill(-1);
+    for (let i = 0; i < this.length; i++) this.indexOfRow[this.rows[i]] = i;
+  }
+
+  share(resource, i) {
+    const whole = this.columns[`allocatable ${resource}`][i];
+    return whole > 0 ? this.columns[`requested ${resource}`][i] / whole : -1;
+  }
+
+  zone(i) { const id = this.columns.zone[i]; return id < 0 ? "" : this.zones[id]; }
+
+  flags(i) { return this.columns.flags[i]; }
+
+  indexOf(name) {
+    if (!this.byName) this.byName = new Map(this.names.map((each, i) => [each, i]));
+    return this.byName.has(name) ? this.byName.get(name) : -1;
+  }
+
+  async loadLabel(key) {
+    if (!this.labels.has(key)) {
+      const { header, columns } = await getColumns("api/labels", { key });
+      const ids = new Int32Array(this.length).fill(-1);
+      for (let i = 0; i < columns.row.length; i++) {
+        const at = this.indexOfRow[columns.row[i]];
+        if (at >= 0) ids[at] = columns.value[i];
+      }
+      this.labels.set(key, { ids, values: header.values });
+    }
+    return this.labels.get(key);
+  }
+
+  // Applies changed rows of the stream; returns the indices.
+  apply(rows) {
+    const touched = [];
+    for (let k = 0; k < rows.row.length; k++) {
+      const i = this.indexOfRow[rows.row[k]];
+      if (i === undefined || i < 0) continue;
+      touched.push(i);
+      for (const name in rows) if (name !== "row" && this.columns[name]) this.columns[name][i] = rows[name][k];
+    }
+    return touched;
+  }
+}
+
+let loading = null;
+
+export async function loadNodes() {
+  if (!loading) loading = getColumns("api/nodes").finally(() => { loading = null; });
+  store.nodes = new Nodes(await loading);
+  tell("nodes");
+  return store.nodes;
+}
+
+// -- decisions ----------------------------------------------------------------------------------
+
+const KEPT = 10000;
+
+export async function loadDecisions() {
+  const { fields, rows, count } = await getJson("api/decisions", { at: "" });
+  store.decisions = rows.map((row) => record(fields, row));
+  store.fields = fields;
+  store.decisionCount = count;
+  tell("decisions");
+  return store.decisions;
+}
+
+function record(fields, row) {
+  const made = {};
+  fields.forEach((field, i) => { made[field] = row[i]; });
+  return made;
+}
+
+// -- the stream ---------------------------------------------------------------------------------
+
+let events = null, retry = 0;
+
+function setConnection(state, message) {
+  if (store.connection === state && store.message === (message || "")) return;
+  store.connection = state;
+  store.message = message || "";
+  tell("connection");
+}
+
+export async function start() {
+  store.meta = await getJson("api/meta", { at: "" });
+  tell("meta");
+  await loadNodes();
+  if (store.meta.live) openStream();
+  else setConnection("still");
+}
+
+function openStream() {
+  if (events) events.close();
+  const since = store.nodes && store.nodes.id ? `?since=${encodeURIComponent(store.nodes.id)}` : "";
+  events = new EventSource(`api/events${since}`);
+  events.addEventListener("open", () => { retry = 0; setConnection("live"); });
+  events.addEventListener("reset", reload);
+  events.addEventListener("update", (event) => update(JSON.parse(event.data)));
+  events.addEventListener("error", () => {
+    if (store.connection !== "expired") setConnection("lost", "Connection lost. Trying again…");
+    if (events.readyState === EventSource.CLOSED) again();
+  });
+}
+
+function again() {
+  retry = Math.min(10000, (retry || 500) * 2);
+  setTimeout(async () => {
+    try {
+      store.meta = await getJson("api/meta", { at: "" });
+      await loadNodes();
+      openStream();
+    } catch { again(); /* the message is shown already */ }
+  }, retry);
+}
+
+async function reload() {
+  try {
+    if (!current().params.get("at")) await loadNodes();
+    if (store.decisions) await loadDecisions();
+    tell("queue");
+  } catch { /* the stream's own error handling reports it and tries again */ }
+}
+
+let reloadTimer = 0;
+
+function update(change) {
+  const inThePast = Boolean(current().params.get("at"));
+  if (change.reload && !reloadTimer) {
+    reloadTimer = setTimeout(() => {
+      reloadTimer = 0;
+      if (!current().params.get("at")) loadNodes().catch(() => again());
+    }, 300);
+  }
+  if (change.nodes && store.nodes && !inThePast) {
+    const touched = store.nodes.apply(change.nodes), now = performance.now();
+    for (const i of touched) store.changed.set(i, now);
+    tell("changed");
+  }
+  if (change.decisions && store.decisions) {
+    if (change.missed) loadDecisions().catch(() => again());
+    else {
+      for (const row of change.decisions) store.decisions.push(record(store.fields, row));
+      if (store.decisions.length > KEPT * 1.1) store.decisions.splice(0, store.decisions.length - KEPT);
+      tell("decisions");
+    }
+  }
+  if (change.queue) store.queue = change.queue;
+  if (change.queue || change.decisions) tell("queue");
+}

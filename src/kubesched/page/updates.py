@@ -1,0 +1,137 @@
+"""The event stream: what changed since an event id, at most ten messages a second.
+
+Nothing is queued for a reader. Each has its place in the table's log and in the ring; a message holds whatever changed since
+the one before. So a slow reader gets fewer and larger messages, one that does not read at all is dropped by the server after
+`send_s`, and one that comes back goes on from its `Last-Event-ID` if the logs still reach that far.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.http_server.event_stream import Event
+from kubesched.page.attempts import Listed, from_ring
+from kubesched.page.nodes import changed_rows, resources_of
+from kubesched.page.source import Source
+
+PERIOD_S: Final = 0.1
+RETRY_MS: Final = 1000
+MAX_ROWS: Final = 2000
+"""With more changed rows the browser fetches all columns instead."""
+MAX_DECISIONS: Final = 1000
+
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a reader is."""
+
+    epoch: str
+    """Of the process; places of another one mean nothing."""
+    rows: int
+    """In the table's log."""
+    order: int
+    """Version of the set of nodes."""
+    decisions: int
+    """Number of the last attempt."""
+    resources: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.rows}.{self.order}.{self.decisions}.{self.resources}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place | None:
+        epoch, *numbers = text.split(".")
+        if len(numbers) != 4 or not all(each.isdecimal() and len(each) < 19 for each in numbers):
+            return None
+        return cls(epoch, *map(int, numbers))
+
+
+class Updates:
+    """Changes of a live source."""
+
+    def __init__(self, source: Source, *, period_s: float = PERIOD_S) -> None:
+        self._source = source
+        self._period_s = period_s
+        self._epoch = secrets.token_hex(4)
+        self.readers = 0
+
+    def place(self) -> Place:
+        """Of a reader that knows everything; to be called where the source may be read."""
+        table, ring = self._source.view.assembly.table, self._source.ring
+        return Place(
+            self._epoch,
+            table.pod_log.end,
+            table.order.version,
+            0 if ring is None else ring.count,
+            len(resources_of(table)),
+        )
+
+    async def events(self, last_event_id: str) -> AsyncGenerator[Event, None]:
+        """Messages from the given id on; a reader without a usable id is told to begin anew."""
+        self.readers += 1
+        try:
+            place = Place.parse(last_event_id)
+            sizes: dict[str, int] = {}
+            if place is None or place.epoch != self._epoch:
+                place = await self._source.read(self.place)
+                yield Event("{}", name="reset", id=str(place), retry_ms=RETRY_MS)
+            while True:
+                known, seen = place, sizes
+                place, sizes, change = await self._source.read(
+                    lambda known=known, seen=seen: self._change(known, seen)  # type: ignore[misc]  # bound per turn
+                )
+                if change:
+                    yield Event(_encoder.encode(change).decode(), name="update", id=str(place))
+                await asyncio.sleep(self._period_s)
+        finally:
+            self.readers -= 1
+
+    def _change(
+        self, known: Place, sizes: dict[str, int]
+    ) -> tuple[Place, dict[str, int], dict[str, Any]]:
+        assembly, ring = self._source.view.assembly, self._source.ring
+        table = assembly.table
+        now = self.place()
+        queue = self._sizes()
+        change: dict[str, Any] = {}
+        if now.rows != known.rows:
+            rows = table.pod_log.since(known.rows)
+            distinct = None if rows is None else set(rows)
+            if (
+                distinct is None
+                or len(distinct) > MAX_ROWS
+                or (now.order, now.resources) != (known.order, known.resources)
+            ):
+                change["reload"] = True
+            else:
+                change["nodes"] = changed_rows(table, distinct)
+        if ring is not None and now.decisions != known.decisions:
+            first = max(known.decisions, now.decisions - MAX_DECISIONS)
+            change["decisions"] = from_ring(ring, first)
+            if first != known.decisions:
+                change["missed"] = first - known.decisions
+        if queue != sizes:
+            change["queue"] = queue
+        return now, queue, change
+
+    def _sizes(self) -> dict[str, int]:
+        assembly = self._source.view.assembly
+        active, backoff, pool = assembly.scheduler.queue.sizes
+        return {
+            "active": active,
+            "backoff": backoff,
+            "unschedulable": pool,
+            "permit": len(assembly.waiting_pods),
+        }
+
+
+def decision_rows(listed: list[Listed]) -> bytes:
+    return _encoder.encode(listed)
