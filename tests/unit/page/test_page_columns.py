@@ -1,27 +1,11 @@
-"""The binary form of columns: what the browser's `unpack` reads. The reader here is its plain twin."""
-
-import json
-import struct
+"""The binary form of columns: what the browser's `unpack` reads. The reader is its plain twin."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from page_columns import unpack
 
 from kubesched.page.columns import pack, texts
-
-TYPES = {"Uint8": "u1", "Int16": "i2", "Int32": "i4", "Uint32": "u4", "Float64": "f8"}
-
-
-def unpack(data):
-    (length,) = struct.unpack_from("<I", data)
-    header = json.loads(data[4 : 4 + length])
-    columns = {}
-    for each in header.pop("columns"):
-        start = 4 + length + each["at"]
-        assert start % 8 == 0, "typed arrays must be aligned"
-        kind = np.dtype("<" + TYPES[each["type"]])
-        columns[each["name"]] = np.frombuffer(data, kind, each["length"], start)
-    return header, columns
 
 
 @given(

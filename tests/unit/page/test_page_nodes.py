@@ -1,13 +1,13 @@
 """The node table as columns equals what the nodes and pods say, one by one."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.page import nodes
-from kubesched.page.source import view_of_state
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
+from kubesched.page import nodes
+from kubesched.page.source import view_of_state
 from kubesched.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 
@@ -19,6 +19,7 @@ def table_of(*objects):
     return view_of_state(state, default_config(), DEFAULT_GATES).assembly.table
 
 
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(1, 64), st.sampled_from("abc"), st.booleans()), max_size=6),
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4000)), max_size=12),

@@ -1,0 +1,205 @@
+"""What the page answers, over a socket as a browser asks: access, views, what-if, actions, and the event stream."""
+
+import asyncio
+import contextlib
+import json
+
+import aiohttp
+import pytest
+from page_columns import unpack
+
+from kubesched.app.page_sources import state_source
+from kubesched.clock import SystemClock
+from kubesched.config.features import DEFAULT_GATES
+from kubesched.page.serving import serve_page
+from kubesched.state.cluster_state import ClusterState
+from kubesched.testing import make_node, make_pod
+
+KEY = b"k" * 32
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: new}
+spec: {containers: [{name: a, image: b, resources: {requests: {cpu: "1"}}}]}
+"""
+
+
+def small_state():
+    state = ClusterState("test")
+    for i in range(3):
+        state.put(
+            make_node(f"n{i}").capacity(cpu="2", memory="4Gi", pods=10).zone("ab"[i % 2]).build()
+        )
+    state.put(make_pod("placed").cpu("1").on("n0").build())
+    state.put(make_pod("large").cpu("64").build())
+    state.put(make_pod("gated").gate("example.com/wait").build())
+    return state
+
+
+@contextlib.asynccontextmanager
+async def visiting(source=None, *, enters=True):
+    """A client with a cookie, and the page it visits."""
+    source = source or state_source(small_state(), None, DEFAULT_GATES)
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        serve_page(source, key=KEY, clock=SystemClock()) as page,
+        aiohttp.ClientSession(page.url, cookie_jar=jar) as client,
+    ):
+        if enters:
+            async with client.get(f"/?token={page.access.token}") as response:
+                assert response.status == 200
+        yield client, page
+
+
+async def get_json(client, path, **options):
+    async with client.get(path, **options) as response:
+        return response.status, json.loads(await response.read())
+
+
+async def post(client, page, path, body, **headers):
+    sent = {"Origin": page.url, "Content-Type": "application/json", **headers}
+    async with client.post(path, data=json.dumps(body), headers=sent) as response:
+        return response.status, json.loads(await response.read())
+
+
+async def test_without_a_cookie_there_is_a_page_but_no_data():
+    async with visiting(enters=False) as (client, _page):
+        async with client.get("/") as response:
+            assert response.status == 200
+            assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+            assert response.headers["X-Frame-Options"] == "DENY"
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+        status, answer = await get_json(client, "/api/nodes")
+        assert status == 401
+        assert "link" in answer["message"]
+        async with client.get("/?token=wrong") as response:
+            assert response.status == 403
+            assert "Set-Cookie" not in response.headers
+
+
+async def test_a_used_link_does_not_open_the_page_again():
+    async with visiting(enters=False) as (client, page):
+        token = page.access.token
+        async with client.get(f"/?token={token}") as response:
+            assert "HttpOnly" in response.headers["Set-Cookie"]
+        client.cookie_jar.clear()
+        async with client.get(f"/?token={token}") as response:
+            assert response.status == 403
+
+
+async def test_foreign_names_and_foreign_pages_are_refused():
+    async with visiting() as (client, page):
+        status, _ = await get_json(client, "/api/meta", headers={"Host": "evil.example:80"})
+        assert status == 421
+        status, answer = await post(
+            client, page, "/api/whatif", {"yaml": POD}, Origin="http://evil.example"
+        )
+        assert status == 403
+        assert "Origin" in answer["message"]
+        async with client.delete("/api/nodes") as response:
+            assert response.status == 405
+
+
+async def test_nodes_queue_and_a_decision():
+    async with visiting() as (client, _page):
+        async with client.get("/api/nodes") as response:
+            header, columns = unpack(await response.read())
+        assert header["resources"] == ["cpu", "memory", "pods"]
+        assert columns["requested cpu"].sum() == 1000
+        _, queue = await get_json(client, "/api/queue")
+        assert {row["pod"]: row["place"] for row in queue["pods"]} == {
+            "default/large": "active",
+            "default/gated": "gated",
+        }
+        async with client.get("/api/explain?pod=default/large&fix=1") as response:
+            header, columns = unpack(await response.read())
+        assert header["explanation"]["verdict"] == "Never"
+        assert header["explanation"]["fixes"]
+        assert header["feasible"] == 0
+        assert [each["plugin"] for each in header["rejections"]] == ["NodeResourcesFit"]
+        assert columns["rejection 0"].tolist() == [0, 0, 0]
+        async with client.get("/api/explain?pod=default/placed") as response:
+            header, columns = unpack(await response.read())
+        names = columns["name"].tobytes().decode().split("\0")
+        totals = sum(columns[f"weighted {plugin}"] for plugin in header["plugins"])
+        assert totals.tolist() == columns["total"].tolist()
+        assert header["explanation"]["chosen"]["node"] in names
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/explain?pod=nothing", 400),
+        ("/api/explain?pod=default/absent", 400),
+        ("/api/node?name=absent", 404),
+        ("/api/labels?key=absent", 400),
+        ("/api/nodes?at=yesterday", 400),
+        ("/api/nodes?at=5", 400),
+        ("/api/absent", 404),
+        ("/static/absent.js", 404),
+        ("/static/..%2faccess.py", 404),
+    ],
+)
+async def test_mistakes_get_a_message(path, status):
+    async with visiting() as (client, _page):
+        actual, answer = await get_json(client, path)
+        assert actual == status
+        assert answer["message"]
+
+
+async def test_what_if_places_pods_and_compares_configurations():
+    async with visiting() as (client, page):
+        for _ in range(2):  # the second uses a cluster that was loaded ahead
+            status, answer = await post(client, page, "/api/whatif", {"yaml": POD})
+            assert status == 200
+            assert [each["pod"] for each in answer["plan"]["placed"]] == ["default/new"]
+        node = "apiVersion: v1\nkind: Node\nmetadata: {name: big}\nstatus: {allocatable: {cpu: 128, pods: 10}}\n"
+        status, answer = await post(client, page, "/api/whatif", {"yaml": node})
+        assert [each["node"] for each in answer["plan"]["placed"]] == ["big"]
+        assert answer["plan"]["nodesAdded"] == ["big"]
+        config = (
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+            "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, "
+            "resources: [{name: cpu, weight: 1}]}}}]}]\n---\n"
+        )
+        status, answer = await post(client, page, "/api/whatif", {"yaml": config + POD})
+        assert status == 200, answer
+        assert answer["differences"] == [
+            {"pod": "default/new", "before": answer["before"]["placed"][0]["node"], "after": "n0"}
+        ]
+        for text, said in (
+            ("kind: [", "not valid YAML"),
+            ("a: b", "apiVersion: missing"),
+            (POD + "---\n" + POD, "exists"),
+            (
+                "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 900000}",
+                "at most",
+            ),
+        ):
+            status, answer = await post(client, page, "/api/whatif", {"yaml": text})
+            assert status == 400
+            assert said in answer["message"]
+
+
+async def test_a_dump_cannot_be_changed_and_does_not_stream():
+    async with visiting() as (client, page):
+        status, _ = await post(client, page, "/api/act", {"action": "cordon", "node": "n0"})
+        assert status == 403
+        async with client.get("/api/events") as response:
+            assert response.status == 204
+
+
+async def test_search_finds_pods_by_part_of_their_name():
+    async with visiting() as (client, _page):
+        _, answer = await get_json(client, "/api/pods?contains=PLA")
+        assert answer["pods"] == [["default/placed", "n0"]]
+
+
+async def test_many_questions_at_once_are_answered_or_refused_but_never_lost():
+    async with visiting() as (client, page):
+        answers = await asyncio.gather(
+            *(post(client, page, "/api/whatif", {"yaml": POD}) for _ in range(20))
+        )
+        statuses = {status for status, _ in answers}
+        assert statuses <= {200, 503}
+        assert 200 in statuses
