@@ -23,8 +23,8 @@ MAX_NODE_PODS: Final = 1000
 
 
 def live_rows(table: NodeTable) -> Indices:
-    """Rows in the scheduler's node order."""
-    return table.order_rows.astype(np.intp)
+    """Rows of all nodes. Not in the scheduler's node order: reading that would fix it too early for a cycle."""
+    return np.flatnonzero(table.alive[: table.high_water])
 
 
 def node_columns(table: NodeTable) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -67,6 +67,12 @@ def changed_rows(table: NodeTable, rows: Iterable[int]) -> dict[str, Any]:
     at = np.array(sorted({row for row in rows if table.alive[row]}), dtype=np.intp)
     columns = {"row": at, "flags": _flags(table, at), **_amounts(table, at)}
     return {name: values.tolist() for name, values in columns.items()}
+
+
+def identities(table: NodeTable, rows: Iterable[int]) -> list[tuple[int, str, int]]:
+    """(row, name, zone) of rows whose nodes changed; a row without a node has an empty name."""
+    zones = table.label_column(ZONE).ids
+    return [(row, table.names[row], int(zones[row])) for row in sorted(set(rows))]
 
 
 def resources_of(table: NodeTable) -> list[str]:

@@ -17,7 +17,7 @@ import msgspec
 
 from kubesched.http_server.event_stream import Event
 from kubesched.page.attempts import Listed, from_ring
-from kubesched.page.nodes import changed_rows, resources_of
+from kubesched.page.nodes import changed_rows, identities, resources_of
 from kubesched.page.source import Source
 
 PERIOD_S: Final = 0.1
@@ -37,14 +37,14 @@ class Place:
     """Of the process; places of another one mean nothing."""
     rows: int
     """In the table's log."""
-    order: int
-    """Version of the set of nodes."""
+    nodes: int
+    """In the table's log of changed nodes."""
     decisions: int
     """Number of the last attempt."""
     resources: int
 
     def __str__(self) -> str:
-        return f"{self.epoch}.{self.rows}.{self.order}.{self.decisions}.{self.resources}"
+        return f"{self.epoch}.{self.rows}.{self.nodes}.{self.decisions}.{self.resources}"
 
     @classmethod
     def parse(cls, text: str) -> Place | None:
@@ -69,7 +69,7 @@ class Updates:
         return Place(
             self._epoch,
             table.pod_log.end,
-            table.order.version,
+            table.node_log.end,
             0 if ring is None else ring.count,
             len(resources_of(table)),
         )
@@ -103,16 +103,15 @@ class Updates:
         queue = self._sizes()
         change: dict[str, Any] = {}
         if now.rows != known.rows:
-            rows = table.pod_log.since(known.rows)
-            distinct = None if rows is None else set(rows)
-            if (
-                distinct is None
-                or len(distinct) > MAX_ROWS
-                or (now.order, now.resources) != (known.order, known.resources)
-            ):
+            rows, nodes = table.pod_log.since(known.rows), table.node_log.since(known.nodes)
+            distinct = set(rows or ())
+            is_new_shape = now.resources != known.resources
+            if rows is None or nodes is None or len(distinct) > MAX_ROWS or is_new_shape:
                 change["reload"] = True
             else:
                 change["nodes"] = changed_rows(table, distinct)
+                if nodes:
+                    change["identities"] = identities(table, nodes)
         if ring is not None and now.decisions != known.decisions:
             first = max(known.decisions, now.decisions - MAX_DECISIONS)
             change["decisions"] = from_ring(ring, first)

@@ -87,13 +87,14 @@ async def test_ids_of_another_process_and_nonsense_mean_a_fresh_start():
         await stream.aclose()
 
 
-async def test_nodes_that_come_and_go_and_long_absences_mean_fetching_all(monkeypatch):
+async def test_new_nodes_are_named_and_long_absences_mean_fetching_all(monkeypatch):
     source, table, _ring = live()
     changes = Updates(source, period_s=0.001)
     known = str(changes.place())
     table.set_node(make_node("late").build())
     stream = changes.events(known)
-    assert json.loads((await anext(stream)).data)["reload"]
+    told = json.loads((await anext(stream)).data)
+    assert told["identities"] == [[table.row_of["late"], "late", -1]]
     await stream.aclose()
     known = str(changes.place())
     monkeypatch.setattr(updates, "MAX_ROWS", 1)

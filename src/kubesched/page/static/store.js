@@ -99,6 +99,15 @@ export class Nodes {
     return this.labels.get(key);
   }
 
+  // Whether rows still stand for the nodes they stood for; labels are fetched again.
+  knows(identities) {
+    this.labels.clear();
+    return identities.every(([row, name, zone]) => {
+      const i = row < this.indexOfRow.length ? this.indexOfRow[row] : -1;
+      return i < 0 ? !name : this.names[i] === name && this.columns.zone[i] === zone;
+    });
+  }
+
   // Applies changed rows of the stream; returns the indices.
   apply(rows) {
     const touched = [];
@@ -195,6 +204,7 @@ let reloadTimer = 0;
 
 function update(change) {
   const inThePast = Boolean(current().params.get("at"));
+  if (change.identities && store.nodes && !inThePast && !store.nodes.knows(change.identities)) change.reload = true;
   if (change.reload && !reloadTimer) {
     reloadTimer = setTimeout(() => {
       reloadTimer = 0;
