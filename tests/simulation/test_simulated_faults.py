@@ -68,6 +68,10 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
         1202,
         {"extras": ("devices",)},
     ),
+    "a claim's volume is being made for another node than the cheapest one": (
+        1343,
+        {"extras": ("volumes", "budgets", "extender", "resizing", "devices")},
+    ),
 }
 """Seeds that once found something; each finding also has a test of its own where it was fixed. A lost answer to a binding followed by an outage is a sweep: "cut off after commit"."""
 

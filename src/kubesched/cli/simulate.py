@@ -40,6 +40,15 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--runs", type=_positive, default=1, metavar="K", help="seeds N, N+1, ... (default: 1)"
     )
+    parser.add_argument(
+        "--with",
+        dest="extras",
+        action="append",
+        choices=("volumes", "budgets", "extender", "resizing", "devices"),
+        default=[],
+        metavar="WHAT",
+        help="have this in every run, not only where the seed draws it: volumes, budgets, extender, resizing or devices; may be repeated",
+    )
     parser.add_argument("--trace", action="store_true", help="print every event as it happens")
     add_output(parser, "text", "json")
 
@@ -87,12 +96,15 @@ def _simulate(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
 
 def _runs(args: argparse.Namespace, safe_point: Callable[[], None]) -> Iterator[SimulationResult]:
     from kubesched.app.simulated import SimulatedProcess
+    from kubesched.simulation.options import of_seed
     from kubesched.simulation.run import simulate
 
     echo = (lambda line: print(line, file=sys.stderr)) if args.trace else None
     for seed in range(args.seed, args.seed + args.runs):
-        yield simulate(seed, SimulatedProcess, faults=args.faults, echo=echo, safe_point=safe_point)
+        options = of_seed(seed, faults=args.faults, extras=args.extras)
+        yield simulate(seed, SimulatedProcess, options=options, echo=echo, safe_point=safe_point)
 
 
 def _replay(args: argparse.Namespace, seed: int) -> str:
-    return f"kubesched simulate{' --faults' if args.faults else ''} --seed {seed} --trace"
+    flags = [*(["--faults"] if args.faults else []), *(f"--with {name}" for name in args.extras)]
+    return " ".join(["kubesched simulate", *flags, f"--seed {seed} --trace"])

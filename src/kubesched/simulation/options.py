@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
@@ -75,6 +76,13 @@ class Options:
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options:
+    """What the seed draws, with these extras besides."""
+    options = draw(Random(f"{seed}/options"), faults=faults)
+    wanted = {*options.extras, *extras}
+    return replace(options, extras=tuple(name for name in EXTRAS if name in wanted))
 
 
 def draw(random: Random, *, faults: bool) -> Options:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kubesched.embedded.objects import JsonObject
+from kubesched.simulation.storage import SELECTED_NODE
 from kubesched.simulation.workloads import claim_names
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -221,6 +222,13 @@ def is_bound(claim: JsonObject) -> bool:
     return bool(claim["spec"].get("volumeName")) and _BOUND in annotations
 
 
+def _selected_node(claim: JsonObject) -> str | None:
+    """The node that the volume of an unbound claim is being made for: until it is made or refused, the claim's pods can only go there."""
+    annotations = claim["metadata"].get("annotations") or {}
+    node_name: str | None = annotations.get(SELECTED_NODE)
+    return node_name
+
+
 def _volume_objection(pod: JsonObject, node: JsonObject, state: State) -> str | None:
     node_name = node["metadata"]["name"]
     for name in claim_names(pod):
@@ -239,6 +247,8 @@ def _volume_objection(pod: JsonObject, node: JsonObject, state: State) -> str | 
                 return f"claim {name} has lost its volume"
             if not reaches(volume, node):
                 return f"volume {volume['metadata']['name']} is out of reach"
+        elif _selected_node(claim) not in (None, node_name):
+            return f"claim {name} waits for a volume on {_selected_node(claim)}"
         elif claim["spec"]["storageClassName"] == "local" and not any(
             _could_serve(volume, claim, node) for volume in state.volumes.values()
         ):

@@ -7,9 +7,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from random import Random
 
-from kubesched.simulation.options import Options, draw
+from kubesched.simulation.options import Options, of_seed
 from kubesched.simulation.processes import ProcessFactory
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Violation
@@ -57,7 +56,7 @@ def simulate(
     `options` replaces what the seed would draw; `prepare` is called with the world before it starts; `safe_point` is
     called between rounds of the loop and may raise to end the run.
     """
-    options = options or draw(Random(f"{seed}/options"), faults=faults)
+    options = options or of_seed(seed, faults=faults)
     worlds: list[World] = []
 
     async def main(loop: VirtualLoop) -> None:
