@@ -28,6 +28,9 @@ from kubesched.plugins.dynamic_resources.structured.failures import (
     AllocationTimeout,
     InvalidPools,
 )
+from kubesched.plugins.helper.node_selector_columns import admitted_by_terms
+from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.views import NodeColumns
 
 CANNOT_ALLOCATE = unresolvable("cannot allocate all claims")
 CANNOT_FIT_RESOURCE = unresolvable("cannot fit resource")
@@ -73,13 +76,27 @@ class NodeFilter:
 
     @property
     def is_grouping(self) -> bool:
-        """Do nodes of the same signature get the same verdict?"""
-        return self._state.special is None and not self._restricted and not self._never_available
+        """Are unallocated claims served alike on nodes of the same signature? Not if each node has its own special claim."""
+        return self._state.special is None
 
     def judge_group(self, node: Node) -> Solution | Status | None:
-        """The verdict on all nodes that are like this one; None if nothing is to be allocated."""
+        """What all nodes like this one can give to the unallocated claims; None if there are none."""
         allocator = self._state.allocator
         return None if allocator is None else self._solve(allocator, node, self._claims)
+
+    def note_unavailable(self, nodes: NodeColumns, among: Mask) -> Mask | None:
+        """Where an allocated claim cannot be used; None if it can be everywhere. `judge` says the same of one node."""
+        unavailable: Mask | None = None
+        for index, info in self._restricted:
+            assert info.available_on is not None, "restricted claims have a selector"
+            elsewhere = among & ~admitted_by_terms(nodes, info.available_on)
+            if elsewhere.any():
+                self._state.unavailable.add(index)
+                unavailable = elsewhere if unavailable is None else unavailable | elsewhere
+        if self._never_available and among.any():
+            self._state.unavailable.update(self._never_available)
+            unavailable = among
+        return unavailable
 
     def judge(self, node: Node) -> Status | None:
         """None if the pod's claims can be served on the node; an error ends the attempt."""

@@ -59,7 +59,7 @@ from kubesched.plugins.dynamic_resources import extended_resources, hints
 from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
 from kubesched.plugins.dynamic_resources.claim_lookup import ClaimProblem, pod_claims
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
-from kubesched.plugins.dynamic_resources.filtering import NodeFilter
+from kubesched.plugins.dynamic_resources.filtering import UNAVAILABLE_CLAIM, NodeFilter
 from kubesched.plugins.dynamic_resources.manager import DRAManager, manager_of
 from kubesched.plugins.dynamic_resources.state import (
     NO_CLAIMS,
@@ -274,32 +274,39 @@ class DynamicResources(
 
     def _filter_groups(
         self, found: DRAState, judging: NodeFilter, nodes: NodeColumns, remaining: Mask
-    ) -> Verdicts | Status | None:
+    ) -> Verdicts | None:
         """One node stands for all that are like it."""
-        if found.allocator is None:
-            return None
-        column = self._dra.signatures(nodes.table)
-        indices = np.flatnonzero(remaining)
-        signatures = column.sync()[nodes.row_indices()[indices]]
-        groups, first, group_of = np.unique(signatures, return_index=True, return_inverse=True)
-        found.grouped = grouped = GroupedSolutions(found.allocator, nodes.table, column)
-        codes = np.zeros(len(groups), dtype=np.int32)
+        verdicts = np.zeros(len(nodes), dtype=np.int32)
         statuses: list[Status] = []
         failed = 0
-        for group in np.argsort(first).tolist():
-            answer = judging.judge_group(nodes.node_at(int(indices[first[group]])))
-            if isinstance(answer, Solution):
-                grouped.by_signature[int(groups[group])] = answer
-            elif answer is not None:
-                statuses.append(answer)
-                codes[group] = len(statuses)
-                if not answer.is_rejected:  # the first node that cannot be judged ends the attempt
-                    failed = len(statuses)
-                    break
+        if found.allocator is not None:
+            column = self._dra.signatures(nodes.table)
+            indices = np.flatnonzero(remaining)
+            signatures = column.sync()[nodes.row_indices()[indices]]
+            groups, first, group_of = np.unique(signatures, return_index=True, return_inverse=True)
+            found.grouped = grouped = GroupedSolutions(found.allocator, nodes.table, column)
+            codes = np.zeros(len(groups), dtype=np.int32)
+            for group in np.argsort(first).tolist():
+                answer = judging.judge_group(nodes.node_at(int(indices[first[group]])))
+                if isinstance(answer, Solution):
+                    grouped.by_signature[int(groups[group])] = answer
+                elif answer is not None:
+                    statuses.append(answer)
+                    codes[group] = len(statuses)
+                    if (
+                        not answer.is_rejected
+                    ):  # the first node that cannot be judged ends the attempt
+                        failed = len(statuses)
+                        break
+            verdicts[indices] = codes[group_of]
+        unavailable = (
+            None if failed else judging.note_unavailable(nodes, remaining & (verdicts == 0))
+        )
+        if unavailable is not None:
+            statuses.append(UNAVAILABLE_CLAIM)
+            verdicts[unavailable] = len(statuses)
         if not statuses:
             return None
-        verdicts = np.zeros(len(nodes), dtype=np.int32)
-        verdicts[indices] = codes[group_of]
         broken = verdicts == failed if failed else None
         return Verdicts(verdicts, lambda code: statuses[code - 1], broken)
 
