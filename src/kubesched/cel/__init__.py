@@ -31,7 +31,7 @@ from kubesched.cel.errors import (
 )
 from kubesched.cel.libraries import KUBERNETES
 from kubesched.cel.libraries.semver import Semver, parse_semver
-from kubesched.cel.program import Evaluation, Program, compile
+from kubesched.cel.program import Evaluation, Program, compile, estimate_cost
 from kubesched.cel.types import Type
 from kubesched.cel.values import DefaultMap, Duration, Optional, Timestamp, Uint, Value, type_of
 
@@ -57,6 +57,7 @@ __all__ = [
     "Uint",
     "Value",
     "compile",
+    "estimate_cost",
     "parse_semver",
     "type_of",
     "types",

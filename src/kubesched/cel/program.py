@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kubesched.cel.attributes import Missing
+from kubesched.cel.call_estimates import DeclaredSize
 from kubesched.cel.checker import check
+from kubesched.cel.cost_estimation import worst_cost
 from kubesched.cel.environment import Environment
 from kubesched.cel.errors import CompileError, CostLimitExceededError, EvaluationError, Issue
 from kubesched.cel.frames import Frame
@@ -98,12 +100,36 @@ def compile(expression: str, environment: Environment) -> Program:
         CompileError: it does not parse or does not type-check; the text lists every issue.
         InstantiationError: a constant part of it cannot be evaluated.
     """
+    root = _checked(expression, environment)
+    try:
+        return Program(expression, root, environment)
+    except RecursionError:
+        raise _too_deep(expression) from None
+
+
+def estimate_cost(expression: str, environment: Environment, declared: DeclaredSize) -> int:
+    """The most that evaluating the expression can cost, from the sizes that `declared` gives for parts of variables.
+
+    Raises CompileError as `compile` does.
+    """
+    root = _checked(expression, environment)
+    try:
+        return worst_cost(root, declared)
+    except RecursionError:
+        raise _too_deep(expression) from None
+
+
+def _checked(expression: str, environment: Environment) -> Node:
     source = Source(expression)
     root = parse(source, environment.macros)
     try:
         nodes = check(root, source, environment)
         validate(root, nodes, source)
-        return Program(expression, root, environment)
     except RecursionError:
-        message = f"expression recursion limit exceeded: {MAX_NESTING}"
-        raise CompileError([Issue(message, -1, -1)], expression) from None
+        raise _too_deep(expression) from None
+    return root
+
+
+def _too_deep(expression: str) -> CompileError:
+    message = f"expression recursion limit exceeded: {MAX_NESTING}"
+    return CompileError([Issue(message, -1, -1)], expression)

@@ -124,6 +124,11 @@ REFUSED = [
     ),
     (
         CLAIMS,
+        claim(request(selectors=cel("lists.range(1000000).all(x, x > 0)"))),
+        "exactly.selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit",
+    ),
+    (
+        CLAIMS,
         claim(request(tolerations=[{"operator": "Exists", "value": "x"}])),
         'tolerations[0].value: Invalid value: "x": must be empty for operator `Exists`',
     ),

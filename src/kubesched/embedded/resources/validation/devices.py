@@ -11,6 +11,7 @@ from typing import TypeVar
 from kubesched.api.field_errors import (
     FieldError,
     duplicate,
+    forbidden,
     invalid,
     not_supported,
     required,
@@ -27,8 +28,10 @@ from kubesched.api.resource_v1 import MAX_SELECTORS
 from kubesched.embedded.objects import Json, JsonObject
 from kubesched.embedded.resources.validation.common import one_of
 from kubesched.plugins.dynamic_resources.structured.selectors import (
+    COST_LIMIT,
     compile_selector,
     device_environment,
+    worst_cost,
 )
 
 MAX_CONFIGS = 32
@@ -38,6 +41,7 @@ _MAX_DRIVER_NAME = 63
 _MAX_POOL_NAME = 253
 _MAX_IDENTIFIER = 32
 _MAX_EXPRESSION = 10 * 1024
+_TOO_COMPLEX = "too complex, exceeds cost limit"
 MAX_PARAMETERS = 10 * 1024
 _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
@@ -170,7 +174,9 @@ def _selector(selector: JsonObject, path: str) -> list[FieldError]:
     if len(expression.encode()) > _MAX_EXPRESSION:
         return [too_long(path, _MAX_EXPRESSION)]
     problem = _compile_problem(expression)
-    return [invalid(path, expression, problem)] if problem else []
+    if problem:
+        return [invalid(path, expression, problem)]
+    return [forbidden(path, _TOO_COMPLEX)] if _is_too_complex(expression) else []
 
 
 @lru_cache(maxsize=4096)
@@ -181,6 +187,11 @@ def _compile_problem(expression: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+@lru_cache(maxsize=4096)
+def _is_too_complex(expression: str) -> bool:
+    return worst_cost(expression, device_environment()) > COST_LIMIT
 
 
 def device_configuration(config: JsonObject, path: str) -> list[FieldError]:
