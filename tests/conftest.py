@@ -8,10 +8,23 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# A busy machine must not fail a test: no deadlines.
+# A busy machine must not fail a test: no deadlines, and drawing examples may take its time.
+CLOCKS = [HealthCheck.too_slow]
 EXAMPLES = int(os.environ.get("KUBESCHED_FUZZ_EXAMPLES", "100"))
-settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES)
-settings.register_profile("explore", deadline=None, max_examples=EXAMPLES, print_blob=True)
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    deadline=None,
+    max_examples=EXAMPLES,
+    suppress_health_check=CLOCKS,
+)
+settings.register_profile(
+    "explore",
+    deadline=None,
+    max_examples=EXAMPLES,
+    print_blob=True,
+    suppress_health_check=CLOCKS,
+)
 settings.load_profile("explore" if os.environ.get("KUBESCHED_EXPLORE") else "fixed")
