@@ -8,7 +8,7 @@ sendInitialEvents=true        what exists now, a bookmark saying so, then change
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kubesched.api.field_errors import forbidden
@@ -23,7 +23,7 @@ from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry.registry import Registry
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
-from kubesched.embedded.storage.watch import Watch
+from kubesched.embedded.storage.watch import Watch, WatchEvent
 from kubesched.errors import ApiError, Gone
 
 BOOKMARK_INTERVAL_S = 60.0
@@ -83,6 +83,7 @@ class WatchStream:
         *,
         clock: Clock,
         settled: Callable[[], Awaitable[None]] | None = None,
+        omits_managed_fields: bool = False,
     ) -> None:
         self._registry = registry
         self._target = target
@@ -90,7 +91,9 @@ class WatchStream:
         self._clock = clock
         self._settled = settled
         self._matches = selection(target, query)
-        self._encode = _event_encoder(registry, target.resource, query, accepted)
+        self._encode = _event_encoder(
+            registry, target.resource, query, accepted, omits_managed_fields=omits_managed_fields
+        )
         self._start = request.revision if request.revision is not None else registry.store.revision
         self._deadline = clock.monotonic() + request.timeout_s
         self._failure: Gone | None = None
@@ -144,9 +147,12 @@ class WatchStream:
                 yield _error_event(error)
                 return
             if batch:
-                yield b"".join([self._encode(event_type, entry) for event_type, entry, _ in batch])
+                yield self.encode_batch(batch)
             elif request.wants_bookmarks and not watch.is_closed:
                 yield self._bookmark(self._registry.store.revision)
+
+    def encode_batch(self, batch: Sequence[WatchEvent]) -> bytes:
+        return b"".join([self._encode(event_type, entry) for event_type, entry, _ in batch])
 
     def _initial_chunks(self) -> list[bytes]:
         collection = self._registry.store.collection(self._target.resource.storage_key)
@@ -176,11 +182,18 @@ def _error_event(error: ApiError) -> bytes:
 
 
 def _event_encoder(
-    registry: Registry, resource: ResourceInfo, query: Query, accepted: Accepted
+    registry: Registry,
+    resource: ResourceInfo,
+    query: Query,
+    accepted: Accepted,
+    *,
+    omits_managed_fields: bool,
 ) -> Callable[[str, Entry], bytes]:
     if accepted.view == "Table":
         return _TableEvents(registry, resource, query.get("includeObject"))
-    encode_entry = encoder_for(resource, metadata_only=bool(accepted.view))
+    encode_entry = encoder_for(
+        resource, metadata_only=bool(accepted.view), omits_managed_fields=omits_managed_fields
+    )
 
     def encode_event(event_type: str, entry: Entry) -> bytes:
         return encode_watch_event(event_type, encode_entry(entry))
