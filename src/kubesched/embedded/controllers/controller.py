@@ -24,6 +24,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from kubesched.clock import Clock
 from kubesched.embedded.controllers.events import EventRecorder
+from kubesched.embedded.controllers.heartbeat_clock import HeartbeatClock
 from kubesched.embedded.controllers.informers import InformerFactory
 from kubesched.embedded.controllers.workqueue import BackOff, WorkQueue
 from kubesched.embedded.local import LocalApi
@@ -69,6 +70,7 @@ class ControllerContext:
     """Source of the controllers' own generators; see `generator`."""
     informers: InformerFactory
     events: EventRecorder
+    heartbeats: HeartbeatClock
 
     def generator(self, name: str) -> random.Random:
         """A generator for one controller, so that switching off another does not change its draws."""

@@ -23,6 +23,7 @@ from kubesched.embedded.controllers.event_ttl import EventExpiry
 from kubesched.embedded.controllers.events import EventRecorder, EventStatistics
 from kubesched.embedded.controllers.every_resource import EveryResource
 from kubesched.embedded.controllers.garbage_collector import GarbageCollector
+from kubesched.embedded.controllers.heartbeat_clock import HeartbeatClock
 from kubesched.embedded.controllers.informers import InformerFactory
 from kubesched.embedded.controllers.job import JobController
 from kubesched.embedded.controllers.namespaces import NamespaceController
@@ -210,8 +211,11 @@ def start_all(
     seed = rng.getrandbits(64)
     recorder = EventRecorder(manager_api, clock, enabled=options.events)
     kubelet_recorder = EventRecorder(kubelet_api, clock, enabled=options.events)
-    context = ControllerContext(manager_api, clock, seed, informers, recorder)
-    kubelet_context = ControllerContext(kubelet_api, clock, seed, informers, kubelet_recorder)
+    heartbeats = HeartbeatClock(clock)
+    context = ControllerContext(manager_api, clock, seed, informers, recorder, heartbeats)
+    kubelet_context = ControllerContext(
+        kubelet_api, clock, seed, informers, kubelet_recorder, heartbeats
+    )
     makers: dict[str, Callable[[], Controller[Any]]] = {
         DeploymentController.name: lambda: DeploymentController(context),
         ReplicaSetController.name: lambda: ReplicaSetController(context),

@@ -4,7 +4,8 @@
     Lease not renewed  ──► Ready becomes Unknown ──► NoExecute taint, pods not ready
 
 Only nodes that have a Lease are monitored: a node object that never had a heartbeat (made
-by hand for a test) keeps the conditions it was given.
+by hand for a test) keeps the conditions it was given. Silence is measured by the `HeartbeatClock`, so
+that a slow host does not make nodes look silent.
 """
 
 from __future__ import annotations
@@ -60,19 +61,17 @@ class NodeLifecycleController(Controller[str]):
         self._grace_s = grace_s
         self._heard_at: dict[str, float] = {}
         self._lease_s: dict[str, float] = {}
+        self._swept_at = self.clock.monotonic()
         self._nodes = self.informers.informer("nodes")
         self._nodes.add_handler(self._node_changed)
         self.informers.informer("leases.coordination.k8s.io").add_handler(self._lease_changed)
         self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node)
+        self._pods.add_index(BY_NODE, index_by_node, "spec")
         self.queue.add_after(SWEEP, MONITOR_S)
 
     def sync(self, key: str) -> float | None:
         if key == SWEEP:
-            now = self.clock.monotonic()
-            for name, heard_at in self._heard_at.items():
-                if now - heard_at > self._patience_s(name):
-                    self.queue.add(name)
+            self._sweep()
             return MONITOR_S
         node = self._nodes.get(key)
         if node is None:
@@ -83,6 +82,18 @@ class NodeLifecycleController(Controller[str]):
             self._mark_pods_not_ready(name_of(node))
         return None
 
+    def _sweep(self) -> None:
+        """Look for silent nodes."""
+        swept_at, self._swept_at = self._swept_at, self.clock.monotonic()
+        late_s = self._swept_at - swept_at - MONITOR_S
+        if late_s > MONITOR_S:
+            # The process stood still, and heartbeats that other programs sent are waiting: that time does not count.
+            self._heard_at = {name: at + late_s for name, at in self._heard_at.items()}
+        now = self.context.heartbeats.monotonic()
+        for name, heard_at in self._heard_at.items():
+            if now - heard_at > self._patience_s(name):
+                self.queue.add(name)
+
     def _patience_s(self, name: str) -> float:
         """A kubelet that promised longer leases is given longer."""
         return max(self._grace_s, self._lease_s.get(name, 0.0) + MONITOR_S)
@@ -90,7 +101,8 @@ class NodeLifecycleController(Controller[str]):
     def _mark_silent(self, node: JsonObject) -> JsonObject:
         name = name_of(node)
         heard_at = self._heard_at.get(name)
-        if heard_at is None or self.clock.monotonic() - heard_at <= self._patience_s(name):
+        now = self.context.heartbeats.monotonic()
+        if heard_at is None or now - heard_at <= self._patience_s(name):
             return node
         conditions: list[JsonObject] = status_of(node).get("conditions") or []
         now = self.clock.now()

@@ -48,7 +48,7 @@ class WorkQueue(Generic[K]):
     def __init__(self, clock: Clock, back_off: BackOff | None = None) -> None:
         self._clock = clock
         self._back_off = back_off if back_off is not None else BackOff()
-        self._ready: dict[K, None] = {}
+        self._ready: dict[K, float | None] = {}  # with the time a delayed key was due
         self._later: list[tuple[float, int, K]] = []  # heap; entries not in _due are stale
         self._due: dict[K, tuple[float, int]] = {}
         self._failures: dict[K, int] = {}
@@ -116,6 +116,14 @@ class WorkQueue(Generic[K]):
             heapq.heappop(self._later)
         return None
 
+    def lag_s(self) -> float:
+        """How long the longest-waiting delayed key has been due."""
+        self._promote()
+        for due in self._ready.values():
+            if due is not None:
+                return self._clock.monotonic() - due
+        return 0.0
+
     async def wait(self) -> None:
         """Return when a key may be due. May return early; `pop` decides."""
         due_s = self.next_due_s()
@@ -137,4 +145,4 @@ class WorkQueue(Generic[K]):
             due, sequence, key = heapq.heappop(self._later)
             if self._due.get(key) == (due, sequence):
                 del self._due[key]
-                self._ready.setdefault(key, None)
+                self._ready.setdefault(key, due)

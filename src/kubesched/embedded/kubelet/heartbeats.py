@@ -54,6 +54,7 @@ class NodeKeeper(Controller[Key]):
         self._nodes = self.informers.informer("nodes")
         self._nodes.add_handler(self._node_changed)
         self._leases = self.informers.informer(LEASES)
+        context.heartbeats.follow(self.queue.lag_s)
         for index in range(len(self._planned)):
             self.queue.add(("register", str(index)))
 

@@ -14,6 +14,7 @@ from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.controllers import ControllerOptions, start_all
 from kubesched.embedded.controllers.controller import Controller, ControllerContext
 from kubesched.embedded.controllers.events import EventRecorder
+from kubesched.embedded.controllers.heartbeat_clock import HeartbeatClock
 from kubesched.embedded.controllers.informers import Informer, InformerFactory
 from kubesched.embedded.controllers.manager import CONTROLLER_NAMES
 from kubesched.embedded.kubelet.options import KubeletOptions
@@ -56,7 +57,9 @@ def scripted(clock):
     def make(**script):
         api = build_api(clock)
         recorder = EventRecorder(api, clock)
-        context = ControllerContext(api, clock, 1, InformerFactory(api), recorder)
+        context = ControllerContext(
+            api, clock, 1, InformerFactory(api), recorder, HeartbeatClock(clock)
+        )
         return Scripted(context, script)
 
     return make

@@ -47,6 +47,31 @@ def test_a_silent_node_becomes_unreachable_and_recovers(world):
     assert taints(world, "node-0") == []
 
 
+def test_a_host_that_stands_still_makes_no_node_silent(world):
+    world.run(20)
+    world.clock.advance(600)
+    world.cast["nodelifecycle"].process()  # before any kubelet gets its turn
+    world.settle()
+    world.run(30)
+    assert {ready(world, f"node-{index}")[0] for index in range(3)} == {"True"}
+    assert "NodeNotReady" not in world.reasons("node-0")
+
+
+def test_kubelets_that_fall_behind_are_not_silent_but_stopped_ones_are(world):
+    """The host is too slow for every heartbeat; the judge gets all the turns it wants."""
+    world.run(20)
+    stop(world, "node-0")
+    keeper, judge = world.cast["kubelet-nodes"], world.cast["nodelifecycle"]
+    for _ in range(60):
+        world.clock.advance(5)
+        judge.process()
+        if keeper.queue.lag_s() > 40:
+            keeper.process(limit=1)
+        judge.process()
+        assert {ready(world, f"node-{index}")[0] for index in (1, 2)} == {"True"}
+    assert ready(world, "node-0") == ("Unknown", "NodeStatusUnknown")
+
+
 def test_pods_of_a_silent_node_turn_unready_then_leave_after_their_toleration(world):
     world.deployment(replicas=3)
     world.run(10)
