@@ -120,9 +120,13 @@ class EmbeddedCluster:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    def transport(self, *, user_agent: str = "kubesched") -> MemoryTransport:
+    def transport(
+        self, *, user_agent: str = "kubesched", omits_managed_fields: bool = False
+    ) -> MemoryTransport:
         """The way to this cluster that needs no socket."""
-        return MemoryTransport(self.server, user_agent=user_agent)
+        return MemoryTransport(
+            self.server, user_agent=user_agent, omits_managed_fields=omits_managed_fields
+        )
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         secrets_dir = self.settings.data_dir / "pki" if self.settings.data_dir is not None else None

@@ -36,6 +36,8 @@ class ApiRequest:
     headers: Mapping[str, str]
     body: bytes
     user: User = ADMINISTRATOR
+    omits_managed_fields: bool = False
+    """Whether a watch leaves out who manages which fields, for clients that do not read it."""
 
     @property
     def media_type(self) -> str:

@@ -1,4 +1,4 @@
-"""The API server reached without a socket, for simulation and tests.
+"""The API server reached without a socket, by the playground's scheduler, simulation and tests.
 
 Implements `kubesched.client.transport.Transport`, so the same client code runs over it, streams included. Under a
 virtual clock every wait is virtual too.
@@ -21,11 +21,17 @@ class MemoryTransport:
     """Requests go straight to the server object."""
 
     def __init__(
-        self, server: ApiServer, *, user_agent: str = "kubesched", user: User = ADMINISTRATOR
+        self,
+        server: ApiServer,
+        *,
+        user_agent: str = "kubesched",
+        user: User = ADMINISTRATOR,
+        omits_managed_fields: bool = False,
     ) -> None:
         self._server = server
         self._user_agent = user_agent
         self._user = user
+        self._omits_managed_fields = omits_managed_fields
         self._open: set[MemoryResponse] = set()
         self._is_closed = False
 
@@ -36,16 +42,24 @@ class MemoryTransport:
         headers = {"user-agent": self._user_agent}
         headers.update((name.lower(), value) for name, value in request.headers.items())
         incoming = ApiRequest(
-            request.method, unquote(path), query, headers, request.body, self._user
+            request.method,
+            unquote(path) if "%" in path else path,
+            query,
+            headers,
+            request.body,
+            self._user,
+            self._omits_managed_fields,
         )
         deadline_at = asyncio.get_running_loop().time() + request.deadline_s
-        try:
-            async with asyncio.timeout_at(deadline_at):
-                answer = await self._server.handle(incoming)
-        except TimeoutError as error:
-            raise DeadlineExceeded(
-                f"{request.method} {path}: no answer in {request.deadline_s} s"
-            ) from error
+        answer = self._server.respond(incoming)
+        if answer.stream is None and not self._server.is_settled:
+            try:
+                async with asyncio.timeout_at(deadline_at):
+                    answer = await self._server.settle(incoming, answer)
+            except TimeoutError as error:
+                raise DeadlineExceeded(
+                    f"{request.method} {path}: no answer in {request.deadline_s} s"
+                ) from error
         response = MemoryResponse(self, answer, deadline_at)
         if answer.stream is not None:
             self._open.add(response)

@@ -175,6 +175,7 @@ class ApiServer:
                 watch_request,
                 clock=self._clock,
                 settled=self._journal.durable if self._journal is not None else None,
+                omits_managed_fields=request.omits_managed_fields,
             )
             return ApiResponse(200, stream=stream)
         if target.name:

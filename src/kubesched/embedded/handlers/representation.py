@@ -21,6 +21,10 @@ def _stored(entry: Entry) -> bytes:
     return entry.body
 
 
+def _without_managers(entry: Entry) -> bytes:
+    return entry.variant("lean", lambda entry: encode(entry.obj))
+
+
 def _as_events_v1(entry: Entry) -> bytes:
     return entry.variant(
         "events.k8s.io/v1", lambda entry: encode(event_to_events_v1(entry.with_managed_fields()))
@@ -49,15 +53,17 @@ def partial_metadata(entry: Entry) -> JsonObject:
     }
 
 
-def encoder_for(resource: ResourceInfo, *, metadata_only: bool = False) -> Encoder:
-    """How entries of a resource are written for a client."""
+def encoder_for(
+    resource: ResourceInfo, *, metadata_only: bool = False, omits_managed_fields: bool = False
+) -> Encoder:
+    """How entries of a resource are written for a client; managed fields are omitted from stored versions only."""
     if metadata_only:
         return _metadata_only
     if resource.key == "events.events.k8s.io":
         return _as_events_v1
     if resource.custom:
         return partial(_as_version, resource.api_version)
-    return _stored
+    return _without_managers if omits_managed_fields else _stored
 
 
 def encode_list(kind: str, api_version: str, metadata: JsonObject, items: Sequence[bytes]) -> bytes:
