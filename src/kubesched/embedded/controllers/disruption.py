@@ -53,7 +53,7 @@ class DisruptionController(Controller[str]):
         self._budgets.add_index(BY_NAMESPACE, index_by_namespace)
         self._budgets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
         self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NAMESPACE, index_by_namespace)
+        self._pods.add_index(BY_NAMESPACE, index_by_namespace, "ownership")
         self._pods.add_handler(self._pod_changed)
         for resource in _SCALED_KINDS.values():
             self.informers.informer(resource).add_handler(self._owner_changed)
@@ -206,6 +206,8 @@ class DisruptionController(Controller[str]):
         write_status(self.api, RESOURCE, budget, status)
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        if not self._budgets.count(BY_NAMESPACE, namespace_of(pod)):
+            return
         labels = [labels_of(version) for version in (old, pod) if version is not None]
         pause_s = settling_s(self._pods.count(BY_NAMESPACE, namespace_of(pod)))
         for budget in self._budgets.find(BY_NAMESPACE, namespace_of(pod)):

@@ -64,7 +64,7 @@ class EndpointController(Controller[str]):
         self._services.add_index(BY_NAMESPACE, index_by_namespace)
         self._services.add_handler(self._service_changed)
         self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NAMESPACE, index_by_namespace)
+        self._pods.add_index(BY_NAMESPACE, index_by_namespace, "ownership")
         self._pods.add_handler(self._pod_changed)
         self._nodes = self.informers.informer("nodes")
         self._all_slices = self.informers.informer(SLICES)

@@ -195,6 +195,13 @@ class GarbageCollector(Controller[Task]):
     def _changed(
         self, resource: ResourceInfo, kind: str, obj: JsonObject, old: JsonObject | None
     ) -> None:
+        if (
+            old is not None
+            and kind == "MODIFIED"
+            and owners_of(old) is owners_of(obj)
+            and not is_deleting(obj)
+        ):
+            return  # a heartbeat, a status: nothing that ownership depends on
         where = ObjectId(resource.key, namespace_of(obj), name_of(obj))
         before = {owner.get("uid", "") for owner in owners_of(old)} if old is not None else set()
         after = {owner.get("uid", "") for owner in owners_of(obj)} if kind != "DELETED" else set()

@@ -12,6 +12,7 @@ Handlers only note keys. They must not write to the API: that would nest one wri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, TypeVar, cast
 
 from kubesched.embedded.controllers.metadata import key_of
 from kubesched.embedded.local import Listener, LocalApi
@@ -21,6 +22,11 @@ from kubesched.embedded.storage.store import ChangeType
 IndexFunction = Callable[[JsonObject], Iterable[str]]
 """The values under which an object is found in an index."""
 
+Part = Literal["spec", "ownership", ""]
+"""What of an object an index function reads: its spec, its labels and owners, or anything."""
+
+T = TypeVar("T")
+
 
 class Informer:
     """All objects of one resource, by key and by index."""
@@ -28,7 +34,8 @@ class Informer:
     def __init__(self, resource: str) -> None:
         self.resource = resource
         self._objects: dict[str, JsonObject] = {}
-        self._functions: dict[str, IndexFunction] = {}
+        self._functions: dict[str, tuple[IndexFunction, Part]] = {}
+        self._derived: dict[type, object] = {}
         self._indexes: dict[str, dict[str, dict[str, None]]] = {}
         self._handlers: list[Listener] = []
 
@@ -53,17 +60,27 @@ class Informer:
     def count(self, index: str, value: str) -> int:
         return len(self._indexes[index].get(value, ()))
 
-    def add_index(self, name: str, function: IndexFunction) -> None:
-        """File objects under what `function` says; naming the same index again changes nothing."""
+    def add_index(self, name: str, function: IndexFunction, reads: Part = "") -> None:
+        """File objects under what `function` says; naming the same index again changes nothing.
+
+        `reads` spares the call where that part of an object is the same after a change.
+        """
         if name in self._functions:
             return
-        self._functions[name] = function
+        self._functions[name] = function, reads
         self._indexes[name] = {}
         for key, obj in self._objects.items():
             self._file(name, key, function(obj))
 
     def add_handler(self, handler: Listener) -> None:
         self._handlers.append(handler)
+
+    def derive(self, make: Callable[[Informer], T]) -> T:
+        """Something that follows this view, made once however many ask: `make` is its class."""
+        key = cast("type", make)
+        if key not in self._derived:
+            self._derived[key] = make(self)
+        return cast("T", self._derived[key])
 
     def apply(self, kind: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
         """Take one change from the server, then tell the handlers."""
@@ -79,7 +96,10 @@ class Informer:
             handler(kind, obj, old if old is not None else before)
 
     def _refile(self, key: str, before: JsonObject | None, after: JsonObject | None) -> None:
-        for name, function in self._functions.items():
+        same = _same_parts(before, after) if before is not None and after is not None else ()
+        for name, (function, reads) in self._functions.items():
+            if reads in same:
+                continue
             old_values = tuple(function(before)) if before is not None else ()
             new_values = tuple(function(after)) if after is not None else ()
             if old_values == new_values:
@@ -97,6 +117,18 @@ class Informer:
         index = self._indexes[name]
         for value in values:
             index.setdefault(value, {})[key] = None
+
+
+def _same_parts(before: JsonObject, after: JsonObject) -> tuple[Part, ...]:
+    """The parts that two versions share; equal ones that are not shared are compared by their index values."""
+    has_same_spec = before.get("spec") is after.get("spec")
+    old, new = before["metadata"], after["metadata"]
+    has_same_ownership = old.get("labels") is new.get("labels") and old.get(
+        "ownerReferences"
+    ) is new.get("ownerReferences")
+    if has_same_spec:
+        return ("spec", "ownership") if has_same_ownership else ("spec",)
+    return ("ownership",) if has_same_ownership else ()
 
 
 class InformerFactory:

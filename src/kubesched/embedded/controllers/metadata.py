@@ -49,13 +49,16 @@ def status_of(obj: JsonObject) -> dict[str, Any]:
     return obj.get("status") or {}
 
 
+_NO_OWNERS: list[JsonObject] = []
+
+
 def owners_of(obj: JsonObject) -> list[JsonObject]:
-    return obj["metadata"].get("ownerReferences") or []
+    return obj["metadata"].get("ownerReferences") or _NO_OWNERS
 
 
 def controller_of(obj: JsonObject) -> JsonObject | None:
     """The owner reference that manages this object, if there is one."""
-    for owner in owners_of(obj):
+    for owner in obj["metadata"].get("ownerReferences") or _NO_OWNERS:
         if owner.get("controller"):
             return owner
     return None

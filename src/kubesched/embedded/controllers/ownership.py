@@ -22,9 +22,10 @@ from kubesched.embedded.controllers.metadata import (
     spec_of,
     uid_of,
 )
-from kubesched.embedded.local import LocalApi
+from kubesched.embedded.local import Listener, LocalApi
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.selectors import selector_matches
+from kubesched.embedded.storage.store import ChangeType
 from kubesched.errors import NotFound
 
 BY_CONTROLLER = "by-controller"
@@ -47,8 +48,8 @@ class Dependents:
     def __init__(self, api: LocalApi, informer: Informer) -> None:
         self._api = api
         self._informer = informer
-        informer.add_index(BY_CONTROLLER, _index_by_controller)
-        informer.add_index(ORPHANS, _index_orphans)
+        informer.add_index(BY_CONTROLLER, _index_by_controller, "ownership")
+        informer.add_index(ORPHANS, _index_orphans, "ownership")
 
     def of(self, owner: JsonObject) -> list[JsonObject]:
         """What an owner manages, in order of appearance."""
@@ -83,6 +84,10 @@ class Dependents:
                     claimed.append(adopted)
         return claimed
 
+    def has_orphans(self, namespace: str, selector: JsonObject | None) -> bool:
+        """Whether there is something to adopt."""
+        return bool(self._orphans(namespace, selector))
+
     def _orphans(self, namespace: str, selector: JsonObject | None) -> list[JsonObject]:
         """Objects without a controller that match; one label narrows the search down."""
         pairs = (selector or {}).get("matchLabels") or {}
@@ -114,6 +119,39 @@ class Dependents:
             return None
 
 
+class OwnerRoutes:
+    """Tells controllers about the pods (or other dependents) of their kind, and about those without a controller."""
+
+    def __init__(self, informer: Informer) -> None:
+        self._routes: dict[tuple[str, str], list[Listener]] = {}
+        informer.add_handler(self._changed)
+
+    def add(self, kind: str, group: str, handler: Listener) -> None:
+        """Have `handler` called for changes of objects that a controller of this kind has, had or might adopt."""
+        self._routes.setdefault((kind, group), []).append(handler)
+
+    def _changed(self, change: ChangeType, obj: JsonObject, old: JsonObject | None) -> None:
+        owner = controller_of(obj)
+        if owner is None:
+            for handlers in self._routes.values():
+                for handler in handlers:
+                    handler(change, obj, old)
+            return
+        kinds = {_kind_of(owner)}
+        if old is not None and owners_of(old) is not owners_of(obj):
+            former = controller_of(old)
+            if former is not None:
+                kinds.add(_kind_of(former))
+        for route, handlers in self._routes.items():
+            if route in kinds:
+                for handler in handlers:
+                    handler(change, obj, old)
+
+
+def _kind_of(reference: JsonObject) -> tuple[str, str]:
+    return reference.get("kind", ""), reference.get("apiVersion", "").rpartition("/")[0]
+
+
 def owner_key(obj: JsonObject, kind: str, group: str) -> str | None:
     """Key of the managing controller when it is of this kind and group."""
     reference = controller_of(obj)
@@ -133,10 +171,14 @@ def concerned_owners(
     selector: SelectorOf = selector_of,
 ) -> Iterator[str]:
     """Keys of the owners that a change of `obj` concerns: its controllers, or who might adopt it."""
-    for version in (old, obj):
-        owner = owner_key(version, kind, group) if version is not None else None
-        if owner is not None:
-            yield owner
+    owner = owner_key(obj, kind, group)
+    if old is not None and owners_of(old) is not owners_of(obj):
+        former = owner_key(old, kind, group)
+        if former is not None and former != owner:
+            yield former
+    if owner is not None:
+        yield owner
+        return
     if controller_of(obj) is None and not is_deleting(obj):
         for candidate in owners.find(BY_NAMESPACE, namespace_of(obj)):
             if selector_matches(selector(candidate), labels_of(obj)):

@@ -41,7 +41,7 @@ class PodGcController(Controller[str]):
         self._nodes = self.informers.informer("nodes")
         self._nodes.add_handler(self._node_changed)
         self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node)
+        self._pods.add_index(BY_NODE, index_by_node, "spec")
         self._pods.add_index(BY_END, lambda pod: ("finished",) if is_finished(pod) else ())
         self.queue.add_after(SWEEP, SWEEP_S)
 

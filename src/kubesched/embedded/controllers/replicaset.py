@@ -2,7 +2,8 @@
 
 Both kinds work alike; `ReplicaKind` holds what differs. Pods that match and have no controller are
 adopted, own pods that stopped matching are released, then the difference between wanted and active
-pods is created or deleted, at most `BURST_REPLICAS` at a time.
+pods is created or deleted, at most `BURST_REPLICAS` at a time. Numbers come from the `ReplicaTally`;
+single pods are visited only to adopt, release, delete or time them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from kubesched.embedded.controllers.metadata import (
     find_condition,
     is_deleting,
     key_of,
+    labels_of,
+    namespace_of,
     spec_of,
     status_of,
     uid_of,
@@ -25,6 +28,7 @@ from kubesched.embedded.controllers.metadata import (
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
+    OwnerRoutes,
     SelectorOf,
     concerned_owners,
     index_by_namespace,
@@ -37,15 +41,14 @@ from kubesched.embedded.controllers.pods import (
     deletion_order,
     is_active,
 )
+from kubesched.embedded.controllers.replica_tally import ReplicaTally
 from kubesched.embedded.controllers.status_writes import without_zeros, write_status
 from kubesched.embedded.objects import JsonObject
+from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import ApiError
 
 BURST_REPLICAS = 50
 """Pods created or deleted in one go, some 20 ms of work. The rest follows at once, but in turn."""
-
-
-ACTIVE = "active-by-controller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,37 +99,32 @@ class ReplicaSetController(Controller[str]):
         self._sets.add_index(BY_NAMESPACE, index_by_namespace)
         self._sets.add_handler(self._set_changed)
         self._siblings = Dependents(self.api, self._sets)
-        self._all_pods = self.informers.informer("pods")
-        self._all_pods.add_index(ACTIVE, _index_active)
-        self._all_pods.add_handler(self._pod_changed)
-        self._pods = Dependents(self.api, self._all_pods)
-        self._growing: set[str] = set()  # sets in the middle of a large scale-up
+        pods = self.informers.informer("pods")
+        self._tally = pods.derive(ReplicaTally)
+        pods.derive(OwnerRoutes).add(self.flavour.kind, self.flavour.group, self._pod_changed)
+        self._pods = Dependents(self.api, pods)
         self._pod_control = PodControl(context, self.flavour.component)
         self._reported: dict[str, JsonObject] = {}  # the last status written, by key
 
     def sync(self, key: str) -> float | None:
         replica_set = self._sets.get(key)
         if replica_set is None:
-            self._growing.discard(key)
             self._reported.pop(key, None)
             return None
-        if key in self._growing and self._grow_on(key, replica_set):
-            return 0.0
-        pods = self._pods.claim(replica_set, self.flavour.selector(replica_set))
-        counts = self._count(replica_set, pods)
+        if self._may_claim(replica_set):
+            self._pods.claim(replica_set, self.flavour.selector(replica_set))
+        counts = self._count(replica_set)
         failure: ApiError | None = None
         surplus = counts.active - int(spec_of(replica_set).get("replicas", 1))
         if surplus and not is_deleting(replica_set):
             try:
-                self._manage(surplus, pods, replica_set)
+                self._manage(surplus, replica_set)
             except ApiError as error:
                 failure = error
             else:
-                if surplus < -BURST_REPLICAS:
-                    self._growing.add(key)
                 if abs(surplus) > BURST_REPLICAS:
                     return 0.0  # in the middle of it: the last turn reports
-            counts = self._count(replica_set, self._pods.of(replica_set))
+            counts = self._count(replica_set)
         current = self._sets.get(key)
         if current is not None:
             status = self._reported[key] = self._status(current, counts, failure)
@@ -135,36 +133,49 @@ class ReplicaSetController(Controller[str]):
             raise failure
         return counts.next_available_s
 
-    def _grow_on(self, key: str, replica_set: JsonObject) -> bool:
-        """Create the next burst without a full look, which would visit all pods every time."""
-        active = self._all_pods.count(ACTIVE, uid_of(replica_set))
-        missing = int(spec_of(replica_set).get("replicas", 1)) - active
-        if missing <= BURST_REPLICAS or is_deleting(replica_set):
-            self._growing.discard(key)
+    def _may_claim(self, replica_set: JsonObject) -> bool:
+        """Whether there are pods to adopt or to release."""
+        if is_deleting(replica_set):
             return False
-        self._growing.discard(key)  # should a pod be refused, the next turn looks properly
-        self._manage(-missing, [], replica_set)
-        self._growing.add(key)
-        return True
+        selector = self.flavour.selector(replica_set)
+        return self._pods.has_orphans(namespace_of(replica_set), selector) or not all(
+            selector_matches(selector, dict(labels))
+            for labels in self._tally.label_sets(uid_of(replica_set))
+        )
 
-    def _manage(self, surplus: int, pods: list[JsonObject], replica_set: JsonObject) -> None:
+    def _manage(self, surplus: int, replica_set: JsonObject) -> None:
         """Create or delete the difference, or as much of it as one turn may take."""
         if surplus < 0:
             # Stopping at the first failure keeps a refused template from being tried again and again.
+            pod = pod_from_template(spec_of(replica_set).get("template") or {}, replica_set)
             for _ in range(min(-surplus, BURST_REPLICAS)):
-                template = spec_of(replica_set).get("template") or {}
-                self._pod_control.create(pod_from_template(template, replica_set), replica_set)
+                self._pod_control.create(pod, replica_set)
             return
-        active = [pod for pod in pods if is_active(pod)]
+        active = [pod for pod in self._selected(replica_set) if is_active(pod)]
         ordered = deletion_order(active, self._related_pods(replica_set), self.clock.now())
         for pod in ordered[: min(surplus, BURST_REPLICAS)]:
             self._pod_control.delete(pod, replica_set)
 
-    def _count(self, replica_set: JsonObject, pods: list[JsonObject]) -> PodCounts:
+    def _selected(self, replica_set: JsonObject) -> list[JsonObject]:
+        """The set's own pods that match its selector."""
+        selector = self.flavour.selector(replica_set)
+        return [
+            pod for pod in self._pods.of(replica_set) if selector_matches(selector, labels_of(pod))
+        ]
+
+    def _count(self, replica_set: JsonObject) -> PodCounts:
         template = spec_of(replica_set).get("template") or {}
-        labels = (template.get("metadata") or {}).get("labels") or {}
+        template_labels = (template.get("metadata") or {}).get("labels") or {}
         min_ready_s = int(spec_of(replica_set).get("minReadySeconds") or 0)
-        return count_pods(pods, labels, min_ready_s, self.clock.now())
+        if min_ready_s:  # availability is a matter of every pod's time
+            pods = self._selected(replica_set)
+            return count_pods(pods, template_labels, min_ready_s, self.clock.now())
+        selector = self.flavour.selector(replica_set)
+        return self._tally.count(
+            uid_of(replica_set),
+            template_labels,
+            lambda labels: selector_matches(selector, dict(labels)),
+        )
 
     def _related_pods(self, replica_set: JsonObject) -> list[JsonObject]:
         """Pods of all ReplicaSets under the same Deployment: they make a node crowded together."""
@@ -225,12 +236,6 @@ class ReplicaSetController(Controller[str]):
             flavour.kind, flavour.group, self._sets, pod, old, flavour.selector
         ):
             self.queue.add_after(key, pause_s)
-
-
-def _index_active(pod: JsonObject) -> tuple[str, ...]:
-    """Index function: pods that count as replicas, under their controller's uid."""
-    owner = controller_of(pod)
-    return (owner.get("uid", ""),) if owner is not None and is_active(pod) else ()
 
 
 def _without_version(obj: JsonObject) -> JsonObject:

@@ -41,7 +41,7 @@ class TaintEvictionController(Controller[str]):
         self._nodes = self.informers.informer("nodes")
         self._nodes.add_handler(self._node_changed)
         self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node)
+        self._pods.add_index(BY_NODE, index_by_node, "spec")
         self._pods.add_handler(self._pod_changed)
 
     def sync(self, key: str) -> float | None:

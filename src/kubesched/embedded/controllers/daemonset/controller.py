@@ -30,6 +30,7 @@ from kubesched.embedded.controllers.metadata import (
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
+    OwnerRoutes,
     concerned_owners,
     index_by_namespace,
     selector_of,
@@ -86,7 +87,7 @@ class DaemonSetController(Controller[str]):
         self._sets.add_index(BY_NAMESPACE, index_by_namespace)
         self._sets.add_handler(self._daemon_set_changed)
         pods = self.informers.informer("pods")
-        pods.add_handler(self._pod_changed)
+        pods.derive(OwnerRoutes).add("DaemonSet", "apps", self._pod_changed)
         self._pods = Dependents(self.api, pods)
         self._nodes = self.informers.informer("nodes")
         self._nodes.add_handler(self._node_changed)

@@ -57,6 +57,7 @@ from kubesched.embedded.controllers.metadata import (
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
+    OwnerRoutes,
     concerned_owners,
     index_by_namespace,
     owner_key,
@@ -106,7 +107,8 @@ class JobController(Controller[Key]):
         self._jobs.add_index(BY_NAMESPACE, index_by_namespace)
         self._jobs.add_handler(self._job_changed)
         self._all_pods = self.informers.informer("pods")
-        self._all_pods.add_handler(self._pod_changed)
+        self._all_pods.derive(OwnerRoutes).add("Job", "batch", self._pod_changed)
+        self._all_pods.add_handler(self._free_stray_pod)
         self._pods = Dependents(self.api, self._all_pods)
         self._pod_control = PodControl(context, COMPONENT)
         self._failures: dict[
@@ -474,6 +476,9 @@ class JobController(Controller[Key]):
         pause_s = settling_s(self._pods.count(reference.get("uid", ""))) if reference else 0.0
         for key in concerned_owners("Job", "batch", self._jobs, pod, old):
             self.queue.add_after(("job", key), pause_s)
+
+    def _free_stray_pod(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:
+        """Take the finalizer off pods that have no Job any more."""
         if kind != "DELETED" and has_finalizer(pod):
             owner = owner_key(pod, "Job", "batch")
             if owner is None or self._jobs.get(owner) is None:

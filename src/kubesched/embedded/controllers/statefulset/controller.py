@@ -25,6 +25,7 @@ from kubesched.embedded.controllers.metadata import (
 from kubesched.embedded.controllers.ownership import (
     BY_NAMESPACE,
     Dependents,
+    OwnerRoutes,
     concerned_owners,
     index_by_namespace,
     selector_of,
@@ -64,7 +65,7 @@ class StatefulSetController(Controller[str]):
         self._sets.add_index(BY_NAMESPACE, index_by_namespace)
         self._sets.add_handler(lambda kind, obj, old: self.queue.add(key_of(obj)))
         pods = self.informers.informer("pods")
-        pods.add_handler(self._pod_changed)
+        pods.derive(OwnerRoutes).add("StatefulSet", "apps", self._pod_changed)
         self._pods = Dependents(self.api, pods)
         self._claims = ClaimControl(context)
         self._history = RevisionHistory(self.api, self.informers, "controller.kubernetes.io/hash")

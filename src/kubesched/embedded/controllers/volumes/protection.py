@@ -55,7 +55,7 @@ class VolumeProtection(Controller[Key]):
         self._volumes = self.informers.informer("persistentvolumes")
         self._volumes.add_handler(lambda kind, obj, old: self.queue.add(("volume", name_of(obj))))
         self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_CLAIM, claims_of)
+        self._pods.add_index(BY_CLAIM, claims_of, "spec")
         self._pods.add_handler(self._pod_changed)
 
     def sync(self, key: Key) -> float | None:
