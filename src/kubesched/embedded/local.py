@@ -22,6 +22,7 @@ from kubesched.embedded.registry import binding, eviction
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.patching import PatchKind, patch_object
 from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.repeated_creates import RepeatedCreates
 from kubesched.embedded.registry.strategy import Propagation
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.selectors import combine, compile_field_selector, compile_label_selector
@@ -39,6 +40,7 @@ class LocalApi:
     def __init__(self, registry: Registry, *, manager: str = "kubesched") -> None:
         self.registry = registry
         self._options = WriteOptions(manager=manager)
+        self._creates = RepeatedCreates(registry)
 
     @classmethod
     def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
@@ -74,10 +76,7 @@ class LocalApi:
     ) -> JsonObject:
         """Create; the namespace is the object's own unless given."""
         info = self._resource(resource)
-        mine = self._own(info, obj)
-        return self.registry.create(
-            info, namespace or mine["metadata"].get("namespace", ""), mine, self._options
-        ).obj
+        return self._creates.create(info, namespace or "", _encode(info, obj), self._options).obj
 
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace everything but the status. A `resourceVersion` in the object must be current, else `Conflict`."""
@@ -86,6 +85,17 @@ class LocalApi:
     def update_status(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace the status only. A `resourceVersion` in the object must be current, else `Conflict`."""
         return self._update(resource, obj, "status")
+
+    def write_status(self, resource: Resource, obj: JsonObject, status: JsonObject) -> JsonObject:
+        """Replace the status of an object that was read from here; `Conflict` if there is a newer version.
+
+        For statuses that this process computed: it is not checked or copied, and must not be changed afterwards.
+        """
+        info = self._resource(resource)
+        metadata = obj["metadata"]
+        old = self.registry.get(info, metadata.get("namespace", ""), metadata["name"])
+        self.registry.check_version(info, old, metadata)
+        return self.registry.replace_status(info, old, status, self._options).obj
 
     def patch(
         self,
@@ -222,7 +232,11 @@ class LocalApi:
 
     def _own(self, info: ResourceInfo, obj: JsonObject) -> JsonObject:
         """A copy for the store, checked as a request's body would be."""
-        body = encode({"apiVersion": info.api_version, "kind": info.kind, "metadata": {}, **obj})
+        body = _encode(info, obj)
         check_types(info, body)
         mine: JsonObject = decode_json(body)
         return to_stored(info, mine)
+
+
+def _encode(info: ResourceInfo, obj: JsonObject) -> bytes:
+    return encode({"apiVersion": info.api_version, "kind": info.kind, "metadata": {}, **obj})

@@ -97,6 +97,16 @@ class EventRecorder:
         if self._enabled:
             self._record(obj, WARNING, component, reason, message, host, field_path)
 
+    def is_exhausted(self) -> bool:
+        """Whether an event recorded now would be dropped; then it counts as dropped already."""
+        if not self._enabled:
+            return True
+        self._refill()
+        if self._tokens >= 1.0:
+            return False
+        self._dropped += 1
+        return True
+
     def statistics(self) -> EventStatistics:
         return EventStatistics(self._written, self._repeated, self._dropped)
 
@@ -140,10 +150,13 @@ class EventRecorder:
             self._dropped += 1
             logger.debug("event %s about %s not written: %s", reason, reference["name"], error)
 
-    def _take_token(self) -> bool:
+    def _refill(self) -> None:
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._per_second)
         self._refilled_at = now
+
+    def _take_token(self) -> bool:
+        self._refill()
         if self._tokens < 1.0:
             return False
         self._tokens -= 1.0

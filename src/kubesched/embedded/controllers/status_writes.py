@@ -18,8 +18,7 @@ def write_status(
     """
     if (obj.get("status") or {}) == status:
         return obj
-    # Only the status is taken from what is sent; the rest is left out to spare copying it.
-    return api.update_status(resource, {"metadata": obj["metadata"], "status": status})
+    return api.write_status(resource, obj, status)
 
 
 def without_zeros(status: dict[str, Any], *keep: str) -> dict[str, Any]:

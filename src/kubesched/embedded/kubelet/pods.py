@@ -11,6 +11,7 @@ counted in its ledger from the moment a pod is admitted until it has ended.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -48,6 +49,8 @@ class _Plan:
     uid: str
     stage: Stage | None = None
     due: float = 0.0
+    chosen_for: JsonObject | None = None
+    """The version of the pod that the stage was chosen for."""
     passed_over: set[str] = field(default_factory=set)
     is_removed: bool = False
     """The kubelet is done with it; only finalizers keep the object."""
@@ -64,6 +67,9 @@ class _Host:
 
 
 _AFTER_PRE_STOP_S = 2.0
+
+STAGES_PER_TURN = 8
+"""Stages of one pod performed in a row; those of a file that go in circles leave other pods their turn."""
 
 RESIZE_RETRY_S = 5.0
 """Pause before a resize that the node had no room for is tried again."""
@@ -82,10 +88,11 @@ class PodPlayer(Controller[str]):
         self._plans: dict[str, _Plan] = {}
         self._hosts: dict[str, _Host] = {}
         self._host_count = 0
+        self._written_key = ""  # the pod whose stage is being performed
         self._nodes = self.informers.informer("nodes")
         self._nodes.add_handler(self._node_changed)
         self._pods = self.informers.informer("pods")
-        self._pods.add_index(BY_NODE, index_by_node)
+        self._pods.add_index(BY_NODE, index_by_node, "spec")
         self._pods.add_handler(self._pod_changed)
 
     def sync(self, key: str) -> float | None:
@@ -124,23 +131,39 @@ class PodPlayer(Controller[str]):
         return plan
 
     def _play(self, pod: JsonObject, node: JsonObject, host: _Host, plan: _Plan) -> float | None:
+        """Perform the stages that are due; returns seconds until the next one."""
         now = self.clock.monotonic()
-        stages = self._options.stages
-        if plan.stage is None or first_match(stages, pod, plan.passed_over) is not plan.stage:
-            plan.stage = choose(stages, pod, self._rng, plan.passed_over)
+        for _ in range(STAGES_PER_TURN):
+            self._choose(pod, plan, now)
             if plan.stage is None:
                 return None
+            if is_deleting(pod):
+                plan.due = min(plan.due, now + self._grace_left_s(pod))
+            if plan.due > now:
+                return plan.due - now
+            stage, plan.stage = plan.stage, None
+            plan.passed_over.clear()
+            after = self._perform(stage, pod, node, host, plan)
+            if after is None:
+                return None
+            if is_finished(after):
+                break
+            pod = after
+        return 0.0
+
+    def _choose(self, pod: JsonObject, plan: _Plan, now: float) -> None:
+        """Settle on the stage that the pod waits for; one that was chosen stays while it is the first match."""
+        stages = self._options.stages
+        if plan.stage is not None and (
+            plan.chosen_for is pod or first_match(stages, pod, plan.passed_over) is plan.stage
+        ):
+            return
+        plan.stage = choose(stages, pod, self._rng, plan.passed_over)
+        plan.chosen_for = pod
+        if plan.stage is not None:
             plan.due = now + plan.stage.delay_s(pod, self._rng)
             if is_deleting(pod) and not is_finished(pod):
                 plan.due += transitions.pre_stop_s(pod)
-        if is_deleting(pod):
-            plan.due = min(plan.due, now + self._grace_left_s(pod))
-        if plan.due > now:
-            return plan.due - now
-        stage, plan.stage = plan.stage, None
-        plan.passed_over.clear()
-        self._perform(stage, pod, node, host, plan)
-        return None
 
     def _grace_left_s(self, pod: JsonObject) -> float:
         """Seconds until the containers are killed."""
@@ -152,7 +175,8 @@ class PodPlayer(Controller[str]):
 
     def _perform(
         self, stage: Stage, pod: JsonObject, node: JsonObject, host: _Host, plan: _Plan
-    ) -> None:
+    ) -> JsonObject | None:
+        """Take the pod through a stage; returns its new version, None if it is gone or nothing was to change."""
         transition = stage.next
         own_ip = _internal_ip(node) or host_ip(_LAST_ORDINAL - host.ordinal)
         pod_ip = status_of(pod).get("podIP") or ""
@@ -161,20 +185,28 @@ class PodPlayer(Controller[str]):
         place = transitions.Place(own_ip, pod_ip)
         for event in transition.events:
             self._tell(event, pod)
+        after: JsonObject | None = None
         if not is_finished(pod):
             status = transitions.apply(pod, transition, place, self.clock.now())
-            write_status(self.api, "pods", pod, status)
+            # The caller goes on with the new version: its own change need not wake it.
+            self._written_key = key_of(pod)
+            try:
+                after = write_status(self.api, "pods", pod, status)
+            finally:
+                self._written_key = ""
         if transition.delete:
             plan.is_removed = True
             self._release(host, uid_of(pod))
-            try:
+            with contextlib.suppress(NotFound):
                 self.api.delete(
                     "pods", namespace_of(pod), name_of(pod), grace_period_s=0, uid=uid_of(pod)
                 )
-            except NotFound:
-                return
+            return None
+        return after if after is not pod else None
 
     def _tell(self, event: StageEvent, pod: JsonObject) -> None:
+        if self.events.is_exhausted():
+            return
         record = self.events.warning if event.type == "Warning" else self.events.normal
         node = node_name_of(pod)
         subjects = [None] if event.scope == "pod" else transitions.containers_in(pod, event.scope)
@@ -255,8 +287,9 @@ class PodPlayer(Controller[str]):
             if host is not None:
                 self._release(host, uid_of(pod))
             return
-        if node_name_of(pod) in self._hosts:
-            self.queue.add(key_of(pod))
+        key = key_of(pod)
+        if key != self._written_key and node_name_of(pod) in self._hosts:
+            self.queue.add(key)
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
         name = name_of(node)

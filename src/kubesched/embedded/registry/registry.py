@@ -37,6 +37,7 @@ from kubesched.embedded.registry.deletion import (
 )
 from kubesched.embedded.registry.managed_fields.managers import (
     Manager,
+    after_status_update,
     after_update,
     creator,
     parse_managers,
@@ -147,11 +148,27 @@ class Registry:
         if not prefix:
             name_required = required("metadata.name", "name or generateName is required")
             raise invalid(resource, "", [name_required])
-        for _attempt in range(_GENERATE_ATTEMPTS):
-            metadata["name"] = prefix[:_MAX_GENERATED_BASE] + self._suffix()
-            if not self._exists(resource, metadata):
-                break
+        self._generate_name(resource, metadata)
         return self._create_named(resource, obj, options, managers)
+
+    def create_like(self, resource: ResourceInfo, first: Entry, options: WriteOptions) -> Entry:
+        """Create another object from the body that gave `first`, whose name was generated, at the same second."""
+        metadata = dict(first.obj["metadata"])
+        self._generate_name(resource, metadata)
+        metadata["uid"] = self.new_uid()
+        obj = {**first.obj, "metadata": metadata}
+        self._require_live_namespace(resource, metadata)
+        if self._exists(resource, metadata):
+            raise already_exists(resource, metadata["name"])
+        self._check(resource, obj, None, "", options)
+        return self._put(resource, obj, first.managers, options)
+
+    def _generate_name(self, resource: ResourceInfo, metadata: JsonObject) -> None:
+        prefix = metadata["generateName"][:_MAX_GENERATED_BASE]
+        for _attempt in range(_GENERATE_ATTEMPTS):
+            metadata["name"] = prefix + self._suffix()
+            if not self._exists(resource, metadata):
+                return
 
     def _create_named(
         self,
@@ -314,6 +331,36 @@ class Registry:
             managers = self._after_update(resource, known, old.obj, obj, options, subresource)
         if subresource != "status":
             self._check(resource, obj, old.obj, subresource, options)
+        return self._finish(resource, old, obj, options, managers)
+
+    def replace_status(
+        self, resource: ResourceInfo, old: Entry, status: JsonObject, options: WriteOptions
+    ) -> Entry:
+        """`replace` of the status by this process's own components: `status` becomes the registry's property.
+
+        Spares what could only fail for objects from outside: reading, copying, and checking the metadata again.
+        """
+        strategy = self.strategy(resource)
+        obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "status": status}
+        self._default(resource, strategy.default_status, obj)
+        if strategy.prepare_status_update is not None:
+            strategy.prepare_status_update(self, obj, old.obj)
+        causes = strategy.validate_status(obj) if strategy.validate_status is not None else []
+        if strategy.validate_status_update is not None:
+            causes += strategy.validate_status_update(obj, old.obj)
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
+        managers = old.managers
+        if options.manager:
+            managers = after_status_update(
+                managers,
+                self.layout(resource),
+                old.obj,
+                obj,
+                manager=options.manager,
+                api_version=resource.api_version,
+                now=self.clock.now(),
+            )
         return self._finish(resource, old, obj, options, managers)
 
     def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:

@@ -62,6 +62,8 @@ class Strategy:
     default_status: Defaulter | None = None
     """Applied to what a write to `/status` brings; must leave the rest of the object alone."""
     admit: Admission | None = None
+    admission_reads: tuple[str, ...] | None = None
+    """The resources `admit` looks at, if that and the clock are all it depends on; None: it may depend on anything."""
     prepare_update: UpdateAdmission | None = None
     validate: Validator | None = None
     validate_update: UpdateValidator | None = None

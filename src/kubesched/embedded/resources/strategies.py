@@ -16,7 +16,7 @@ from kubesched.embedded.resources.defaults import cluster as cluster_defaults
 from kubesched.embedded.resources.defaults import devices as device_defaults
 from kubesched.embedded.resources.defaults import storage as storage_defaults
 from kubesched.embedded.resources.defaults import workloads as workload_defaults
-from kubesched.embedded.resources.defaults.pods import default_pod
+from kubesched.embedded.resources.defaults.pods import default_pod, default_pod_status
 from kubesched.embedded.resources.validation import (
     cluster,
     pod_subresources,
@@ -127,7 +127,9 @@ STRATEGIES: dict[str, Strategy] = {
         status_keeps_metadata=("ownerReferences",),
         returns_deleted_object=True,
         default=default_pod,
+        default_status=default_pod_status,
         admit=admit_pod,
+        admission_reads=("limitranges", "nodes", "priorityclasses.scheduling.k8s.io"),
         prepare_update=admit_pod_update,
         validate=pods.validate_pod,
         validate_update=pods.validate_pod_update,

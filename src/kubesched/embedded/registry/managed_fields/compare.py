@@ -8,9 +8,9 @@ from kubesched.embedded.objects import Json, JsonObject
 from kubesched.embedded.registry.managed_fields.paths import (
     Layout,
     Path,
+    collect_paths,
     is_object,
     item_step,
-    paths_of,
     value_step,
 )
 
@@ -31,6 +31,18 @@ class Difference:
 def compare(layout: Layout, old: JsonObject, new: JsonObject) -> Difference:
     result = Difference()
     _compare(layout, old, new, (), result)
+    return result
+
+
+def compare_status(layout: Layout, old: JsonObject, new: JsonObject) -> Difference:
+    """`compare` of two versions that differ in their status only."""
+    result = Difference()
+    before, after = old.get("status", _ABSENT), new.get("status", _ABSENT)
+    inner, path = layout.child("status"), ("f:status",)
+    if before is _ABSENT or after is _ABSENT:
+        _compare_members(layout, old, new, (), result)
+    else:
+        _compare(inner, before, after, path, result)
     return result
 
 
@@ -85,14 +97,14 @@ def _compare_items(
 
 
 def _members(layout: Layout, item: Json, path: Path) -> set[Path]:
-    collected: set[Path] = set()
+    collected: list[Path] = []
     if isinstance(item, dict):
         for name, value in item.items():
-            collected |= _below(layout.child(name), value, (*path, f"f:{name}"))
-    return collected
+            collect_paths(layout.child(name), value, (*path, f"f:{name}"), collected)
+    return set(collected)
 
 
 def _below(layout: Layout, value: Json, path: Path) -> set[Path]:
-    if value is _ABSENT:
-        return set()
-    return {(*path, *tail) for tail in paths_of(layout, value)}
+    collected: list[Path] = []
+    collect_paths(layout, value, path, collected)
+    return set(collected)

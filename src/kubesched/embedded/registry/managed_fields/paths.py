@@ -111,12 +111,21 @@ def kind_layout(kind: ObjectType | None) -> Layout:
 
 def item_step(layout: Layout, item: Json) -> str:
     """How an item of an associative list is addressed."""
+    if len(layout.keys) == 1 and type(item) is dict:
+        value = item.get(layout.keys[0])
+        if type(value) is str:
+            return _text_step(layout.keys[0], value)
     keys = {}
     for key in layout.keys:
         value = item.get(key, layout.key_defaults.get(key)) if isinstance(item, dict) else None
         if value is not None:
             keys[key] = value
     return f"k:{encode(keys).decode()}"
+
+
+@lru_cache(maxsize=4096)
+def _text_step(key: str, value: str) -> str:
+    return f"k:{encode({key: value}).decode()}"
 
 
 def value_step(value: Json) -> str:
@@ -131,14 +140,15 @@ def is_object(layout: Layout, value: Json) -> bool:
 def paths_of(layout: Layout, value: Json) -> Paths:
     """Every path that a write of this value sets."""
     collected: list[Path] = []
-    _collect(layout, value, (), collected)
+    collect_paths(layout, value, (), collected)
     return frozenset(collected)
 
 
-def _collect(layout: Layout, value: Json, path: Path, collected: list[Path]) -> None:
+def collect_paths(layout: Layout, value: Json, path: Path, collected: list[Path]) -> None:
+    """Append every path that a write of this value at `path` sets."""
     if is_object(layout, value):
         for name, member in value.items():
-            _collect(layout.child(name), member, (*path, f"f:{name}"), collected)
+            collect_paths(layout.child(name), member, (*path, f"f:{name}"), collected)
     elif layout.kind == "items" and isinstance(value, list):
         inner = layout.item
         for item in value:
@@ -146,7 +156,7 @@ def _collect(layout: Layout, value: Json, path: Path, collected: list[Path]) -> 
             collected.append(here)
             if isinstance(item, dict):
                 for name, member in item.items():
-                    _collect(inner.child(name), member, (*here, f"f:{name}"), collected)
+                    collect_paths(inner.child(name), member, (*here, f"f:{name}"), collected)
     elif layout.kind == "set" and isinstance(value, list):
         collected.extend((*path, value_step(item)) for item in value)
     else:

@@ -22,6 +22,20 @@ def default_pod(pod: JsonObject) -> None:
     _pod_level_requests(spec)
 
 
+def default_pod_status(pod: JsonObject) -> None:
+    """Upstream: a pod's conditions always show when they were probed, even if that is never."""
+    status = pod.get("status") or {}
+    conditions = status.get("conditions") or ()
+    if any("lastProbeTime" not in condition for condition in conditions):
+        pod["status"] = {
+            **status,
+            "conditions": [
+                condition if "lastProbeTime" in condition else {**condition, "lastProbeTime": None}
+                for condition in conditions
+            ],
+        }
+
+
 def default_pod_template(template: JsonObject) -> None:
     default_pod_spec(template.setdefault("spec", {}))
 
