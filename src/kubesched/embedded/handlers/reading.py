@@ -127,21 +127,29 @@ def list_page(registry: Registry, target: Target, query: Query) -> Page:
     if revision > registry.store.revision:
         raise BadRequest("continue key is not valid: it names a revision that does not exist yet")
     try:
-        if revision == registry.store.revision:
-            entries = collection.entries(target.namespace)
+        if revision != registry.store.revision:
+            collection.require_history(revision)
+        is_current = revision >= collection.changed_at
+        if is_current:
+            entries = collection.entries(target.namespace, start)
         else:
-            entries = collection.entries_at(revision, target.namespace)
-        chosen = (
-            entry
-            for entry in entries
-            if (start is None or _key(entry) > start) and (matches is None or matches(entry.obj))
-        )
+            entries = (
+                entry
+                for entry in collection.entries_at(revision, target.namespace)
+                if start is None or _key(entry) > start
+            )
+        chosen = entries if matches is None else (entry for entry in entries if matches(entry.obj))
         page = list(islice(chosen, limit)) if limit else list(chosen)
     except Gone:
         if token:
             raise Gone(_CONTINUE_EXPIRED) from None
         raise
-    rest = sum(1 for _ in chosen) if limit and len(page) == limit else 0
+    if not limit or len(page) < limit:
+        return Page(page, revision)
+    if matches is None and is_current:
+        rest = collection.count_entries(target.namespace, _key(page[-1]))
+    else:
+        rest = sum(1 for _ in chosen)
     if not rest:
         return Page(page, revision)
     # Upstream: with a selector the server does not know how many are left, and says nothing.

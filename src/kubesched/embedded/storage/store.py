@@ -21,6 +21,7 @@ import bisect
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -121,14 +122,35 @@ class Collection:
         names = self.by_namespace.get(namespace)
         return names.get(name) if names is not None else None
 
-    def entries(self, namespace: str | None = None) -> Iterator[Entry]:
-        """Live entries in key order, of one namespace or of all."""
-        namespaces = sorted(self.by_namespace) if namespace is None else [namespace]
-        for other in namespaces:
+    def entries(
+        self, namespace: str | None = None, after: tuple[str, str] | None = None
+    ) -> Iterator[Entry]:
+        """Live entries in key order, of one namespace or of all; only those behind the key `after` if it is given."""
+        for other, first in self._spans(namespace, after):
+            names = self.by_namespace[other]
+            for name in islice(self._names_in_order(other, names), first, None):
+                yield names[name]
+
+    def count_entries(
+        self, namespace: str | None = None, after: tuple[str, str] | None = None
+    ) -> int:
+        """How many entries `entries` would give."""
+        return sum(
+            len(self.by_namespace[other]) - first for other, first in self._spans(namespace, after)
+        )
+
+    def _spans(
+        self, namespace: str | None, after: tuple[str, str] | None
+    ) -> Iterator[tuple[str, int]]:
+        """Namespaces in order, each with the position of the first name behind `after`."""
+        for other in sorted(self.by_namespace) if namespace is None else [namespace]:
             names = self.by_namespace.get(other)
-            if names is not None:
-                for name in self._names_in_order(other, names):
-                    yield names[name]
+            if names is None or (after is not None and other < after[0]):
+                continue
+            if after is not None and other == after[0]:
+                yield other, bisect.bisect_right(self._names_in_order(other, names), after[1])
+            else:
+                yield other, 0
 
     def entries_at(self, revision: int, namespace: str | None = None) -> Iterator[Entry]:
         """Entries in key order as they were at `revision`; `Gone` once the history no longer reaches back."""
