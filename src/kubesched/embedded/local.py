@@ -17,9 +17,10 @@ from kubesched.clock import Clock
 from kubesched.embedded.control_plane import build_registry
 from kubesched.embedded.exchange import decode_json
 from kubesched.embedded.handlers.bodies import check_types, to_stored
-from kubesched.embedded.objects import JsonObject, encode
+from kubesched.embedded.objects import JsonObject, encode, timestamp
 from kubesched.embedded.registry import binding, eviction
 from kubesched.embedded.registry.deletion import DeleteOptions
+from kubesched.embedded.registry.managed_fields.managers import Manager
 from kubesched.embedded.registry.patching import PatchKind, patch_object
 from kubesched.embedded.registry.registry import Registry, WriteOptions
 from kubesched.embedded.registry.repeated_creates import RepeatedCreates
@@ -34,6 +35,9 @@ Subresource: TypeAlias = Literal["", "status", "scale"]
 Listener: TypeAlias = Callable[[ChangeType, JsonObject, JsonObject | None], None]
 
 
+_REMEMBERED_SHAPES = 256
+
+
 class LocalApi:
     """Synchronous verbs and ordered change notifications over one registry."""
 
@@ -41,6 +45,7 @@ class LocalApi:
         self.registry = registry
         self._options = WriteOptions(manager=manager)
         self._creates = RepeatedCreates(registry)
+        self._managers: dict[tuple[object, ...], tuple[Manager, ...]] = {}  # of composed objects
 
     @classmethod
     def in_memory(cls, *, clock: Clock, rng: random.Random) -> LocalApi:
@@ -77,6 +82,24 @@ class LocalApi:
         """Create; the namespace is the object's own unless given."""
         info = self._resource(resource)
         return self._creates.create(info, namespace or "", _encode(info, obj), self._options).obj
+
+    def create_composed(
+        self, resource: Resource, obj: JsonObject, namespace: str, shape: tuple[object, ...]
+    ) -> JsonObject:
+        """Create an object that this process composed from values of the right types.
+
+        It is not checked for types or copied, must not hold nulls, and must not be changed afterwards. Objects of one
+        `shape` have the same fields.
+        """
+        info = self._resource(resource)
+        key = (info.key, shape, timestamp(self.registry.clock.now()))
+        known = self._managers.get(key)
+        entry = self.registry.create(info, namespace, obj, self._options, managers=known)
+        if known is None:
+            if len(self._managers) >= _REMEMBERED_SHAPES:
+                self._managers.clear()
+            self._managers[key] = entry.managers
+        return entry.obj
 
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace everything but the status. A `resourceVersion` in the object must be current, else `Conflict`."""

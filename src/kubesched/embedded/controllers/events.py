@@ -189,7 +189,7 @@ class EventRecorder:
         source = {"component": component}
         if host:
             source["host"] = host
-        self._api.create(
+        self._api.create_composed(
             "events",
             {
                 "apiVersion": "v1",
@@ -203,11 +203,11 @@ class EventRecorder:
                 "lastTimestamp": timestamp(now),
                 "count": 1,
                 "type": event_type,
-                "eventTime": None,
                 "reportingComponent": component,
                 "reportingInstance": host,
             },
             namespace,
+            (tuple(reference), bool(host)),
         )
         self._written += 1
         return _Remembered(namespace, name, 1)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.clock import ManualClock
+from kubesched.embedded.controllers.events import EventRecorder
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.registry.repeated_creates import REMEMBERED_BODIES
 from kubesched.embedded.storage.store import Entry
@@ -158,3 +159,25 @@ def test_a_status_computed_from_an_old_version_is_refused(api):
     api.write_status("pods", pod, {"phase": "Running"})
     with pytest.raises(Conflict):
         api.write_status("pods", pod, {"phase": "Failed"})
+
+
+@pytest.mark.parametrize("host", ["", "node-0"])
+@pytest.mark.parametrize("resource", ["pods", "nodes"])
+def test_a_composed_event_is_what_a_server_makes_of_its_json(host, resource):
+    def written(is_short: bool) -> list[Entry]:
+        api = LocalApi.in_memory(clock=ManualClock(), rng=random.Random(5))
+        if not is_short:
+            api.create_composed = lambda name, obj, namespace, shape: api.create(
+                name, obj, namespace
+            )
+        recorder = EventRecorder(api, api.registry.clock)
+        body = {"metadata": {"name": "n"}} if resource == "nodes" else TEMPLATE
+        about = api.create(resource, body, None if resource == "nodes" else "default")
+        for number in range(3):
+            recorder.normal(about, "kubelet", "Pulled", f"image {number}", host=host)
+        recorder.warning(about, "kubelet", "Failed", "no", host=host, field_path="spec.containers")
+        return list(api.registry.store.collection("events").entries())
+
+    for short, plain in zip(written(True), written(False), strict=True):
+        assert short.obj == plain.obj
+        assert short.managers == plain.managers
