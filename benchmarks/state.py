@@ -1,6 +1,6 @@
-"""How long a dump takes to load, and how much memory: `python benchmarks/state.py [--nodes N] [--pods N] [--gzip]`.
+"""How long a dump takes to load, and how much memory: `python benchmarks/state.py [--nodes N] [--pods N] [--gzip] [--yaml]`.
 
-Writes a dump as `kubectl get nodes,pods -A -o json` prints it (indented, one List, pods of about 7 KB as a real
+Writes a dump as `kubectl get nodes,pods -A -o json` (or `-o yaml`) prints it (indented, one List, pods of about 7 KB as a real
 cluster has them), loads it in a fresh process and prints seconds and peak memory.
 """
 
@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--gzip", action="store_true", help="measure the packed dump")
+    parser.add_argument("--yaml", action="store_true", help="measure a dump in YAML")
     parser.add_argument("--keep", metavar="FILE", help="write the dump there and keep it")
     parser.add_argument("--load", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -36,7 +37,8 @@ def main() -> None:
         path = Path(args.keep or f"{directory}/dump.json{'.gz' if args.gzip else ''}")
         started = time.perf_counter()
         with gzip.open(path, "wt", compresslevel=1) if args.gzip else open(path, "w") as file:
-            _write(file, args.nodes, args.pods)  # type: ignore[arg-type]  # both take text
+            write = _write_yaml if args.yaml else _write
+            write(file, args.nodes, args.pods)  # type: ignore[arg-type]  # both take text
         size_mb = path.stat().st_size / 1e6
         print(f"dump: {size_mb:.0f} MB in {time.perf_counter() - started:.0f} s")
         subprocess.run([sys.executable, __file__, "--load", str(path)], check=True)
@@ -70,6 +72,19 @@ def _write(file: IO[str], nodes: int, pods: int) -> None:
     file.write(
         '\n    ],\n    "kind": "List",\n    "metadata": {\n        "resourceVersion": ""\n    }\n}\n'
     )
+
+
+def _write_yaml(file: IO[str], nodes: int, pods: int) -> None:
+    import yaml
+
+    class Dumper(yaml.CSafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    file.write("apiVersion: v1\nitems:\n")
+    for obj in _objects(nodes, pods):
+        file.write(yaml.dump([obj], Dumper=Dumper))
+    file.write('kind: List\nmetadata:\n  resourceVersion: ""\n')
 
 
 def _objects(nodes: int, pods: int) -> Iterator[JSON]:
@@ -142,7 +157,8 @@ def _node(index: int) -> JSON:
 
 
 def _pod(index: int, nodes: int) -> JSON:
-    when, app = "2026-01-02T03:04:05Z", f"app-{index % 997}"
+    when, app = f"2026-01-02T{index % 24:02}:{index % 60:02}:{index % 59:02}Z", f"app-{index % 997}"
+    token = f"kube-api-access-{index:05x}"
     namespace = f"team-{index % 61}"
     probe = {
         "failureThreshold": 3,
@@ -154,7 +170,7 @@ def _pod(index: int, nodes: int) -> JSON:
     labels = {
         "app.kubernetes.io/instance": app,
         "app.kubernetes.io/name": app,
-        "pod-template-hash": f"{index % 997:010x}",
+        "pod-template-hash": f"h{index % 997:09x}",
         "team": namespace,
     }
     return {
@@ -164,7 +180,7 @@ def _pod(index: int, nodes: int) -> JSON:
             "annotations": {
                 "prometheus.io/port": "8080",
                 "prometheus.io/scrape": "true",
-                "checksum/config": f"{index % 997:064x}",
+                "checksum/config": f"c{index % 997:063x}",
             },
             "creationTimestamp": when,
             "generateName": f"{app}-",
@@ -219,7 +235,7 @@ def _pod(index: int, nodes: int) -> JSON:
                         {"mountPath": "/etc/app", "name": "config"},
                         {
                             "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
-                            "name": "kube-api-access-abcde",
+                            "name": token,
                             "readOnly": True,
                         },
                     ],
@@ -248,7 +264,7 @@ def _pod(index: int, nodes: int) -> JSON:
             "volumes": [
                 {"configMap": {"defaultMode": 420, "name": f"{app}-config"}, "name": "config"},
                 {
-                    "name": "kube-api-access-abcde",
+                    "name": token,
                     "projected": {
                         "defaultMode": 420,
                         "sources": [

@@ -11,8 +11,8 @@ from __future__ import annotations
 import gzip
 import mmap
 import re
-import zlib
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO
 
 from kubesched.state.problems import StateError
@@ -20,7 +20,7 @@ from kubesched.state.problems import StateError
 MAX_BYTES = 16 << 30
 """Unpacked size of one file. A packed file must not fill the memory unnoticed."""
 
-_CHUNK = 1 << 20
+_CHUNK = 64 << 10
 _FIRST = 1 << 22
 _GZIP_MAGIC = b"\x1f\x8b"
 _INDENTATION = re.compile(rb"\n +")
@@ -29,16 +29,13 @@ _INDENTATION = re.compile(rb"\n +")
 class Buffer:
     """A growing piece of memory. `view` may be called once all is written."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self) -> None:
         self._map = mmap.mmap(-1, _FIRST, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._max_bytes = max_bytes
         self._released = 0
         self.size = 0
 
     def write(self, data: bytes) -> None:
         end = self.size + len(data)
-        if end > self._max_bytes:
-            raise StateError(f"larger than {self._max_bytes >> 20} MiB unpacked")
         if end > len(self._map):
             self._map.resize(max(2 * len(self._map), end))
         self._map[self.size : end] = data
@@ -55,39 +52,43 @@ class Buffer:
             self._released = upto
 
 
-def read_all(stream: BinaryIO, name: str, max_bytes: int = MAX_BYTES) -> Buffer:
-    """The contents of a stream, unpacked if it is gzip.
+def unpacked(stream: BinaryIO, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+    """The contents of a stream in pieces, unpacked if it is gzip.
 
     Raises:
-        StateError: the packed data is damaged or cut short, or there is too much of it.
+        StateError: there is too much of it.
+        EOFError, gzip.BadGzipFile, zlib.error: the packed data is damaged or cut short.
     """
-    buffer = Buffer(max_bytes)
+    size = 0
+    for chunk in _unpacked(stream):
+        size += len(chunk)
+        if size > max_bytes:
+            raise StateError(f"larger than {max_bytes >> 20} MiB unpacked")
+        yield chunk
+
+
+def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
     first = stream.read(_CHUNK)
-    try:
-        if first.startswith(_GZIP_MAGIC):
-            with gzip.GzipFile(fileobj=_Pushback(first, stream)) as unpacked:  # type: ignore[call-overload]  # only read() is needed
-                _fill(buffer, unpacked.read(_CHUNK), unpacked)
-        else:
-            _fill(buffer, first, stream)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise StateError(f"{name}: not valid gzip: {error}") from None
-    except StateError as error:
-        raise StateError(f"{name}: {error}") from None
-    return buffer
+    if first.startswith(_GZIP_MAGIC):
+        with gzip.GzipFile(fileobj=_Pushback(first, stream)) as file:  # type: ignore[call-overload]  # only read() is needed
+            while chunk := file.read(_CHUNK):
+                yield chunk
+    else:
+        while first:
+            yield first
+            first = stream.read(_CHUNK)
 
 
-def _fill(buffer: Buffer, first: bytes, stream: BinaryIO | gzip.GzipFile) -> None:
-    chunks = _chunks(first, stream)
+def read_all(chunks: Iterator[bytes]) -> Buffer:
+    """All of them in one buffer, JSON without its indentation."""
+    buffer = Buffer()
+    first = next(chunks, b"")
+    chunks = chain((first,), chunks)
     if first.lstrip()[:1] in (b"{", b"["):
         chunks = _without_indentation(chunks)
     for chunk in chunks:
         buffer.write(chunk)
-
-
-def _chunks(first: bytes, stream: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
-    while first:
-        yield first
-        first = stream.read(_CHUNK)
+    return buffer
 
 
 def _without_indentation(chunks: Iterator[bytes]) -> Iterator[bytes]:

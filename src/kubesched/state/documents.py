@@ -3,12 +3,15 @@
 Reads what `kubectl get -o json` and `-o yaml` print, in any combination: single objects, Lists of one or several kinds,
 several JSON values after one another (JSON lines included), several YAML documents.
 
-JSON goes from the buffer straight into records, item by item, and the buffer is released behind it.
+An indented JSON list, as kubectl prints it, is decoded while it is read (`streamed_list`). Other JSON goes from a buffer
+straight into records, item by item, and the buffer is released behind it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,16 +20,19 @@ import yaml
 
 from kubesched.api import codec
 from kubesched.api.codec import DECODE_ERRORS, MalformedObject
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Pod, PodSpec, PodStatus
 from kubesched.api.kinds import Kind, find_kind
 from kubesched.api.kubernetes_yaml import Json, compose, load
-from kubesched.api.meta import ListMeta
+from kubesched.api.meta import ListMeta, ObjectMeta
 from kubesched.state.archive import is_header, read_header
-from kubesched.state.buffers import Buffer
+from kubesched.state.buffers import Buffer, read_all
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.problems import Problem, StateError
 from kubesched.state.sharing import Sharing
+from kubesched.state.streamed_list import StreamedList
 
+LONGEST_BEGINNING = 4096
+"""Bytes within which a list says that it is one."""
 RELEASE_EVERY = 4096
 """Items between two releases of the buffer."""
 
@@ -35,6 +41,10 @@ _KIND_FIRST = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _AT_BYTE = re.compile(r"\(byte (\d+)\)")
 _MARKER = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
+_YAML_LIST = re.compile(rb"\s*(?:(?:apiVersion|kind): [\w./]+\n)*items:\n(?=- )")
+_YAML_ALIAS = re.compile(rb"[:,\[{-]\s*\*\w")
+_YAML_NEXT = re.compile(rb"\n(?=[^\s#])")
+"""Ends an item: the line that comes next is not indented."""
 
 
 class _Identity(msgspec.Struct):
@@ -51,6 +61,18 @@ class _Document(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+class _ListedPod(msgspec.Struct):
+    """A pod that tells whether it said that it is one."""
+
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+_raws = msgspec.json.Decoder(list[msgspec.Raw])
+_listed_pods = msgspec.json.Decoder(list[_ListedPod])
 _identity = msgspec.json.Decoder(_Identity)
 _document = msgspec.json.Decoder(_Document)
 
@@ -65,8 +87,27 @@ class DocumentReader:
         self._sharing = sharing
         self._file = file
         self._problems = problems
+        self._lines_before = 0
+        """Lines of the file before the text at hand."""
 
-    def read(self, buffer: Buffer) -> None:
+    def read(self, chunks: Iterator[bytes]) -> None:
+        """Read a file's contents.
+
+        Raises:
+            StateError: there is too much of it.
+        """
+        first = b""
+        while len(first) < LONGEST_BEGINNING and (chunk := next(chunks, b"")):
+            first += chunk
+        streamed = StreamedList.begin(first, chunks)
+        if streamed is None:
+            chunks = chain((first,), chunks)
+        else:
+            self._read_pieces(streamed)
+            chunks, self._lines_before = streamed.rest(), streamed.lines
+        self._read_whole(read_all(chunks))
+
+    def _read_whole(self, buffer: Buffer) -> None:
         view = buffer.view()
         start = _skip_space(view, 3 if bytes(view[:3]) == b"\xef\xbb\xbf" else 0)
         if start == len(view):
@@ -77,6 +118,39 @@ class DocumentReader:
             self._read_yaml(bytes(view))
 
     # -- JSON ------------------------------------------------------------------------------------------------------
+
+    def _read_pieces(self, streamed: StreamedList) -> None:
+        beginning = _document.decode(streamed.beginning + b"]}")
+        kind = beginning.kind.removesuffix("List")
+        for text in streamed.pieces():
+            self._lines_before = streamed.lines
+            if self._read_pods(text):
+                continue
+            try:
+                items = _raws.decode(text)
+            except DECODE_ERRORS:
+                return  # broken, or not cut between items
+            if not kind and not all(map(_KIND_FIRST.match, items)):
+                return  # the list says what they are, behind them
+            for item in items:
+                self._json_object(item, beginning.api_version, kind, text)
+
+    def _read_pods(self, text: memoryview) -> bool:
+        """Read a piece of a list if it holds nothing but pods, without looking for the ends of items first."""
+        first = _KIND_FIRST.match(text, 1)
+        if first is None or first[2] != b"Pod":
+            return False
+        try:
+            pods = _listed_pods.decode(text)
+        except DECODE_ERRORS:
+            return False
+        if not all(pod.kind == "Pod" and pod.api_version == "v1" for pod in pods):
+            return False
+        if not all(pod.metadata.name for pod in pods):
+            return False
+        for pod in pods:
+            self._put(Pod(metadata=pod.metadata, spec=pod.spec, status=pod.status))
+        return True
 
     def _read_json(self, buffer: Buffer, view: memoryview, start: int) -> None:
         while start < len(view):
@@ -166,6 +240,7 @@ class DocumentReader:
 
     def _yaml_document(self, text: bytes, line: int) -> None:
         try:
+            text, line = self._yaml_items(text, line)
             value = load(text)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -187,6 +262,32 @@ class DocumentReader:
         api_version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
         for index, item in enumerate(items):
             self._yaml_object(item, api_version, kind.removesuffix("List"), text, line, index)
+
+    def _yaml_items(self, text: bytes, line: int) -> tuple[bytes, int]:
+        """Read items of a list as kubectl prints it one by one: at once, 150,000 pods would take many gigabytes.
+
+        Returns what is left to be read, and its line: the list without these items, or all of another document.
+        """
+        match = _YAML_LIST.match(text)
+        if match is None or _YAML_ALIAS.search(text):
+            return text, line
+        beginning, at = match[0], match.end()
+        while text.startswith(b"- ", at):
+            after = _YAML_NEXT.search(text, at)
+            end = len(text) if after is None else after.end()
+            item = b"  " + text[at + 2 : end]
+            try:
+                value = load(item)
+            except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError):
+                break  # broken, or it needs what is around it
+            if not isinstance(value, dict) or not value.get("kind") or not value.get("apiVersion"):
+                break
+            self._yaml_object(value, "", "", item, line + beginning.count(b"\n"), None)
+            line += item.count(b"\n")
+            at = end
+        else:
+            beginning = beginning[:-1] + b" []\n"
+        return beginning + text[at:], line
 
     def _yaml_object(
         self,
@@ -222,10 +323,12 @@ class DocumentReader:
     def _put(self, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
         if not obj.metadata.name:
             raise MalformedObject(type(obj).__name__, "metadata.name", "missing")
-        self._state.put(self._sharing.pod(obj) if isinstance(obj, Pod) else obj)
+        if isinstance(obj, Pod):
+            self._sharing.share(obj)
+        self._state.put(obj)
 
     def _problem(self, line: int, message: str) -> None:
-        self._problems.append(Problem(self._file, line, message))
+        self._problems.append(Problem(self._file, self._lines_before + line, message))
 
 
 def _skip_space(view: memoryview, start: int) -> int:

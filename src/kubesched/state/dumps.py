@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import gzip
 import os
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from kubesched.state.buffers import read_all
+from kubesched.state.buffers import unpacked
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.documents import DocumentReader
 from kubesched.state.problems import Problem, StateError
@@ -47,12 +49,18 @@ def load_dumps(paths: Sequence[str]) -> ClusterState:
 
 def _load(path: str, state: ClusterState, problems: list[Problem], sharing: Sharing) -> None:
     name = "standard input" if path == STDIN else path
+    reader = DocumentReader(state, name, problems, sharing)
     try:
         with _opened(path) as stream:
-            buffer = read_all(stream, name)
+            reader.read(unpacked(stream))
     except OSError as error:
-        raise StateError(f"{name}: {error.strerror or error}") from None
-    DocumentReader(state, name, problems, sharing).read(buffer)
+        if not isinstance(error, gzip.BadGzipFile):
+            raise StateError(f"{name}: {error.strerror or error}") from None
+        raise StateError(f"{name}: not valid gzip: {error}") from None
+    except (EOFError, zlib.error) as error:
+        raise StateError(f"{name}: not valid gzip: {error}") from None
+    except StateError as error:
+        raise StateError(f"{name}: {error}") from None
 
 
 def _opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:

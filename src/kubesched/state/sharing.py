@@ -6,66 +6,64 @@ Pods of one ReplicaSet have equal containers, tolerations, affinity and labels. 
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod
-from kubesched.api.core_v1.pod import PodCondition
 
-T = TypeVar("T")
+_SPEC = (
+    "init_containers",
+    "containers",
+    "node_selector",
+    "affinity",
+    "tolerations",
+    "topology_spread_constraints",
+)
+_METADATA = ("labels", "annotations", "owner_references")
+_STATUS = ("host_ips", "init_container_statuses", "container_statuses")
 
 _encode = msgspec.msgpack.Encoder().encode
+_replace = structs.force_setattr
 
 
 class Sharing:
     """Remembers one of each distinct part while a state is loaded."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, object] = {}
         self._texts: dict[str, str] = {}
+        self._parts: dict[str, dict[bytes, Any]] = {
+            name: {} for name in (*_SPEC, *_METADATA, *_STATUS)
+        }
+        """By field, and in it by what the part is encoded as: of one type, equal encodings are equal values."""
+        self._volumes: dict[bytes, Any] = {}
+        self._conditions: dict[bytes, Any] = {}
 
-    def pod(self, pod: Pod) -> Pod:
-        """An equal pod that shares what it can with those seen before."""
-        spec, metadata, status, same = pod.spec, pod.metadata, pod.status, self._same
-        spec = structs.replace(
-            spec,
-            volumes=same(spec.volumes),
-            init_containers=same(spec.init_containers),
-            containers=same(spec.containers),
-            node_selector=same(spec.node_selector),
-            affinity=same(spec.affinity),
-            tolerations=same(spec.tolerations),
-            topology_spread_constraints=same(spec.topology_spread_constraints),
-            node_name=self._text(spec.node_name),
-            scheduler_name=self._text(spec.scheduler_name),
-        )
-        metadata = structs.replace(
-            metadata,
-            namespace=self._text(metadata.namespace),
-            labels=same(metadata.labels),
-            annotations=same(metadata.annotations),
-            owner_references=same(metadata.owner_references),
-        )
-        status = structs.replace(
-            status,
-            conditions=self._conditions(status.conditions),
-            container_statuses=same(status.container_statuses),
-            init_container_statuses=same(status.init_container_statuses),
-            host_ips=same(status.host_ips),
-        )
-        return structs.replace(pod, metadata=metadata, spec=spec, status=status)
+    def share(self, pod: Pod) -> None:
+        """Have a pod that was just decoded, and that no one else holds, share what it can with those seen before."""
+        spec, metadata, status = pod.spec, pod.metadata, pod.status
+        self._replace_parts(spec, _SPEC)
+        self._replace_parts(metadata, _METADATA)
+        self._replace_parts(status, _STATUS)
+        # Of volumes and conditions one differs from pod to pod (a token's volume, a time), and the others recur.
+        _share_each(spec.volumes, self._volumes)
+        _share_each(status.conditions, self._conditions)
+        texts = self._texts
+        _replace(spec, "node_name", texts.setdefault(spec.node_name, spec.node_name))
+        _replace(spec, "scheduler_name", texts.setdefault(spec.scheduler_name, spec.scheduler_name))
+        _replace(metadata, "namespace", texts.setdefault(metadata.namespace, metadata.namespace))
 
-    def _same(self, part: T) -> T:
-        if part is None:
-            return part
-        known = self._parts.setdefault(hash(_encode(part)), part)
-        return known if known == part else part
+    def _replace_parts(self, record: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401  # a frozen record
+        for name in names:
+            part = getattr(record, name)
+            if part is not None:
+                known = self._parts[name].setdefault(_encode(part), part)
+                if known is not part:
+                    _replace(record, name, known)
 
-    def _text(self, text: str) -> str:
-        return self._texts.setdefault(text, text)
 
-    def _conditions(self, conditions: list[PodCondition] | None) -> list[PodCondition] | None:
-        """Their times differ from pod to pod, but a pod has few, and most texts recur."""
-        return None if conditions is None else [self._same(each) for each in conditions]
+def _share_each(parts: list[Any] | None, known: dict[bytes, Any]) -> None:
+    if parts is not None:
+        for at, part in enumerate(parts):
+            parts[at] = known.setdefault(_encode(part), part)

@@ -15,15 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Namespace, Node, Pod, Service
-from kubesched.state import buffers
-from kubesched.state.buffers import read_all
+from kubesched.state import buffers, documents, streamed_list
+from kubesched.state.buffers import unpacked
+from kubesched.state.cluster_state import ClusterState
+from kubesched.state.documents import DocumentReader
 from kubesched.state.dumps import load_dumps
-from kubesched.state.problems import StateError
+from kubesched.state.problems import Problem, StateError
+from kubesched.state.sharing import Sharing
 from kubesched.testing import make_node, make_pod
 
 POD = msgspec.to_builtins(make_pod("a").cpu("1").build())
 OTHER = msgspec.to_builtins(make_pod("b").cpu("2").build())
 NODE = msgspec.to_builtins(make_node("n1").build())
+CUSTOM = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"text": "\n        }"}}
+UNKIND = {"metadata": {"namespace": "x"}, "spec": {"text": "],}{["}}
 
 
 def listed(*items: Any, kind: str = "List", api_version: str = "v1") -> dict[str, Any]:
@@ -200,10 +205,93 @@ def test_missing_files_and_damaged_archives_are_named(tmp_path: Path) -> None:
         load(tmp_path, gzip.compress(b"x" * 100_000)[:-20])
 
 
-def test_too_much_unpacked_data_is_refused() -> None:
-    bomb = io.BytesIO(gzip.compress(b" " * 10_000_000))
-    with pytest.raises(StateError, match="bomb: larger than 5 MiB unpacked"):
-        read_all(bomb, "bomb", max_bytes=5 << 20)
+def test_too_much_unpacked_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacked, "__defaults__", (5 << 20,))
+    with pytest.raises(StateError, match=r"bomb: larger than 5 MiB unpacked$"):
+        load(tmp_path, gzip.compress(b" " * 10_000_000), "bomb")
+
+
+@given(
+    st.lists(st.sampled_from([POD, OTHER, NODE, CUSTOM, UNKIND]), max_size=12),
+    st.sampled_from([None, 1, 2, 4]),
+    st.integers(1, 400),
+    st.sampled_from(["List", "PodList"]),
+    st.booleans(),
+)
+def test_a_streamed_list_gives_what_a_whole_one_does(
+    items: list[Any], indent: int | None, size: int, kind: str, last: bool
+) -> None:
+    """Whatever the indentation and wherever the pieces end; the twin reads the text without line breaks."""
+    named = [
+        {**item, "metadata": {**item["metadata"], "name": f"o{n}"}} for n, item in enumerate(items)
+    ]
+    list_ = listed(*named, kind=kind)
+    if last:
+        list_["items"] = list_.pop("items")
+    text = json.dumps(list_, indent=indent)
+    chunks = [text[i : i + size].encode() for i in range(0, len(text), size)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streamed_list, "PIECE_BYTES", size)
+        patch.setattr(documents, "LONGEST_BEGINNING", 400)
+        streamed = outcome_of(chunks)
+    assert streamed == outcome_of([json.dumps(list_).encode()])
+
+
+@given(st.lists(st.sampled_from([POD, OTHER, NODE, CUSTOM, UNKIND]), max_size=6), st.booleans())
+def test_a_yaml_list_gives_what_a_json_list_does(items: list[Any], sort: bool) -> None:
+    named = [
+        {**item, "metadata": {**item["metadata"], "name": f"o{n}"}} for n, item in enumerate(items)
+    ]
+    text = yaml.safe_dump(listed(*named), sort_keys=sort).encode()
+    assert outcome_of([text]) == outcome_of([json.dumps(listed(*named)).encode()])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("items:\n- &a\n  apiVersion: v1\n  kind: Pod\n  metadata: {name: x}\n- *a\n", None),
+        ("items:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: x}\n- a: b\n c: d\n", 6),
+        ("items:\n- apiVersion: v1\n  kind: Pod\n  metadata: {}\n", 2),
+    ],
+)
+def test_yaml_items_that_need_more_than_themselves(
+    tmp_path: Path, text: str, line: int | None
+) -> None:
+    text = "apiVersion: v1\n" + text + "kind: List\n"
+    if line is None:
+        assert names(load(tmp_path, text)) == ["x"]
+        return
+    with pytest.raises(StateError) as caught:
+        load(tmp_path, text)
+    assert [problem.line for problem in caught.value.problems] == [line + 1]
+
+
+def outcome_of(chunks: list[bytes]) -> tuple[list[Any], list[str], Any]:
+    state, problems = ClusterState("test"), list[Problem]()
+    DocumentReader(state, "test", problems, Sharing()).read(iter(chunks))
+    return list(state), [problem.message for problem in problems], state.skipped
+
+
+def test_lines_of_problems_in_an_indented_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamed_list, "PIECE_BYTES", 1000)
+    items = [{**POD, "metadata": {"name": f"p{n}", "namespace": "x"}} for n in range(50)]
+    for at in (0, 20, 49):
+        items[at] = {**items[at], "spec": {"containers": "none"}}
+    text = pretty(listed(*items))
+    with pytest.raises(StateError) as caught:
+        load(tmp_path, text)
+    lines = text.splitlines()
+    for problem, name in zip(caught.value.problems, ("p0", "p20", "p49"), strict=True):
+        assert name in problem.message
+        assert lines[problem.line - 1] == "        {"
+        assert any(f'"{name}"' in line for line in lines[problem.line : problem.line + 12])
+    with pytest.raises(StateError) as caught:
+        load(tmp_path, pretty(listed(*items[1:20])).replace('"p9"', "p9"))
+    [problem] = caught.value.problems
+    broken = pretty(listed(*items[1:20])).replace('"p9"', "p9").splitlines()
+    assert "p9" in broken[problem.line - 1]
 
 
 @given(
