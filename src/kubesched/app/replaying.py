@@ -61,6 +61,7 @@ from kubesched.scheduler.flight import in_call
 from kubesched.scheduler.http_extender import ExtenderError, make_extenders
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
+from kubesched.simulation.run import quiet_logs
 from kubesched.simulation.virtual_loop import VirtualLoop, run_virtual
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.state.memory import NoEvents
@@ -108,7 +109,8 @@ def play(
             "so its decisions cannot be played"
         )
     try:
-        return run_virtual(lambda loop: _Player(run, loop, registry, before_attempt).play())
+        with quiet_logs():  # what was worth a line was logged then
+            return run_virtual(lambda loop: _Player(run, loop, registry, before_attempt).play())
     except ExceptionGroup as error:
         raise without_groups(error) from None
 

@@ -24,6 +24,9 @@ rules hold at every decision, queue and cache are consistent, at most one replic
 Then the faults stop, and all that can be placed must be placed soon.
 
 The same seed gives the same run, event by event. Exit code 0 means that every invariant held.
+
+With --replay every scheduler process is recorded, and each recording is played: a decision that
+comes out differently is a failure. The plugin that misbehaves at random is left out then.
 """
 
 
@@ -48,6 +51,11 @@ def add_parser(subparsers: Subparsers) -> None:
         default=[],
         metavar="WHAT",
         help="have this in every run, not only where the seed draws it: volumes, budgets, extender, resizing or devices; may be repeated",
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="record every scheduler, play the recordings and compare every decision",
     )
     parser.add_argument("--trace", action="store_true", help="print every event as it happens")
     add_output(parser, "text", "json")
@@ -74,6 +82,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _simulate(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
+    if args.replay:
+        return _replay(args, safe_point)
     from kubesched.simulation import report
 
     good = True
@@ -86,7 +96,7 @@ def _simulate(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
         outcomes.append(outcome)
         print(report.line(outcome), flush=True)
         if not outcome.is_good:
-            print(report.failure(outcome, command=_replay(args, outcome.seed)), flush=True)
+            print(report.failure(outcome, command=_command(args, outcome.seed)), flush=True)
     if len(outcomes) > 1:
         if args.faults:
             print(report.faults(outcomes))
@@ -105,6 +115,33 @@ def _runs(args: argparse.Namespace, safe_point: Callable[[], None]) -> Iterator[
         yield simulate(seed, SimulatedProcess, options=options, echo=echo, safe_point=safe_point)
 
 
-def _replay(args: argparse.Namespace, seed: int) -> str:
+def _replay(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
+    from kubesched.app.recorded_simulation import play_simulation
+    from kubesched.simulation import report
+    from kubesched.simulation.options import of_seed
+
+    failed: list[int] = []
+    processes = decisions = 0
+    for seed in range(args.seed, args.seed + args.runs):
+        options = of_seed(seed, faults=args.faults, extras=args.extras)
+        played = play_simulation(seed, options, safe_point=safe_point)
+        processes += played.processes
+        decisions += played.decisions
+        verdict = played.difference or "all as logged"
+        if played.difference or not played.outcome.is_good:
+            failed.append(seed)
+        print(report.line(played.outcome))
+        print(
+            f"  {played.processes} recordings, {played.decisions} decisions played: {verdict}",
+            flush=True,
+        )
+    names = f": seeds {', '.join(map(str, failed))}" if failed else ""
+    print(
+        f"{args.runs} runs, {processes} recordings, {decisions} decisions played, {len(failed)} failed{names}"
+    )
+    return 1 if failed else 0
+
+
+def _command(args: argparse.Namespace, seed: int) -> str:
     flags = [*(["--faults"] if args.faults else []), *(f"--with {name}" for name in args.extras)]
     return " ".join(["kubesched simulate", *flags, f"--seed {seed} --trace"])

@@ -70,7 +70,7 @@ def simulate(
             await world.run()
 
     violation: Violation | None = None
-    with _quiet_logs():
+    with quiet_logs():
         try:
             run_virtual(main)
         except* (Violation, SimulationStuck) as group:
@@ -108,7 +108,7 @@ def _outcome(seed: int, world: World, violation: Violation | None) -> Simulation
 
 
 @contextmanager
-def _quiet_logs() -> Iterator[None]:
+def quiet_logs() -> Iterator[None]:
     """Silence the log: under faults every other line is an expected warning."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

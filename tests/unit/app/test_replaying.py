@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from recorded_simulation import SilentAuditor, playing_registry, record_simulation
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app import replaying
+from kubesched.app.recorded_simulation import SilentAuditor, playing_registry, record_simulation
 from kubesched.app.replaying import play
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.status import Code, Status
@@ -19,6 +19,7 @@ from kubesched.recording import recorder
 from kubesched.recording.reader import Run
 from kubesched.recording.records import AnyEntry, Attempt, Decision
 from kubesched.recording.segments import RecordingError
+from kubesched.recording.writer import Limits
 from kubesched.simulation.audit import AUDITOR
 
 SEED = 35
@@ -26,7 +27,7 @@ SEED = 35
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return max(record_simulation(SEED), key=lambda each: sum(1 for _ in each.entries()))
+    return max(record_simulation(SEED)[1], key=lambda each: sum(1 for _ in each.entries()))
 
 
 class Tampered(Run):
@@ -43,7 +44,8 @@ class Tampered(Run):
 @pytest.fixture
 def segmented(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(recorder, "BLOCK_RECORDS", 16)
-    return max(record_simulation(SEED, segment_bytes=2_000), key=lambda run: len(run.segments))
+    _, runs = record_simulation(SEED, limits=Limits(segment_bytes=2_000))
+    return max(runs, key=lambda run: len(run.segments))
 
 
 def test_a_run_over_several_segments_plays_as_one(segmented: Run) -> None:

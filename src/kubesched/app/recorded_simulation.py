@@ -1,0 +1,112 @@
+"""Simulations whose schedulers are recorded, and the recordings played: `kubesched simulate --replay`.
+
+The simulation brings faults, crashes and leader changes; every decision made among them must come out the same when the
+recording of its process is played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+
+from kubesched.api.core_v1 import Pod
+from kubesched.app.replaying import play
+from kubesched.app.simulated import SimulatedProcess
+from kubesched.clock import Clock
+from kubesched.config.features import FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import ReservePlugin
+from kubesched.framework.registry import Registry
+from kubesched.framework.status import Status
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.recording.reader import RecordingReader, Run
+from kubesched.recording.segments import RecordingError
+from kubesched.recording.surroundings import Recording, open_recording
+from kubesched.recording.writer import Limits
+from kubesched.simulation.audit import AUDITOR
+from kubesched.simulation.options import Options, of_seed
+from kubesched.simulation.run import SimulationResult, simulate
+
+
+class SilentAuditor(ReservePlugin):
+    """Stands where the simulation's auditor stood, which decides nothing."""
+
+    name = AUDITOR
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Nothing was booked."""
+
+
+def playing_registry() -> Registry:
+    registry = in_tree_registry()
+    registry.register(AUDITOR, lambda: SilentAuditor)
+    return registry
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedSimulation:
+    """What recording and playing one seed came to."""
+
+    outcome: SimulationResult
+    processes: int
+    decisions: int
+    difference: str
+    """Of the first process whose recording was played differently; empty if none was."""
+
+
+def play_simulation(
+    seed: int, options: Options | None = None, *, safe_point: Callable[[], None] = lambda: None
+) -> PlayedSimulation:
+    """Simulate a seed with every scheduler process recorded, and play each recording."""
+    outcome, runs = record_simulation(seed, options, safe_point=safe_point)
+    decisions, difference = 0, ""
+    for run in runs:
+        played = play(run, playing_registry())
+        decisions += played.decisions
+        difference = difference or played.difference
+    return PlayedSimulation(outcome, len(runs), decisions, difference)
+
+
+def record_simulation(
+    seed: int,
+    options: Options | None = None,
+    *,
+    limits: Limits | None = None,
+    safe_point: Callable[[], None] = lambda: None,
+) -> tuple[SimulationResult, list[Run]]:
+    """A simulation, and one recorded run for every scheduler process in it.
+
+    Without the plugin that misbehaves at random: what it draws is not in the log.
+    """
+    recordings: list[Recording] = []
+
+    def record(config: KubeSchedulerConfiguration, gates: FeatureGates, clock: Clock) -> Recording:
+        opened = open_recording(
+            None,
+            config,
+            gates,
+            limits=limits or Limits(),
+            clock=clock,
+            random=Random(f"{seed}/{len(recordings)}"),
+            threaded=False,
+        )
+        recordings.append(opened)
+        return opened
+
+    options = replace(options or of_seed(seed, faults=True), mischief=0.0)
+    outcome = simulate(
+        seed, partial(SimulatedProcess, record=record), options=options, safe_point=safe_point
+    )
+    runs: list[Run] = []
+    for recording in recordings:
+        recording.close()
+        if recording.recorder.stopped_reason:
+            raise RecordingError(f"seed {seed}: {recording.recorder.stopped_reason}")
+        runs += RecordingReader(recording.storage, f"seed {seed}").runs()
+    return outcome, runs
