@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from kubesched.api import quantity
-from kubesched.api.core_v1 import Container, ContainerStatus, Node, Pod
+from kubesched.api.core_v1 import Container, ContainerStatus, Node, Pod, PodStatus
 from kubesched.api.meta import RawQuantity, ResourceList
 from kubesched.api.names import key_of, label_key_problems
 from kubesched.api.quantity import MAX_INT64, Quantity, QuantityError
@@ -384,17 +384,32 @@ def _effective(
     return result
 
 
-def resource_status(pod: Pod) -> object:
-    """The parts of a pod's status that its requests on its node (`ACCOUNTED`) are computed from, to be compared."""
-    status = pod.status
-    per_container = [
+def same_resource_status(old: Pod, new: Pod) -> bool:
+    """Whether two versions of a pod say the same where its requests on its node (`ACCOUNTED`) look at the status."""
+    before, after = old.status, new.status
+    return before is after or (
+        before.resources == after.resources
+        and before.allocated_resources == after.allocated_resources
+        and _pending_resizes(before) == _pending_resizes(after)
+        and _reported(before.container_statuses) == _reported(after.container_statuses)
+        and _reported(before.init_container_statuses) == _reported(after.init_container_statuses)
+    )
+
+
+def _reported(statuses: list[ContainerStatus] | None) -> list[object]:
+    if not statuses:
+        return []
+    return [
         (c.name, c.resources, c.allocated_resources)
-        for group in (status.init_container_statuses, status.container_statuses)
-        for c in group or ()
+        for c in statuses
         if c.resources is not None or c.allocated_resources is not None
     ]
-    pending = [(c.type, c.reason) for c in status.conditions or () if c.type == "PodResizePending"]
-    return (per_container, pending, status.resources, status.allocated_resources)
+
+
+def _pending_resizes(status: PodStatus) -> list[object]:
+    if not status.conditions:
+        return []
+    return [(c.type, c.reason) for c in status.conditions if c.type == "PodResizePending"]
 
 
 def is_resize_infeasible(pod: Pod) -> bool:

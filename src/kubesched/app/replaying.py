@@ -242,35 +242,33 @@ class _Player:
         return Played(self._attempts, self._decisions, difference)
 
     async def _play(self, group: asyncio.TaskGroup) -> None:
+        ready: deque[object] = self._loop._ready  # type: ignore[attr-defined]  # asyncio's own queue
         while (entry := self._log.take()) is not None:
-            await self._pass_time(entry.time)
+            if not self._skip_time(entry.time):
+                await asyncio.sleep(entry.time - self._header.time - self._loop.time())
             self.clock.time = entry.time
             if isinstance(entry, SchedulingEnded):
                 return
             self._apply(entry, group)
-            await self._settle()
+            # Let everything happen that can without another input.
+            if ready:
+                while True:
+                    await asyncio.sleep(0)
+                    if not ready:
+                        break
+                self._loop.begin_instant()
 
-    async def _pass_time(self, time: float) -> None:
-        """Go on to that time, past the timers of tasks that sleep; without any there is no need to wait for it."""
+    def _skip_time(self, time: float) -> bool:
+        """Go on to that time without running a task; False if one sleeps that wakes up before."""
         loop, until = self._loop, time - self._header.time
-        if until <= loop.time():
-            return
+        passed = until - loop.time()
+        if passed <= 0:
+            return True
         timers: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]  # asyncio's own heap
         if timers and timers[0].when() <= until:
-            await asyncio.sleep(until - loop.time())
-        else:
-            loop.stall(until - loop.time())
-
-    async def _settle(self) -> None:
-        """Let everything happen that can without another input."""
-        ready: deque[object] = self._loop._ready  # type: ignore[attr-defined]  # asyncio's own queue
-        if not ready:
-            return
-        while True:
-            await asyncio.sleep(0)
-            if not ready:
-                break
-        self._loop.begin_instant()
+            return False
+        loop.stall(passed)
+        return True
 
     def _apply(self, entry: AnyEntry, group: asyncio.TaskGroup) -> None:
         match entry:
@@ -372,12 +370,23 @@ class _Player:
             actor.set(uid)
         if self._gates.is_over:
             return status
-        entry: Reached = await self._gates.wait(point, uid)
+        entry = self._next_is(point, uid) or await self._gates.wait(point, uid)
         if entry.outcome is None:
             return None
         if status is not None and outcome_of(status) == entry.outcome:
             return status
         return _status(entry.outcome, self._expected.pod)
+
+    def _next_is(self, point: str, uid: str) -> Reached | None:
+        """Take the next record if it is this one, so that the task need not be suspended and woken."""
+        entry = self._log.peek()
+        if not isinstance(entry, Reached) or entry.uid != uid or entry.point != point:
+            return None
+        if not self._skip_time(entry.time):
+            return None
+        self.clock.time = entry.time
+        self._log.take()
+        return entry
 
     def began(self) -> None:
         """The log says when."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
-from kubesched.api.resources import resource_status
+from kubesched.api.resources import same_resource_status
 from kubesched.errors import Unrecoverable
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -77,19 +77,10 @@ class Cache:
         if known is None:
             self._insert(_understood(pod))
         elif uid in self._assumed:
-            self._confirm(known, pod)
+            self._replace(known, pod)
+            self._assumed.discard(uid)
         else:
             raise CacheError(f"pod {key} ({uid}) was already in added state")
-
-    def _confirm(self, known: PodInfo, pod: Pod) -> None:
-        """Assumed becomes added. Nothing that counts changed, usually: then no sum is touched and no row is dirty."""
-        self._assumed.discard(known.uid)
-        if _counts_alike(known.pod, pod):
-            self.table.replace_pod(known, pod)
-            return
-        newer = _understood(pod)
-        self._delete(known)
-        self._insert(newer)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         uid, key = old.metadata.uid, key_of(old.metadata)
@@ -103,10 +94,23 @@ class Cache:
             raise CacheCorrupted(
                 f"pod {key} ({uid}) updated on node {new.spec.node_name} but added to {known.pod.spec.node_name}"
             )
-        if uid == new.metadata.uid and _counts_alike(known.pod, new):
-            self.table.replace_pod(known, new)
+        self._replace(known, new)
+
+    def _replace(self, known: PodInfo, pod: Pod) -> None:
+        """A newer version of a pod. Usually nothing that counts changed: then no sum is touched and no row is dirty."""
+        alike = _placed_alike(known.pod, pod)
+        if alike and same_resource_status(known.pod, pod):
+            self.table.replace_pod(known, pod)
             return
-        newer = _understood(new)
+        newer = _understood(pod)
+        if (
+            alike
+            and newer.requests == known.requests
+            and newer.nonzero_requests == known.nonzero_requests
+        ):
+            # The kubelet reports what it has allocated, which most often is what the spec asks for.
+            self.table.replace_pod(known, pod)
+            return
         self._delete(known)
         self._insert(newer)
 
@@ -195,14 +199,13 @@ def _understood(pod: Pod) -> PodInfo:
     return info
 
 
-def _counts_alike(old: Pod, new: Pod) -> bool:
-    """Whether replacing `old` with `new` leaves every sum, counter and index unchanged."""
+def _placed_alike(old: Pod, new: Pod) -> bool:
+    """Whether all that sums, counters and indexes are made from is the same, but for what the status says of resources."""
     return (
         old.spec.node_name == new.spec.node_name
         and old.metadata.labels == new.metadata.labels
         and old.metadata.namespace == new.metadata.namespace
         and old.metadata.uid == new.metadata.uid
         and (old.metadata.deletion_timestamp is None) == (new.metadata.deletion_timestamp is None)
-        and resource_status(old) == resource_status(new)
         and (old.spec is new.spec or old.spec == new.spec)
     )

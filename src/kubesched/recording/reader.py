@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, BinaryIO
 
 import msgspec
@@ -86,11 +87,14 @@ class Segment:
     torn_at: int | None = field(default=None, init=False)
     """Where it broke off, known after it was read."""
 
-    def entries(self) -> Iterator[AnyEntry]:
+    def blocks(self) -> Iterator[list[AnyEntry]]:
         with self._open() as file:
             reader = SegmentReader.open(file, self.name)
-            yield from reader.entries()
+            yield from reader.blocks()
             self.torn_at = reader.torn_at
+
+    def entries(self) -> Iterator[AnyEntry]:
+        return chain.from_iterable(self.blocks())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,10 @@ class Run:
         return self.segments[0].header.is_origin
 
     def entries(self) -> Iterator[AnyEntry]:
+        """The log, see `blocks`."""
+        return chain.from_iterable(self.blocks())
+
+    def blocks(self) -> Iterator[list[AnyEntry]]:
         """The log from the first segment on; of the checkpoints only the first, since the others repeat the log.
 
         Raises:
@@ -117,10 +125,10 @@ class Run:
                 raise RecordingError(
                     f"{self.segments[index - 1].name}: damaged at byte {self.segments[index - 1].torn_at}"
                 )
-            for entry in segment.entries():
-                if index and isinstance(entry, Stored | CheckpointEnd):
-                    continue
-                yield entry
+            for block in segment.blocks():
+                if index and isinstance(block[0], Stored | CheckpointEnd):
+                    continue  # a checkpoint has blocks of its own
+                yield block
 
 
 class RecordingReader:

@@ -45,7 +45,8 @@ class Stored(Entry, tag=STORED):
     """An object of a checkpoint."""
 
     resource: str
-    parts: Parts
+    parts: msgspec.Raw
+    """`Parts`, left encoded until the type is known."""
 
 
 class CheckpointEnd(Entry, tag=CHECKPOINT_END):
@@ -64,7 +65,8 @@ class Changed(Entry, tag=CHANGED):
     resource: str
     op: str
     key: str
-    parts: Parts
+    parts: msgspec.Raw
+    """`Parts`, left encoded until the type is known."""
 
 
 class Attempt(Entry, tag=ATTEMPT):
@@ -190,23 +192,34 @@ def difference(old: Record, new: Record) -> Parts:
     return parts
 
 
-def restored(record: type[Any], parts: Parts) -> Any:  # noqa: ANN401  # a record of that type
+_decoders: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {}
+_fields: dict[type[Any], dict[str, tuple[str, msgspec.msgpack.Decoder[Any]]]] = {}
+"""By kind, the top-level fields by their JSON names: attribute and decoder."""
+_raws: msgspec.msgpack.Decoder[dict[str, msgspec.Raw]] = msgspec.msgpack.Decoder(
+    dict[str, msgspec.Raw]
+)
+
+
+def restored(record: type[Any], parts: msgspec.Raw) -> Any:  # noqa: ANN401  # a record of that type
     """An object from all its parts. Raises msgspec.ValidationError."""
-    return msgspec.convert(parts, record)
+    decoder = _decoders.get(record)
+    if decoder is None:
+        decoder = _decoders[record] = msgspec.msgpack.Decoder(record)
+    return decoder.decode(parts)
 
 
-_attributes: dict[type[Any], dict[str, str]] = {}
-"""Attributes by their JSON names, by kind."""
-
-
-def patched(old: Any, parts: Parts) -> Any:  # noqa: ANN401  # a record of any type
+def patched(old: Any, parts: msgspec.Raw) -> Any:  # noqa: ANN401  # a record of any type
     """The version of an object after `old`. Raises msgspec.ValidationError."""
     record = type(old)
-    new = msgspec.convert(parts, record)
-    attributes = _attributes.get(record)
-    if attributes is None:
-        names = zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True)
-        attributes = _attributes[record] = dict(names)
-    return structs.replace(
-        old, **{attributes[name]: getattr(new, attributes[name]) for name in parts}
-    )
+    fields = _fields.get(record)
+    if fields is None:
+        fields = _fields[record] = {
+            each.encode_name: (each.name, msgspec.msgpack.Decoder(each.type))
+            for each in structs.fields(record)
+        }
+    changed = {}
+    for name, raw in _raws.decode(parts).items():
+        field = fields.get(name)
+        if field is not None:  # else of a newer Kubernetes
+            changed[field[0]] = field[1].decode(raw)
+    return structs.replace(old, **changed)

@@ -137,11 +137,11 @@ class SegmentReader:
             raise RecordingError(f"{name}: not a valid header: {error}") from None
         return reader
 
-    def entries(self) -> Iterator[AnyEntry]:
-        """All records up to the end, or to where the segment broke off."""
+    def blocks(self) -> Iterator[list[AnyEntry]]:
+        """All records up to the end, or to where the segment broke off, as they were written together."""
         while (data := self._next_block()) is not None:
             try:
-                yield from decode_entries(data)
+                yield decode_entries(data)
             except msgspec.MsgspecError as error:
                 # The checksum was right, so this was written so: not a torn end but another program's data.
                 raise RecordingError(f"{self.name}: unreadable records: {error}") from None

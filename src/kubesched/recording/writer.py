@@ -16,9 +16,9 @@ from msgspec import structs
 from kubesched.recording.records import (
     ATTEMPT,
     CHANGED,
+    STORED,
     CheckpointEnd,
     Entry,
-    Stored,
     difference,
     encode_entries,
     whole,
@@ -145,11 +145,11 @@ class RecordingWriter:
         self._write_checkpoint(time)
 
     def _write_checkpoint(self, time: float) -> None:
-        block: list[Entry] = []
+        block: list[Handed | Entry] = []
         count = 0
         for resource, objects in self._mirror.items():
             for obj in objects.values():
-                block.append(Stored(time, resource, whole(obj)))
+                block.append((STORED, time, resource, whole(obj)))
                 count += 1
                 if len(block) == CHECKPOINT_BLOCK:
                     self._segment.write_block(encode_entries(block))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import ResourceList
 from kubesched.api.quantity import parse
-from kubesched.api.resources import ACCOUNTED, request_amounts, resource_status
+from kubesched.api.resources import ACCOUNTED, request_amounts, same_resource_status
 from kubesched.framework.events import Action, ClusterEvent, Resource
 
 
@@ -57,7 +57,7 @@ def scaled_down(old: Pod, new: Pod) -> bool:
     """Did any request shrink or vanish?"""
     # Most updates report conditions and container states, which requests do not depend on.
     same_spec = old.spec is new.spec or old.spec == new.spec
-    if same_spec and resource_status(old) == resource_status(new):
+    if same_spec and same_resource_status(old, new):
         return False
     after = request_amounts(new, ACCOUNTED)
     return any(

@@ -7,9 +7,9 @@ comes to, and being asked must not change that: the play goes on as logged.
 from __future__ import annotations
 
 import pytest
-from recorded_simulation import playing_registry, record_simulation
 
 from kubesched.api.core_v1 import Pod
+from kubesched.app.recorded_simulation import playing_registry, record_simulation
 from kubesched.app.replaying import play
 from kubesched.explain import Explainer
 from kubesched.explain.model import Verdict
@@ -22,7 +22,7 @@ from kubesched.snapshot.pods import PodInfo
 
 @pytest.mark.parametrize("seed", [35, 7, 19])
 def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed: int) -> None:
-    run = max(record_simulation(seed), key=lambda each: sum(1 for _ in each.entries()))
+    run = max(record_simulation(seed)[1], key=lambda each: sum(1 for _ in each.entries()))
     entries = list(run.entries())
     pods = {each.number: each.pod for each in entries if isinstance(each, Attempt)}
     logged = {each.number: each for each in entries if isinstance(each, Decision)}

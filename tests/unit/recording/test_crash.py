@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from kubesched.recording.reader import RecordingReader
@@ -44,7 +45,10 @@ def numbers(folder: Path) -> list[int]:
     """The labels of all changes in the log, over all segments."""
     [run] = RecordingReader.of_folder(str(folder)).runs()
     entries = [entry for entry in run.entries() if hasattr(entry, "op")]
-    return [int(entry.parts["metadata"]["labels"]["number"]) for entry in entries]
+    return [
+        int(msgspec.msgpack.decode(entry.parts)["metadata"]["labels"]["number"])
+        for entry in entries
+    ]
 
 
 @pytest.mark.parametrize("point", range(12))

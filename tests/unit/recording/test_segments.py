@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Pod
 from kubesched.recording.records import (
+    CHANGED,
+    STORED,
     Attempt,
     CallDone,
     Decision,
@@ -51,7 +55,7 @@ BLOCKS: list[list[Entry]] = [
 ]
 
 
-def written(blocks: list[list[Entry]] = BLOCKS) -> bytes:
+def written(blocks: Sequence[Sequence[Entry | tuple[Any, ...]]] = BLOCKS) -> bytes:
     file = io.BytesIO()
     writer = SegmentWriter(file, HEADER)
     for block in blocks:
@@ -62,7 +66,7 @@ def written(blocks: list[list[Entry]] = BLOCKS) -> bytes:
 
 def read(data: bytes) -> tuple[list[Any], int | None]:
     reader = SegmentReader.open(io.BytesIO(data), "segment")
-    entries = list(reader.entries())
+    entries = list(chain.from_iterable(reader.blocks()))
     return entries, reader.torn_at
 
 
@@ -118,8 +122,8 @@ def test_other_files_are_refused(data: bytes) -> None:
 def test_quantities_of_any_size_can_be_written() -> None:
     big = make_pod("a").cpu(2**70).build()
     assert big.spec.containers is not None
-    [entry] = read(written([[CallDone(1.0, "update", "k", None, big)]]))[0]
-    requests = restored(Pod, entry.result).spec.containers[0].resources.requests
+    [entry] = read(written([[(STORED, 1.0, "pods", whole(big))]]))[0]
+    requests = restored(Pod, entry.parts).spec.containers[0].resources.requests
     assert requests == {"cpu": str(2**70)}
 
 
@@ -136,7 +140,7 @@ pods = st.builds(
 
 @given(pods, pods)
 def test_an_update_gives_back_the_new_version(old: Pod, new: Pod) -> None:
-    [entry] = read(written([[CallDone(1.0, "x", "", None, whole(old))]]))[0]
-    assert restored(Pod, entry.result) == old
-    [entry] = read(written([[CallDone(1.0, "x", "", None, difference(old, new))]]))[0]
-    assert patched(old, entry.result) == new
+    [entry] = read(written([[(STORED, 1.0, "pods", whole(old))]]))[0]
+    assert restored(Pod, entry.parts) == old
+    [entry] = read(written([[(CHANGED, 1.0, "pods", "u", "k", difference(old, new))]]))[0]
+    assert patched(old, entry.parts) == new
