@@ -3,37 +3,216 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import Subparsers
+from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.sweeping import add_sweep_options
+
+if TYPE_CHECKING:
+    from kubesched.traces.player import Cell
+    from kubesched.traces.report import Report
+    from kubesched.traces.trace import Trace
 
 _DESCRIPTION = """\
-Play what 'kubesched run --record DIR' has recorded: the scheduler gets the same inputs in the same
-order, in virtual time, and every decision is compared with the logged one.
+Play a recording or a trace to the scheduler in virtual time, under one or several configurations
+and seeds, and compare what comes of it: pods placed and unplaced, waits, evictions, utilisation and
+fragmentation over time, nodes used, cost. Differences are taken seed by seed; the report says where
+nothing has been shown.
 
-A decision that comes out differently is a defect of kubesched, or of a plugin that reads something
-outside of the scheduler. The first one is explained, and the exit code is 1.
+RECORDING is the folder of 'kubesched run --record DIR'; without --config its own configuration and
+seed are played. TRACE is the files of Alibaba's openb trace (nodes and pods, CSV), of Google's Borg
+trace of 2019 (machine and instance events, JSON lines or CSV), of Azure's packing trace (SQLite, or
+the tables vm and vmType as CSV; needs --nodes), or a Kubernetes audit log (JSON lines; --from for
+the nodes that were there before). Files may be packed with gzip; a folder stands for its files.
+
+With --verify, every decision of a recording is compared with the logged one instead. A decision that
+comes out differently is a defect of kubesched, or of a plugin that reads something outside of the
+scheduler; the first one is explained, and the exit code is 1.
+
+Exit code 1 if a cell failed.
 """
 
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
-        "replay", help="play a recording and compare its decisions", description=_DESCRIPTION
+        "replay",
+        help="play a recording or a trace under one or several configurations and compare them",
+        description=_DESCRIPTION,
     )
     parser.add_argument(
-        "trace", nargs="+", metavar="RECORDING|TRACE", help="the folder of a recording"
+        "trace", nargs="+", metavar="RECORDING|TRACE", help="the folder of a recording, or files"
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        required=True,
         help="compare every decision of a recording with the logged one",
     )
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE",
+        help="a scheduler configuration to play; 'default' for the defaults; may be repeated, the others are "
+        "compared with the first",
+    )
+    parser.add_argument(
+        "--seeds", type=_positive, default=1, metavar="N", help="play N seeds (default: 1)"
+    )
+    parser.add_argument(
+        "--seed", type=_number, metavar="N", help="the first seed (default: 0, or the recording's)"
+    )
+    _add_source_options(parser)
+    parser.add_argument(
+        "--page", metavar="FILE", help="also write the report as an HTML page with plots"
+    )
+    add_sweep_options(parser)
+    add_output(parser, "table", "json")
+    add_feature_gates(parser)
+
+
+def _add_source_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="from_",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="objects that exist when an audit log begins: a dump or a snapshot; may be repeated",
+    )
+    parser.add_argument(
+        "--nodes", type=_positive, metavar="N", help="machines of the Azure trace, which has none"
+    )
+    parser.add_argument(
+        "--machine",
+        metavar="ID",
+        help="the machine type of the Azure trace to play (default: the most useful)",
+    )
+    parser.add_argument(
+        "--prices",
+        metavar="FILE",
+        help="YAML or JSON: instance type, or node name, to price per hour; 'default' for others",
+    )
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _number(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return number
 
 
 def main(args: argparse.Namespace) -> int:
     from kubesched.cli.main import usage_error
-    from kubesched.cli.replay_verify import verify
 
-    if len(args.trace) > 1:
-        return usage_error("--verify takes one recording")
-    return verify(args.trace[0])
+    if args.verify:
+        if len(args.trace) > 1:
+            return usage_error("--verify takes one recording")
+        if args.config or args.page or args.results:
+            return usage_error("--verify plays a recording as it was: it takes no configuration")
+        from kubesched.cli.replay_verify import verify
+
+        return verify(args.trace[0])
+    return _compare(args)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from kubesched.cli.replay_tables import print_report
+    from kubesched.traces.report import to_json
+
+    trace = _trace(args)
+    for note in trace.state.notes:
+        print(f"note: {note}", file=sys.stderr)
+    report = _play(args, trace)
+    if args.page:
+        _write_page(args.page, report)
+    if args.output == "json":
+        sys.stdout.write(to_json(report).decode() + "\n")
+    else:
+        print_report(report)
+    return 1 if report.failed else 0
+
+
+def _trace(args: argparse.Namespace) -> Trace:
+    from kubesched.traces.reading import Reading, read_trace
+
+    state = None
+    if args.from_:
+        from kubesched.state.dumps import load_dumps
+
+        state = load_dumps(args.from_)
+    return read_trace(args.trace, Reading(state=state, nodes=args.nodes, machine=args.machine))
+
+
+def _play(args: argparse.Namespace, trace: Trace) -> Report:
+    from kubesched.cli.sweeping import run_with_progress
+    from kubesched.traces.cells import keyed, play_cell
+    from kubesched.traces.outcome import decode
+    from kubesched.traces.report import Failed, make_report
+
+    cells = _cells(args, trace)
+    outcomes, failed = [], []
+    results = run_with_progress(args, play_cell, trace, [keyed(trace, cell) for cell in cells])
+    for cell, result in zip(cells, results, strict=True):
+        if result.data is None:
+            failed.append(Failed(config=cell.name, seed=cell.seed, error=result.error))
+        else:
+            outcomes.append(decode(result.data))
+    return make_report(trace, outcomes, failed)
+
+
+def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
+    """Every configuration with every seed."""
+    from kubesched.config import features
+    from kubesched.config.load import default_config, load_file
+    from kubesched.planning.configuration import without_extenders
+    from kubesched.traces.player import Cell
+    from kubesched.traces.prices import read_prices
+    from kubesched.traces.trace import TraceError
+
+    own = trace.own
+    gates = features.parse(args.feature_gates)
+    if own is not None and not args.feature_gates:
+        gates = own.gates
+    prices = read_prices(args.prices) if args.prices else None
+    named = {}
+    for text in args.config or ["own" if own is not None else "default"]:
+        name, sign, path = text.partition("=")
+        if not sign:
+            name = path = text
+        if name in named:
+            raise TraceError(f"--config: two configurations are called {name!r}: use NAME=FILE")
+        if path == "own" and own is not None:
+            config = own.config
+        elif path == "default":
+            config = default_config(gates)
+        else:
+            config = load_file(path, gates)
+        config, notes = without_extenders(config)
+        for note in notes:
+            print(f"note: {name}: {note}", file=sys.stderr)
+        named[name] = config
+    first = args.seed if args.seed is not None else own.seed if own is not None else 0
+    return [
+        Cell(name=name, config=config, gates=gates, seed=seed, prices=prices)
+        for name, config in named.items()
+        for seed in range(first, first + args.seeds)
+    ]
+
+
+def _write_page(path: str, report: Report) -> None:
+    from pathlib import Path
+
+    from kubesched.traces.page import page
+    from kubesched.traces.trace import TraceError
+
+    try:
+        Path(path).write_text(page(report))
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror or error}") from None

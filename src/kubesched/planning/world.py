@@ -23,16 +23,18 @@ from typing import Any, Self, TypeVar
 from msgspec import structs
 
 from kubesched.api import codec
-from kubesched.api.core_v1 import Namespace, Node, Pod, PodCondition
+from kubesched.api.core_v1 import Namespace, Node, Pod, PodCondition, PodStatus
 from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of
+from kubesched.api.times import format_time
 from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.embedded.resources.admission.pods import TOPOLOGY_LABELS
 from kubesched.errors import Conflict, KubeschedError, NotFound
 from kubesched.framework.events import Action
+from kubesched.framework.handle import SchedulerClient
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
@@ -63,6 +65,8 @@ class PlannedCluster(StoredObjects):
         gates: FeatureGates = DEFAULT_GATES,
         registry: Registry | None = None,
         seed: int = 0,
+        max_in_unschedulable_s: float = 300.0,
+        plugin_client: SchedulerClient | None = None,
     ) -> None:
         """Raises ConfigError if the configuration names plugins that do not exist or do not fit."""
         self.clock = ManualClock()
@@ -76,6 +80,8 @@ class PlannedCluster(StoredObjects):
             clock=self.clock,
             random=Random(seed),
             call_later=self._call_later,
+            max_in_unschedulable_s=max_in_unschedulable_s,
+            plugin_client=plugin_client,
         )
         self.assembly = scheduler.assembly
         self.listers = scheduler.listers
@@ -87,6 +93,8 @@ class PlannedCluster(StoredObjects):
         """Lets controllers act when the scheduler has nothing to do; returns seconds until they want another turn."""
         self._happened: deque[Callable[[], None]] = deque()
         """Calls of the hooks that are due: they run between attempts, where their failures are not the scheduler's."""
+        self.held_calls = 0
+        """Background work that waits for something outside the scheduler."""
         self.changes = 0
         """Counts what happened: objects added, changed or removed."""
         self.added_pods: list[Pod] = []
@@ -235,10 +243,22 @@ class PlannedCluster(StoredObjects):
             current,
             metadata=self._with_topology_labels(current, node_name),
             spec=structs.replace(current.spec, node_name=node_name),
-            status=_running(current),
+            status=self.status_when_bound(current),
         )
         self.update_pod(bound)
         self._happened.append(lambda: self.on_bound(bound))
+
+    def status_when_bound(self, pod: Pod) -> PodStatus:
+        """The status that a kubelet would soon report: pods are taken to start and become ready at once."""
+        others = [each for each in pod.status.conditions or () if each.type not in _SET_BY_KUBELET]
+        ready = [PodCondition(type=name, status="True") for name in _SET_BY_KUBELET]
+        return structs.replace(
+            pod.status,
+            phase="Running",
+            conditions=[*others, *ready],
+            nominated_node_name="",
+            start_time=format_time(self.clock.now()),
+        )
 
     def _with_topology_labels(self, pod: Pod, node_name: str) -> Any:  # noqa: ANN401  # an ObjectMeta
         """A bound pod carries the zone and region of its node, as API servers add them."""
@@ -305,12 +325,61 @@ class PlannedCluster(StoredObjects):
                 tried += 1
                 if changes == self.changes and tried > self._pending_count():
                     return  # each was tried, some of them twice, and nothing has changed
-            elif await self._settle_background():
+            elif await self.settle_background():
                 continue
             else:
                 again_s = self.on_idle()
                 if changes == self.changes and not self._let_time_pass(again_s):
                     return
+
+    async def advance_to(self, moment: float) -> None:
+        """Let the scheduler work until the clock shows this moment, retries at the end of backoffs included."""
+        tried, changes = 0, self.changes
+        while True:
+            await self.run_hooks()
+            if changes != self.changes:
+                tried, changes = 0, self.changes
+            # A pod that was tried since the last change and failed need not be tried again at the same instant.
+            if tried <= self._pending_count() and await self._attempt():
+                tried += 1
+            elif await self.settle_background():
+                continue
+            elif not self._step_towards(moment):
+                return
+            else:
+                tried = 0
+
+    async def attempt_once(self) -> None:
+        """Let the scheduler try one pod, and everything happen that follows from it."""
+        await self._attempt()
+        await self.settle_background()
+        await self.run_hooks()
+
+    async def run_hooks(self) -> None:
+        """Report what happened to `on_bound` and `on_deleted`."""
+        while self._happened:
+            self._happened.popleft()()
+
+    def _step_towards(self, moment: float) -> bool:
+        """Pass time until something is due; False if nothing was, and the moment has come."""
+        now = self.clock.monotonic()
+        due = self._next_due()
+        if due is None or due > moment:
+            self.clock.advance(max(0.0, moment - now))
+            return False
+        self.clock.advance(max(0.0, due - now))
+        self._fire_timers()
+        self.assembly.scheduler.queue.run_timers()
+        return True
+
+    def _next_due(self) -> float | None:
+        queue = self.assembly.scheduler.queue
+        active, backoff, _ = queue.sizes
+        deadline = queue.next_deadline() if active or backoff else None
+        due = [moment for moment, *_ in self._timers]
+        if deadline is not None:
+            due.append(deadline)
+        return min(due, default=None)
 
     def _pending_count(self) -> int:
         return sum(self.assembly.scheduler.queue.sizes) + 1
@@ -341,32 +410,28 @@ class PlannedCluster(StoredObjects):
         self._bindings[uid] = task
         task.add_done_callback(lambda _task: self._bindings.pop(uid, None))
 
-    async def _settle_background(self) -> bool:
+    async def settle_background(self) -> bool:
         """Let background work end; returns whether there was any."""
         scheduler = self.assembly.scheduler
-        if not len(scheduler.background) and not len(scheduler.status_writer):
+        if len(scheduler.background) <= self.held_calls and not len(scheduler.status_writer):
             return False
         for _ in range(TURNS):
             await asyncio.sleep(0)
-            if not len(scheduler.background) and not len(scheduler.status_writer):
+            if len(scheduler.background) <= self.held_calls and not len(scheduler.status_writer):
                 return True
         raise PlanError("background work of the scheduler does not come to an end")
 
     def _let_time_pass(self, again_s: float | None) -> bool:
         """Jump to when something is due: the end of a backoff, a timer, or the controllers' next turn."""
-        queue, now = self.assembly.scheduler.queue, self.clock.monotonic()
-        active, backoff, _ = queue.sizes
-        deadline = queue.next_deadline()
-        due = [moment for moment, *_ in self._timers]
-        if (active or backoff) and deadline is not None:
-            due.append(deadline)
+        now = self.clock.monotonic()
+        due = self._next_due()
         if again_s is not None:
-            due.append(now + again_s)
-        if not due:
+            due = now + again_s if due is None else min(due, now + again_s)
+        if due is None:
             return False
-        self.clock.advance(max(0.0, min(due) - now))
+        self.clock.advance(max(0.0, due - now))
         self._fire_timers()
-        queue.run_timers()
+        self.assembly.scheduler.queue.run_timers()
         return True
 
     def _call_later(self, seconds: float, function: Callable[[], None]) -> _Timer:
@@ -392,15 +457,6 @@ class _Timer:
 
     def cancel(self) -> None:
         self.is_cancelled = True
-
-
-def _running(pod: Pod) -> Any:  # noqa: ANN401  # a PodStatus
-    """The status that a kubelet would soon report: pods are taken to start and become ready."""
-    others = [each for each in pod.status.conditions or () if each.type not in _SET_BY_KUBELET]
-    ready = [PodCondition(type=name, status="True") for name in _SET_BY_KUBELET]
-    return structs.replace(
-        pod.status, phase="Running", conditions=[*others, *ready], nominated_node_name=""
-    )
 
 
 _SET_BY_KUBELET = ("PodScheduled", "Ready")

@@ -138,6 +138,8 @@ def in_memory_scheduler(
     call_later: CallLater | None = None,
     classes: bool = True,
     extenders: ExtenderFactory = no_extenders,
+    max_in_unschedulable_s: float = 300.0,
+    plugin_client: SchedulerClient | None = None,
 ) -> InMemoryScheduler:
     """Assemble a scheduler and tell it about every object of the state. Nothing runs yet.
 
@@ -161,11 +163,16 @@ def in_memory_scheduler(
             recorder=recorder or (lambda _profile: no_events),
             clock=clock or ManualClock(),
             random=random or Random(0),
+            jitter=Random(
+                0
+            ),  # apart, as a recorded scheduler has it: ties then draw the same numbers
             call_later=call_later or _call_later,
             metrics=SchedulerMetrics(MetricsRegistry()),
             extenders=extenders,
+            plugin_client=plugin_client,
         ),
         classes=classes,
+        max_in_unschedulable_s=max_in_unschedulable_s,
     )
     return InMemoryScheduler(assembly, listers, fill(assembly, listers, state))
 

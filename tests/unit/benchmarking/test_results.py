@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from kubesched import charts
 from kubesched.benchmarking import plot, summary
 from kubesched.benchmarking.results import (
     Environment,
@@ -200,7 +201,7 @@ def test_a_course_has_labelled_axes_and_holds_each_figure_for_its_interval():
     assert ">seconds from the start of the measurement</text>" in course
     points = re.search(r'points="([^"]+)"', course)[1].split()
     assert len(points) == 2 * len(series)
-    assert points[0].startswith(f"{plot.LEFT:.1f},"), "from the very start"
+    assert points[0].startswith(f"{charts.LEFT:.1f},"), "from the very start"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_a_course_has_labelled_axes_and_holds_each_figure_for_its_interval():
     ],
 )
 def test_axes_are_marked_at_round_values(highest, wanted, expected):
-    assert plot.ticks(highest, wanted) == expected
+    assert charts.ticks(highest, wanted) == expected
 
 
 def test_a_page_without_results_still_says_what_was_refused():

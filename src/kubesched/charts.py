@@ -1,0 +1,150 @@
+"""Reports as one HTML page: the style, drawings in SVG, tables.
+
+A page needs nothing else: styles and drawings are in it, it follows the reader's light or dark setting, and every drawing
+has a table beside it that says the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+WIDTH = 980
+COURSE_HEIGHT = 240
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 44
+"""Room around a course for its axes."""
+COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)")
+
+STYLE = """\
+:root { color-scheme: light dark; --a: #1f63d6; --b: #c8590f; --c: #1f7a49; --d: #7d3fa8;
+        --text: #1b1f24; --dim: #59636e; --line: #d8dce1; --page: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --a: #6ea8ff; --b: #f0a35e; --c: #6fcf97; --d: #c79bf0;
+          --text: #e6e8ea; --dim: #9aa4af; --line: #3a4149; --page: #14171a; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
+       max-width: 70rem; margin: 2rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .4rem; }
+p.note, dl { color: var(--dim); font-size: 13px; margin: .3rem 0; } div.wide { overflow-x: auto; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin-top: .8rem; }
+dd { margin: 0; }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem 0 .25rem .9rem; text-align: right; white-space: nowrap;
+         border-bottom: 1px solid var(--line); }
+th { white-space: normal; vertical-align: bottom; font-weight: 600; color: var(--dim); font-size: 11.5px; }
+th:first-child, td:first-child, th.text, td.text { text-align: left; }
+th:first-child, td:first-child { padding-left: 0; }
+svg { width: 100%; min-width: 42rem; height: auto; } svg text { fill: var(--text); font-size: 13px; }
+svg .dim { fill: var(--dim); font-size: 12px; } svg line { stroke: var(--line); }
+svg .range { stroke: var(--text); stroke-width: 1.2; }
+.key { margin: .2rem 0 .4rem; } .key span { margin-right: 1.4em; }
+.key i { display: inline-block; width: .9em; height: .9em; margin-right: .45em; vertical-align: -1px; }
+"""
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """The whole page around its parts."""
+    head = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
+    ]
+    return "\n".join([*head, *parts, "</body></html>", ""])
+
+
+def colours_of(names: Sequence[str]) -> dict[str, str]:
+    """A colour for each name, in order."""
+    return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
+
+
+def key(colours: Mapping[str, str]) -> str:
+    """Who has which colour; nothing where there is only one."""
+    if len(colours) < 2:
+        return ""
+    items = "".join(
+        f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
+        for name, colour in colours.items()
+    )
+    return f'<p class="key">{items}</p>'
+
+
+class Axes:
+    """A drawing over two axes that begin at zero."""
+
+    def __init__(
+        self, x_most: float, y_most: float, *, x_title: str, y_title: str, y_form: str = ",g"
+    ) -> None:
+        self._x_ticks, self._y_ticks = ticks(x_most, 8), ticks(y_most, 4)
+        self._floor = COURSE_HEIGHT - BOTTOM
+        self.lines = [label(LEFT - 8, TOP - 18, y_title, "end")]
+        for value in self._y_ticks:
+            self.lines.append(line(LEFT, self.y(value), WIDTH - RIGHT, self.y(value)))
+            self.lines.append(label(LEFT - 8, self.y(value) + 4, f"{value:{y_form}}", "end"))
+        for value in self._x_ticks:
+            self.lines.append(line(self.x(value), self._floor, self.x(value), self._floor + 4))
+            self.lines.append(label(self.x(value), self._floor + 18, f"{value:g}", "middle"))
+        middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
+        self.lines.append(label(middle, self._floor + 36, x_title))
+
+    def x(self, value: float) -> float:
+        return LEFT + value / self._x_ticks[-1] * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        return self._floor - value / self._y_ticks[-1] * (self._floor - TOP)
+
+    def course(self, points: Sequence[tuple[float, float]], colour: str) -> None:
+        """A line through the points."""
+        path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
+        self.lines.append(
+            f'<polyline points="{path}" fill="none" stroke-width="1.6" '
+            f'stroke-opacity=".8" stroke="{colour}"/>'
+        )
+
+    def svg(self, title: str) -> str:
+        return svg(COURSE_HEIGHT, self.lines, title)
+
+
+def ticks(highest: float, wanted: int) -> list[float]:
+    """Round values from 0 to at least the highest, about as many as wanted, in steps of 1, 2 or 5 times a power of ten."""
+    if highest <= 0:
+        return [0.0, 1.0]
+    rough = highest / wanted
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    count = math.ceil(highest / step - 1e-9)
+    return [float(f"{step * index:.12g}") for index in range(count + 1)]
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str = "") -> str:
+    named = f' class="{kind}"' if kind else ""
+    return f'<line{named} x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def label(x: float, y: float, text: str, anchor: str = "middle") -> str:
+    return f'<text class="dim" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def svg(height: int, lines: Sequence[str], title: str) -> str:
+    inner = "\n".join(lines)
+    return (
+        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(title)}"><title>{escape(title)}</title>\n{inner}\n</svg></div>'
+    )
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> str:
+    """Columns named in `texts`, and the first, are aligned to the left."""
+    text = ' class="text"'
+
+    def cells(kind: str, values: Sequence[str]) -> str:
+        return "".join(
+            f"<{kind}{text if name in texts else ''}>{escape(value)}</{kind}>"
+            for name, value in zip(headers, values, strict=True)
+        )
+
+    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return (
+        f'<div class="wide"><table><thead><tr>{cells("th", headers)}</tr></thead>\n'
+        f"<tbody>{body}</tbody></table></div>"
+    )

@@ -1,0 +1,76 @@
+"""How `kubesched replay` prints its report for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubesched.cli import terminal
+
+if TYPE_CHECKING:
+    from kubesched.traces.report import Comparison, Configuration, Difference, Figure, Report
+
+
+def print_report(report: Report) -> None:
+    """The figures of every configuration, then the differences to the first, then what failed."""
+    from kubesched.traces.report import figures_of
+
+    terminal.heading(f"{report.trace} ({report.format})")
+    figures = figures_of(report.cells)
+    if report.configurations:
+        headers = ["", *(_named(each) for each in report.configurations)]
+        rows = [
+            [figure.title, *(_value(figure, each) for each in report.configurations)]
+            for figure in figures
+        ]
+        terminal.table(headers, rows)
+    for comparison in report.comparisons:
+        _print_comparison(comparison, figures)
+    for failed in report.failed:
+        print(f"\nfailed: {failed.config}, seed {failed.seed}: {failed.error}")
+    for note in report.notes:
+        print(f"\nnote: {note}")
+
+
+def _named(configuration: Configuration) -> str:
+    count = len(configuration.seeds)
+    return f"{configuration.name} ({count} seeds)" if count > 1 else configuration.name
+
+
+def _value(figure: Figure, configuration: Configuration) -> str:
+    from kubesched.traces.report import shown_number
+
+    found = configuration.figures.get(figure.key)
+    if found is None:
+        return "-"
+    text = shown_number(figure, found.mean)
+    if found.low is None or found.high is None or found.low == found.high:
+        return text
+    return f"{text} ± {shown_number(figure, (found.high - found.low) / 2)}"
+
+
+def _print_comparison(comparison: Comparison, figures: list[Figure]) -> None:
+    print()
+    terminal.heading(f"{comparison.other} beside {comparison.first}")
+    if comparison.same_placements:
+        print("Nothing shown: every pod went to the same node.")
+        return
+    rows = [
+        [figure.title, *_difference(figure, comparison.figures[figure.key])]
+        for figure in figures
+        if figure.key in comparison.figures
+    ]
+    terminal.table(["", "DIFFERENCE", "95 % INTERVAL", ""], rows)
+    if len(comparison.seeds) < 2:
+        print("One seed shows nothing about others: use --seeds.")
+
+
+def _difference(figure: Figure, found: Difference) -> tuple[str, str, str]:
+    from kubesched.traces.report import shown_number
+
+    mean = shown_number(figure, found.mean, signed=True)
+    if found.low is None or found.high is None:
+        return mean, "-", "nothing shown"
+    low = shown_number(figure, found.low, signed=True)
+    high = shown_number(figure, found.high, signed=True)
+    verdict = "shown" if found.shown else "nothing shown"
+    return mean, f"{low} to {high}", verdict

@@ -1,0 +1,77 @@
+"""The options of commands that sweep over many cells, and running them with a progress bar."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubesched.sweeps.executors import Work
+    from kubesched.sweeps.sweep import Keyed, Progress, Result
+
+_BAR = 30
+
+
+def add_sweep_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--executor",
+        type=_executor,
+        default="local:1",
+        metavar="WHERE",
+        help="where to run: local (all cores), local:N (processes), dask:ADDRESS, dask-local:N (default: local:1)",
+    )
+    parser.add_argument(
+        "--results",
+        metavar="DIR",
+        help="keep results here, under the hash of their inputs; what is there is not run again",
+    )
+
+
+def _executor(text: str) -> str:
+    from kubesched.sweeps.executors import parse
+
+    try:
+        parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def run_with_progress(
+    args: argparse.Namespace, work: Work, shared: object, cells: Sequence[Keyed]
+) -> Iterator[Result]:
+    """The results in the order of the cells."""
+    from kubesched.sweeps.executors import parse
+    from kubesched.sweeps.store import ResultStore
+    from kubesched.sweeps.sweep import run_sweep
+
+    bar = _Bar(enabled=len(cells) > 1 and sys.stderr.isatty())
+    try:
+        yield from run_sweep(
+            work, shared, cells, parse(args.executor), ResultStore(args.results), bar.show
+        )
+    finally:
+        bar.clear()
+
+
+class _Bar:
+    """One line on a terminal that is rewritten; nothing elsewhere."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+
+    def show(self, progress: Progress) -> None:
+        filled = _BAR * progress.done // max(1, progress.total)
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        bar = "█" * filled + "░" * (_BAR - filled)
+        self._write(f"{bar} {progress.done} of {progress.total}{failed}")
+
+    def clear(self) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        if self._enabled:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()

@@ -1,0 +1,427 @@
+"""One trace under one configuration and seed: the production scheduler in virtual time.
+
+Decisions take no time. A pod waits for room, and for the backoff after failed attempts, not for the scheduler's speed.
+Between events the scheduler tries what it can; the periodic retry of pods for which nothing has changed is off, because in
+months of virtual time it would be most of the work.
+
+A recording says when its scheduler took pods off the queue. There the replay takes turns at the same places of the log, so
+that pods meet the cluster as they met it then; where the recorded scheduler had nothing to do, it works on freely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from msgspec import structs
+
+from kubesched.api.core_v1 import Node, Pod, PodStatus
+from kubesched.api.names import key_of
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration, Plugin, Plugins
+from kubesched.framework.registry import Registry
+from kubesched.planning.drain import pods_on
+from kubesched.planning.world import PlannedCluster
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.traces.fragmentation import GpuFragmentation
+from kubesched.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
+from kubesched.traces.measuring import SAMPLES, Meter, Prices
+from kubesched.traces.outcome import Outcome
+from kubesched.traces.trace import (
+    Arrival,
+    CallReturned,
+    Event,
+    Flush,
+    PodChange,
+    Put,
+    Remove,
+    Trace,
+    Turn,
+)
+
+PAUSE_S = 1.0
+"""So long before its next turn a recorded scheduler had nothing to do, and the replay may work on by itself."""
+SAME_CALL_S = 60.0
+"""A plugin's call that the recording has so soon after is the same call, and returns when that one did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is played, besides the trace."""
+
+    name: str
+    """Of the configuration."""
+    config: KubeSchedulerConfiguration
+    gates: FeatureGates = DEFAULT_GATES
+    seed: int = 0
+    prices: Prices | None = None
+
+
+async def play_trace(
+    trace: Trace,
+    cell: Cell,
+    registry: Registry | None = None,
+    *,
+    on_bound: Callable[[Pod], None] = lambda _pod: None,
+) -> Outcome:
+    """Play a trace to its end. `on_bound` is told about every pod that gets a node.
+
+    Raises:
+        ConfigError: the configuration names plugins that do not exist or do not fit.
+        TraceError, PlanError: the trace contradicts itself, or a price is missing.
+    """
+    ledger = GpuLedger() if trace.shares_gpus else None
+    config = cell.config
+    if registry is None:
+        registry = in_tree_registry()
+        registry.add_installed()
+    if ledger is not None:
+        registry.register(PLUGIN, lambda: gpu_share_with(ledger))
+        config = _with_plugin(config, PLUGIN)
+    with _collector_paused():
+        world = _ReplayedCluster(trace, replace(cell, config=config), registry, ledger)
+        async with world:
+            return await _Player(trace, cell, world, on_bound).play()
+
+
+def _with_plugin(config: KubeSchedulerConfiguration, name: str) -> KubeSchedulerConfiguration:
+    """The configuration with a further plugin in every profile."""
+    profiles = []
+    for profile in config.profiles:
+        plugins = profile.plugins or Plugins()
+        enabled = (*plugins.multi_point.enabled, Plugin(name))
+        multi_point = replace(plugins.multi_point, enabled=enabled)
+        profiles.append(replace(profile, plugins=replace(plugins, multi_point=multi_point)))
+    return replace(config, profiles=tuple(profiles))
+
+
+class _ReplayedCluster(PlannedCluster):
+    """The cluster of a replay: keeps the ledger of devices, and deletes evicted pods when the recording did."""
+
+    def __init__(
+        self, trace: Trace, cell: Cell, registry: Registry, ledger: GpuLedger | None
+    ) -> None:
+        self.ledger = ledger
+        own = trace.own
+        self._is_recorded = own is not None
+        self.recorded_calls = _RecordedCalls(trace) if own is not None else None
+        super().__init__(
+            trace.state,
+            cell.config,
+            gates=cell.gates,
+            registry=registry,
+            seed=cell.seed,
+            max_in_unschedulable_s=own.max_in_unschedulable_s if own is not None else math.inf,
+            plugin_client=cast("Any", self.recorded_calls),
+        )
+        if self.recorded_calls is not None:
+            self.recorded_calls.world = self
+        self.began = self.clock.monotonic()
+        for node in self.nodes():
+            self._note_node(node)
+        if ledger is not None:
+            for pod in self.pods():
+                self._take(pod)
+
+    @property
+    def now_s(self) -> float:
+        return self.clock.monotonic() - self.began
+
+    def add(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
+        super().add(obj)
+        if isinstance(obj, Node):
+            self._note_node(obj)
+        elif isinstance(obj, Pod) and obj.spec.node_name:
+            self._take(obj)
+
+    def _note_node(self, node: Node) -> None:
+        if self.ledger is not None:
+            self.ledger.set_node(self.assembly.table, node)
+
+    def _take(self, pod: Pod) -> None:
+        row = self.assembly.table.row_of.get(pod.spec.node_name)
+        if self.ledger is not None and row is not None:
+            self.ledger.take(row, pod)
+
+    def _discard_pod(self, pod: Pod) -> None:
+        # Before the event: hints look at what is free by then.
+        if self.ledger is not None:
+            self.ledger.give_back(pod.metadata.uid)
+        super()._discard_pod(pod)
+
+    def status_when_bound(self, pod: Pod) -> PodStatus:
+        # A recording has what the kubelets reported.
+        return pod.status if self._is_recorded else super().status_when_bound(pod)
+
+
+class _RecordedCalls:
+    """The plugins' client over a recording: what it has of the calls happens at its time, other calls at once.
+
+    The effects of a call that was recorded are recorded as well.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.world: _ReplayedCluster
+        self.evictions = 0
+        self._to_come: dict[tuple[str, str], deque[float]] = {}
+        self._waiting: dict[tuple[str, str], deque[asyncio.Future[None]]] = {}
+        for event in trace.events:
+            if isinstance(event, CallReturned):
+                self._to_come.setdefault((event.verb, event.pod), deque()).append(event.time_s)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # calls that are not about pods
+        return getattr(self.world, name)
+
+    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        if not await self._returned("patch", pod):
+            await self.world.patch_pod_status(pod, patch)
+
+    async def delete_pod(self, pod: Pod) -> None:
+        if await self._returned("delete", pod):
+            self.evictions += 1
+        else:
+            await self.world.delete_pod(pod)
+
+    async def _returned(self, verb: str, pod: Pod) -> bool:
+        """Whether the recording has this call; if so, it has returned by then."""
+        key, now_s = (verb, key_of(pod.metadata)), self.world.now_s
+        to_come = self._to_come.get(key)
+        if not to_come or to_come[0] > now_s + SAME_CALL_S:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, deque()).append(future)
+        self.world.held_calls += 1
+        try:
+            await future
+        finally:
+            self.world.held_calls -= 1
+        return True
+
+    def arrive(self, event: CallReturned) -> None:
+        """The log has reached the return of a call."""
+        key = (event.verb, event.pod)
+        self._to_come[key].popleft()
+        waiting = self._waiting.get(key)
+        if waiting:
+            waiting.popleft().set_result(None)
+
+
+class _Player:
+    """One replay."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        cell: Cell,
+        world: _ReplayedCluster,
+        on_bound: Callable[[Pod], None],
+    ) -> None:
+        self._on_bound = on_bound
+        self._trace = trace
+        self._cell = cell
+        self._world = world
+        self._ends_s = trace.ends_s
+        gpus = None
+        if world.ledger is not None:
+            pods = [event.pod for event in trace.arrivals]
+            gpus = GpuFragmentation(pods, world.assembly.table, world.ledger)
+        self._meter = Meter(world.assembly.table, gpus, cell.prices)
+        self._departures: list[tuple[float, int, str, str]] = []
+        """Heap of (time, number, pod's key, uid)."""
+        self._number = 0
+        self._lifetimes: dict[str, Arrival] = {}
+        """Pod's uid -> how it came."""
+        self._is_own_removal = False
+        turns = (event.time_s for event in trace.events if isinstance(event, Turn))
+        self._turns = sorted(turns, reverse=True)
+        """Of recordings: when turns are to come, the next one last."""
+        world.on_bound = self._bound
+        world.on_deleted = self._deleted
+
+    async def play(self) -> Outcome:
+        world, meter = self._world, self._meter
+        for node in world.nodes():
+            meter.node_came(node)
+        for pod in world.pods():
+            if pod.spec.node_name:
+                meter.occupies(pod, 0.0)
+            else:
+                meter.submitted(key_of(pod.metadata), 0.0)
+        samples = self._sample_times()
+        next_sample = next(samples)
+        for event in self._trace.events:
+            while next_sample < event.time_s:
+                await self._go_to(next_sample)
+                self._sample(next_sample)
+                next_sample = next(samples)
+            await self._go_to(event.time_s)
+            await self._apply(event)
+        while next_sample <= self._ends_s:
+            await self._run_until(next_sample)
+            self._sample(next_sample)
+            next_sample = next(samples)
+        meter.attempts = world.assembly.scheduler.queue.scheduling_cycle
+        if world.recorded_calls is not None:
+            meter.evictions += world.recorded_calls.evictions
+        notes = [f"left out, as the scheduler would: {each}" for each in world.problems]
+        return meter.outcome(self._cell.name, self._cell.seed, self._ends_s, notes)
+
+    def _sample_times(self) -> Iterator[float]:
+        for number in range(SAMPLES):
+            yield self._ends_s * number / (SAMPLES - 1)
+        yield math.inf
+
+    def _sample(self, time_s: float) -> None:
+        self._meter.sample(time_s, sum(self._world.assembly.scheduler.queue.sizes))
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    async def _go_to(self, time_s: float) -> None:
+        world = self._world
+        if self._turns and not self._pauses():
+            while self._departures and self._departures[0][0] <= time_s:
+                self._depart()
+            world.clock.advance(max(0.0, time_s - world.now_s))
+            await world.run_hooks()
+        elif time_s > world.now_s:
+            await self._run_until(time_s)
+
+    def _pauses(self) -> bool:
+        """Whether the recorded scheduler was running, and had nothing to do."""
+        now_s = self._world.now_s
+        while self._turns and self._turns[-1] < now_s:
+            self._turns.pop()
+        began = self._trace.schedules_from_s <= now_s
+        return began and (not self._turns or self._turns[-1] - now_s > PAUSE_S)
+
+    async def _run_until(self, time_s: float) -> None:
+        """Let the scheduler work, and pods leave when their time has come; those of the very moment included."""
+        world = self._world
+        while self._departures and self._departures[0][0] <= time_s:
+            await world.advance_to(world.began + max(self._departures[0][0], world.now_s))
+            # Binding may have added departures that come first.
+            if self._departures[0][0] <= world.now_s:
+                self._depart()
+        await world.advance_to(world.began + max(time_s, world.now_s))
+
+    def _depart(self) -> None:
+        _, _, key, uid = heapq.heappop(self._departures)
+        namespace, _, name = key.partition("/")
+        pod = self._world.find(Pod, namespace, name)
+        if pod is not None and pod.metadata.uid == uid:
+            self._take_away(pod)
+
+    def _take_away(self, pod: Pod) -> None:
+        self._is_own_removal = True
+        self._world.remove(pod)
+        self._is_own_removal = False
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    async def _apply(self, event: Event) -> None:
+        world = self._world
+        match event:
+            case Arrival():
+                self._meter.submitted(key_of(event.pod.metadata), event.time_s)
+                self._arrive(event, event.pod)
+            case Put():
+                self._put(event.obj)
+            case Remove():
+                self._remove(event)
+            case PodChange():
+                self._change(event.pod)
+            case Turn():
+                await world.attempt_once()
+            case CallReturned():
+                assert world.recorded_calls is not None
+                world.recorded_calls.arrive(event)
+                await world.settle_background()
+            case Flush():
+                world.assembly.scheduler.queue.run_timers()
+
+    def _arrive(self, arrival: Arrival, pod: Pod) -> None:
+        world, uid = self._world, pod.metadata.uid
+        self._lifetimes[uid] = arrival
+        if arrival.leaves_s is not None:
+            self._leave_at(arrival.leaves_s, pod)
+        world.add(pod)
+
+    def _leave_at(self, time_s: float, pod: Pod) -> None:
+        self._number += 1
+        entry = (time_s, self._number, key_of(pod.metadata), pod.metadata.uid)
+        heapq.heappush(self._departures, entry)
+
+    def _put(self, obj: Any) -> None:  # noqa: ANN401  # of whichever kind
+        world = self._world
+        if isinstance(obj, Node):
+            self._meter.node_came(obj)
+        if world.find(type(obj), obj.metadata.namespace, obj.metadata.name) is None:
+            world.add(obj)
+            if isinstance(obj, Pod) and obj.spec.node_name:
+                self._meter.occupies(obj, world.now_s)
+        else:
+            world.replace(obj)
+
+    def _remove(self, event: Remove) -> None:
+        world, obj = self._world, event.obj
+        if isinstance(obj, Pod):
+            pod = world.find(Pod, obj.metadata.namespace, obj.metadata.name)
+            if pod is not None and pod.metadata.uid == obj.metadata.uid:
+                self._take_away(pod)
+            return
+        if isinstance(obj, Node) and event.evicts:
+            for pod in pods_on(world, obj.metadata.name):
+                world.remove(pod)
+        world.remove(obj)
+
+    def _change(self, pod: Pod) -> None:
+        """Take over a pod's own fields, and what its kubelet reports once it runs; where it runs stays."""
+        world, meta = self._world, pod.metadata
+        known = world.find(Pod, meta.namespace, meta.name)
+        if known is None or known.metadata.uid != meta.uid:
+            return
+        node = known.spec.node_name
+        status = pod.status if node and pod.spec.node_name else known.status
+        spec = structs.replace(pod.spec, node_name=node)
+        world.update_pod(structs.replace(known, metadata=meta, spec=spec, status=status))
+
+    # -- what the scheduler did ------------------------------------------------------------------------------------
+
+    def _bound(self, pod: Pod) -> None:
+        now_s = self._world.now_s
+        self._meter.bound(key_of(pod.metadata), pod, now_s)
+        self._on_bound(pod)
+        arrival = self._lifetimes.get(pod.metadata.uid)
+        if arrival is not None and arrival.lifetime_s is not None:
+            self._leave_at(now_s + arrival.lifetime_s, pod)
+
+    def _deleted(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._meter.left(pod, self._world.now_s)
+        if self._is_own_removal:
+            return
+        self._meter.evictions += 1
+        arrival = self._lifetimes.get(pod.metadata.uid)
+        if arrival is not None and self._trace.resubmits:
+            meta = arrival.pod.metadata
+            again = structs.replace(meta, uid=f"{meta.uid}/{self._meter.evictions}")
+            self._arrive(arrival, structs.replace(arrival.pod, metadata=again))
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Records hold no cycles; the collector would walk over all pods again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,205 @@
+"""Our own recordings (`kubesched run --record DIR`) as traces: the last complete run of the folder.
+
+| Record | Becomes |
+|---|---|
+| the first checkpoint | the state at second 0 |
+| a pod was added without a node | its submission; it leaves when the recording deleted it |
+| a pod was added with a node | it is there |
+| a pod's own fields changed (labels, gates, requests, deletion in progress) | the same change |
+| a pod was bound, or got a condition or a nomination | nothing: that is what the replay finds out |
+| a pod was deleted | it leaves, bound or not |
+| other objects were added, changed or deleted | the same; allocations of device claims are the replay's own |
+| a plugin's patch or deletion of a pod returned (preemption) | if the replay makes the same call, it returns there |
+| an attempt began; the queue was flushed | the replay takes a turn there ([player](player.py)) |
+
+Its configuration, feature gates and seed are the first that `kubesched replay` plays unless others are given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec import structs
+
+from kubesched.api.core_v1 import Pod, PodStatus
+from kubesched.api.names import key_of
+from kubesched.api.resource_v1 import ResourceClaim
+from kubesched.config.features import from_map
+from kubesched.config.load import load
+from kubesched.embedded.resources.admission.pods import TOPOLOGY_LABELS
+from kubesched.recording.reader import Objects, RecordingReader, Run
+from kubesched.recording.records import (
+    Attempt,
+    CallDone,
+    Changed,
+    Decision,
+    QueueFlushed,
+    SchedulingBegan,
+    Stored,
+)
+from kubesched.state.cluster_state import ClusterState
+from kubesched.traces.trace import (
+    Arrival,
+    CallReturned,
+    Event,
+    Flush,
+    OwnSettings,
+    PodChange,
+    Put,
+    Remove,
+    Trace,
+    TraceError,
+    Turn,
+)
+
+
+def read(folder: str) -> Trace:
+    """Raises RecordingError, TraceError."""
+    return of_reader(RecordingReader.of_folder(folder))
+
+
+def of_reader(reader: RecordingReader) -> Trace:
+    complete = [run for run in reader.runs() if run.is_complete]
+    if not complete:
+        raise TraceError(f"{reader.name}: no run in it has its beginning")
+    conversion = _Conversion(complete[-1], reader.name)
+    conversion.read()
+    return conversion.trace()
+
+
+def placements_of(run: Run) -> dict[str, str]:
+    """What was decided: pod's uid -> node, of the last decision that chose one."""
+    return {
+        entry.uid: entry.node
+        for entry in run.entries()
+        if isinstance(entry, Decision) and entry.node
+    }
+
+
+class _Conversion:
+    """A run being read."""
+
+    def __init__(self, run: Run, name: str) -> None:
+        self._run = run
+        self._name = name
+        self._header = run.segments[0].header
+        self._objects = Objects(run.segments[0].name)
+        self._known: dict[str, Pod] = {}
+        """Pods by key, as recorded."""
+        self._events: list[Event] = []
+        self._state: ClusterState | None = None
+        self._digest = hashlib.sha256()
+        self._claim_updates = 0
+        self._schedules_from_s = 0.0
+
+    def read(self) -> None:
+        for entry in self._run.entries():
+            self._digest.update(msgspec.msgpack.encode(entry, enc_hook=repr))
+            if isinstance(entry, Stored):
+                self._objects.store(entry)
+                continue
+            if self._state is None:
+                self._begin()
+            time_s = max(0.0, entry.time - self._header.time)
+            if isinstance(entry, Changed):
+                self._change(entry, time_s)
+            elif isinstance(entry, Attempt):
+                self._events.append(Turn(time_s))
+            elif isinstance(entry, SchedulingBegan):
+                self._schedules_from_s = time_s
+            elif isinstance(entry, CallDone) and entry.verb in ("patch", "delete"):
+                pod = entry.key.rpartition(" ")[2]
+                self._events.append(CallReturned(time_s, entry.verb, pod))
+            elif isinstance(entry, QueueFlushed):
+                self._events.append(Flush(time_s))
+        if self._state is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._state = ClusterState(f"recording {self._name}")
+        for obj in self._objects:
+            self._state.put(obj)
+            if isinstance(obj, Pod):
+                self._known[key_of(obj.metadata)] = obj
+
+    def trace(self) -> Trace:
+        header, state = self._header, self._state
+        assert state is not None
+        gates = from_map(header.feature_gates)
+        notes = []
+        if self._claim_updates:
+            notes.append(
+                f"{self._claim_updates} updates of device claims were left out: devices that controllers "
+                "gave back stay taken"
+            )
+        return Trace(
+            name=self._name,
+            format="recording",
+            digest=self._digest.hexdigest(),
+            state=state,
+            events=self._events,
+            begins_at=header.wall_time,
+            schedules_from_s=self._schedules_from_s,
+            notes=notes,
+            resubmits=False,
+            own=OwnSettings(
+                config=load(msgspec.json.encode(header.config), gates=gates),
+                gates=gates,
+                seed=header.seed,
+                max_in_unschedulable_s=header.max_in_unschedulable_s,
+            ),
+        )
+
+    def _change(self, entry: Changed, time_s: float) -> None:
+        obj = self._objects.change(entry)
+        if isinstance(obj, Pod):
+            self._change_pod(entry.op, obj, time_s)
+        elif entry.op in "dt":
+            self._events.append(Remove(time_s, obj, evicts=False))
+        elif entry.op == "a" or not isinstance(obj, ResourceClaim):
+            self._events.append(Put(time_s, obj))
+        else:
+            self._claim_updates += 1
+
+    def _change_pod(self, op: str, pod: Pod, time_s: float) -> None:
+        key = key_of(pod.metadata)
+        if op in "dt":
+            self._known.pop(key, None)
+            self._events.append(Remove(time_s, pod))
+        elif op == "a":
+            self._known[key] = pod
+            if pod.spec.node_name:
+                self._events.append(Put(time_s, pod))
+            else:
+                self._events.append(Arrival(time_s, _as_submitted(pod)))
+        else:
+            old = self._known[key]
+            self._known[key] = pod
+            if _differs(old, pod):
+                self._events.append(PodChange(time_s, pod))
+
+
+def _as_submitted(pod: Pod) -> Pod:
+    status = PodStatus(phase="Pending", nominated_node_name=pod.status.nominated_node_name)
+    return structs.replace(pod, status=status)
+
+
+def _differs(old: Pod, new: Pod) -> bool:
+    """Whether something changed that the scheduler did not write itself, or a running pod's status did."""
+    if old.spec.node_name != new.spec.node_name:
+        old = structs.replace(old, spec=structs.replace(old.spec, node_name=new.spec.node_name))
+    if new.spec.node_name and old.status != new.status:
+        return True
+    return (
+        old.spec != new.spec
+        or _labels(old) != _labels(new)
+        or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        or old.metadata.finalizers != new.metadata.finalizers
+    )
+
+
+def _labels(pod: Pod) -> dict[str, str]:
+    """Without those that an API server adds when the pod is bound."""
+    labels = pod.metadata.labels or {}
+    return {key: value for key, value in labels.items() if key not in TOPOLOGY_LABELS}

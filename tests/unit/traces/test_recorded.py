@@ -1,0 +1,53 @@
+"""A recording played as a trace under its own configuration places every pod where it was placed then."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+import pytest
+
+from kubesched.benchmarking.catalogue import find
+from kubesched.benchmarking.core_mode import CoreOptions, run_core
+from kubesched.recording.reader import RecordingReader
+from kubesched.recording.surroundings import open_recording
+from kubesched.recording.writer import Limits
+from kubesched.traces.player import Cell, play_trace
+from kubesched.traces.recorded import of_reader, placements_of
+
+
+def recorded(name):
+    recordings = []
+
+    def record(config, gates, clock):
+        begin = partial(open_recording, None, limits=Limits(), random=Random(1), threaded=False)
+        recordings.append(begin(config, gates, clock=clock))
+        return recordings[-1]
+
+    (workload,) = find([f"{name}/tiny"])
+    run_core(workload, replace(CoreOptions(repeats=1, warmup=0), record=record))
+    return RecordingReader(recordings[0].storage, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Basic", "PreferredAffinity", "Preemption", "PreemptionBeside", "Churn", "Gated"),
+        *("RoomAfterDeletion", "BoundVolumes", "MixedTemplates", "Unschedulable", "SoftSpread"),
+    ],
+)
+def test_own_configuration_gives_all_placements_back(name):
+    reader = recorded(name)
+    logged = placements_of(reader.runs()[-1])
+    trace = of_reader(reader)
+    placed = {}
+
+    def bound(pod):
+        placed[pod.metadata.uid] = pod.spec.node_name
+
+    own = trace.own
+    cell = Cell(name="own", config=own.config, gates=own.gates, seed=own.seed)
+    outcome = asyncio.run(play_trace(trace, cell, on_bound=bound))
+    # A pod that was still waiting when the recording ended may be placed afterwards.
+    assert {uid: placed.get(uid) for uid in logged} == logged
+    assert outcome.placed >= len(logged) > 0
