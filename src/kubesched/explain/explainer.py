@@ -14,6 +14,7 @@ from kubesched.errors import KubeschedError
 from kubesched.explain import waiting
 from kubesched.explain.evaluation import Evaluation, evaluate
 from kubesched.explain.extenders import ask_extenders
+from kubesched.explain.fixes.entry import changes_for_entry
 from kubesched.explain.fixes.search import FixSearch
 from kubesched.explain.judging import is_hopeless, reasons_of
 from kubesched.explain.model import (
@@ -242,9 +243,12 @@ class _Story:
         )
 
     def _fixes(self, evaluation: Evaluation, verdict: Verdict) -> list[Fix]:
-        if verdict not in (Verdict.NOT_NOW, Verdict.NEVER):
+        if verdict not in (Verdict.NOT_NOW, Verdict.NEVER, Verdict.WAITING):
             return []
-        return FixSearch(self.framework, evaluation).fixes()
+        before = changes_for_entry(self.framework, self.pod)
+        if before is None or (len(evaluation.feasible) and not before):
+            return []
+        return FixSearch(self.framework, evaluation, before).fixes()
 
     def _waits_outside_the_queue(self) -> list[WaitingFor]:
         """What keeps the pod from being tried at all."""

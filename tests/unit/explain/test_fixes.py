@@ -10,22 +10,78 @@ from random import Random
 
 import msgspec
 import pytest
-from explaining import explain, state_of
+from explaining import HEADER, explain, state_of
 
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.config.load import load
 from kubesched.explain.evaluation import evaluate
-from kubesched.explain.fixes.changes import NodeAddition, NodeEdit, PodDeletion, PodEdit, edited
+from kubesched.explain.fixes.changes import (
+    NodeAddition,
+    NodeEdit,
+    PluginExclusion,
+    PodDeletion,
+    PodEdit,
+    edited,
+)
+from kubesched.explain.fixes.entry import changes_for_entry
 from kubesched.explain.fixes.search import FixSearch, size_of
 from kubesched.explain.model import Verdict
 from kubesched.explain.selection import no_node
 from kubesched.explain.sources import explainer_of
+from kubesched.framework import FilterPlugin, PreEnqueuePlugin, Verdicts, unschedulable
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REGISTRY = in_tree_registry()
+
+
+class Racks(FilterPlugin):
+    """Stands for a plugin of a third party."""
+
+    name = "Racks"
+
+    def filter_nodes(self, state, pod, nodes):
+        return Verdicts.reject(nodes.label_ids("rack") < 0, unschedulable("node(s) had no rack"))
+
+
+REGISTRY.register("Racks", lambda: Racks)
+RACKS = "profiles: [{plugins: {multiPoint: {enabled: [{name: Racks}]}}}]"
+RACKS_CONFIG = load((HEADER + RACKS).encode())
+
+
+def bound_claim(name, zone):
+    """A claim and the volume that it is bound to, which only a zone can reach."""
+    labels = {"topology.kubernetes.io/zone": zone}
+    reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name}
+    volume = {
+        "metadata": {"name": f"pv-{name}", "labels": labels},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {**reference, "uid": f"uid-{name}"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+                    ]
+                }
+            },
+        },
+    }
+    claim = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {"volumeName": f"pv-{name}", "accessModes": ["ReadWriteOnce"]},
+        "status": {"phase": "Bound"},
+    }
+    return msgspec.convert(volume, PersistentVolume), msgspec.convert(claim, PersistentVolumeClaim)
 
 
 def fixes_of(pod, *objects):
@@ -135,7 +191,84 @@ def test_a_pod_that_fits_needs_no_fix():
 
 
 def test_nothing_is_suggested_that_helps_nothing():
-    assert fixes_of(make_pod("a").cpu("2").claim("missing"), node("n")) == []
+    not_ready = node("n").taint("node.kubernetes.io/not-ready")
+    assert fixes_of(make_pod("a").cpu("2").claim("missing"), not_ready) == []
+
+
+# -- gates, claims and plugins of others ---------------------------------------------------------------------------
+
+
+def test_gates_are_removed_all_of_them_and_the_owner_is_named():
+    found = explain(make_pod("a").gate("example.com/quota").gate("other"), node("n"), fix=True)
+    (fix,) = found.fixes
+    assert [change.text for change in fix.changes] == [
+        "remove the scheduling gate example.com/quota",
+        "remove the scheduling gate other",
+    ]
+    assert fix.node == "n"
+    assert "is for the controller of example.com to remove" in fix.effects[0]
+    assert "is for the controller or webhook that set it to remove" in fix.effects[1]
+    removals = '[{"op":"remove","path":"/spec/schedulingGates/1"},{"op":"remove","path":"/spec/schedulingGates/0"}]'
+    assert fix.commands == [f"kubectl patch pod a -n default --type=json -p '{removals}'"]
+
+
+def test_a_gated_pod_that_would_not_fit_either_needs_both():
+    found = fixes_of(make_pod("a").cpu("8").gate("quota"), node("n"))
+    assert found == [("remove the scheduling gate quota and request cpu 4 instead of 8", "n")]
+
+
+def test_the_gate_is_removed_from_the_pod_and_not_from_its_template():
+    pod = owned(make_pod("a").gate("quota"), "StatefulSet", "db")
+    (fix,) = explain(pod, node("n"), fix=True).fixes
+    assert fix.commands[0].startswith("kubectl patch pod a ")
+    assert not any("changes every pod" in effect for effect in fix.effects)
+
+
+def test_a_pod_that_is_being_deleted_needs_no_fix():
+    pod = make_pod("a").gate("quota")
+    pod.json["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert explain(pod, node("n"), fix=True).fixes == []
+
+
+def test_a_missing_claim_is_in_the_way_and_has_no_command():
+    (fix,) = explain(make_pod("a").claim("data"), node("n"), fix=True).fixes
+    assert [change.text for change in fix.changes] == ["another claim than data, or none"]
+    assert (fix.commands, fix.effects[0]) == ([], "the claim data does not exist")
+
+
+def test_only_the_claim_whose_volume_is_out_of_reach_is_in_the_way():
+    objects = [*bound_claim("near", "a"), *bound_claim("far", "b")]
+    pod = make_pod("a").claim("near").claim("far")
+    (fix,) = explain(pod, node("n").zone("a"), *objects, fix=True).fixes
+    assert [change.text for change in fix.changes] == ["another claim than far, or none"]
+    assert fix.effects[0] == "the claim far is bound to the volume pv-far"
+
+
+def test_a_plugin_of_a_third_party_is_left_out():
+    built = make_pod("a").build()
+    explainer = explainer_of(state_of(built, node("n")), RACKS_CONFIG, registry=REGISTRY)
+    (fix,) = explainer.explain(built, no_node, fix=True).fixes
+    assert [(change.kind, change.object) for change in fix.changes] == [
+        ("WithoutPlugin", "Plugin/Racks")
+    ]
+    assert fix.commands == []
+    assert "every other plugin takes the node" in fix.effects[0]
+
+
+def test_a_plugin_that_keeps_pods_out_of_the_queue_is_left_out():
+    class Doorman(PreEnqueuePlugin):
+        name = "Doorman"
+
+        def pre_enqueue(self, pod):
+            return unschedulable("not today")
+
+    registry = in_tree_registry()
+    registry.register("Doorman", lambda: Doorman)
+    config = load((HEADER + RACKS.replace("Racks", "Doorman")).encode())
+    built = make_pod("a").build()
+    explainer = explainer_of(state_of(built, node("n")), config, registry=registry)
+    (fix,) = explainer.explain(built, no_node, fix=True).fixes
+    assert [change.text for change in fix.changes] == ["Doorman not rejecting it"]
 
 
 # -- commands and effects ------------------------------------------------------------------------------------------
@@ -223,8 +356,12 @@ def changed(state: ClusterState, pod: Pod, changes) -> tuple[ClusterState, Pod]:
 
 
 def feasible_after(state: ClusterState, pod: Pod, changes) -> set[str]:
+    """Nodes that take the pod after the changes; none while something keeps it out of the queue."""
     state, pod = changed(state, pod, changes)
-    found = explainer_of(state, registry=REGISTRY).explain(pod)
+    excluded = any(isinstance(each, PluginExclusion) for each in changes)
+    found = explainer_of(state, None if excluded else RACKS_CONFIG, registry=REGISTRY).explain(pod)
+    if found.verdict is Verdict.WAITING:
+        return set()
     return {row.node for row in found.matrix if row.feasible}
 
 
@@ -238,6 +375,8 @@ def random_cluster(random: Random) -> tuple[ClusterState, Pod]:
             made.unschedulable()
         if random.random() < 0.3:
             made.label("disk", "ssd")
+        if random.random() < 0.7:
+            made.label("rack", "r")
         objects.append(made)
         for j in range(random.randint(0, 3)):
             there = filler(f"p{i}-{j}", f"n{i}", cpu=str(random.randint(0, 2)))
@@ -246,6 +385,12 @@ def random_cluster(random: Random) -> tuple[ClusterState, Pod]:
                 there.host_port(80)
             objects.append(there)
     pod = make_pod("a").cpu(str(random.randint(1, 5))).label("app", "x")
+    for claim in ("one", "two"):
+        if random.random() < 0.25:
+            pod.claim(claim)
+            objects += bound_claim(claim, random.choice("abc")) if random.random() < 0.8 else ()
+    if random.random() < 0.2:
+        pod.gate("quota")
     if random.random() < 0.3:
         pod.host_port(80)
     if random.random() < 0.3:
@@ -261,7 +406,7 @@ def random_cluster(random: Random) -> tuple[ClusterState, Pod]:
 
 def search_space(state: ClusterState, pod: Pod):
     """For every node, the single changes that fixes for it are made of."""
-    explainer = explainer_of(state, registry=REGISTRY)
+    explainer = explainer_of(state, RACKS_CONFIG, registry=REGISTRY)
     framework = explainer.assembly.frameworks["default-scheduler"]
     with explainer.as_pending(pod) as info:
         search = FixSearch(framework, evaluate(framework, info))
@@ -271,26 +416,28 @@ def search_space(state: ClusterState, pod: Pod):
             yield explainer.assembly.table.names[row], list(changes.values())
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(40))
 def test_no_fix_is_wrong_and_none_smaller_exists(seed):
     state, pod = random_cluster(Random(f"fixes {seed}"))
-    explainer = explainer_of(state, registry=REGISTRY)
+    explainer = explainer_of(state, RACKS_CONFIG, registry=REGISTRY)
     found = explainer.explain(pod, no_node, fix=True)
-    if found.verdict not in (Verdict.NOT_NOW, Verdict.NEVER):
+    if found.verdict not in (Verdict.NOT_NOW, Verdict.NEVER, Verdict.WAITING):
         assert found.fixes == []
         return
     framework = explainer.assembly.frameworks["default-scheduler"]
+    before = changes_for_entry(framework, pod)
     with explainer.as_pending(pod) as info:
-        search = FixSearch(framework, evaluate(framework, info))
-        verified = list(search._verified())
+        search = FixSearch(framework, evaluate(framework, info), before)
+        verified = list(search.verified())
     for proposal, others in verified:
-        feasible = feasible_after(state, pod, proposal.changes)
+        changes = (*before, *proposal.changes)
+        feasible = feasible_after(state, pod, changes)
         assert proposal.node_name in feasible, "a fix that does not help"
         assert others == len(feasible) - 1
-        for size in range(1, len(proposal.changes)):
-            for fewer in combinations(proposal.changes, size):
+        for size in range(len(changes)):
+            for fewer in combinations(changes, size):
                 assert not feasible_after(state, pod, fewer), "a part of the fix is enough"
-    smallest = smallest_by_force(state, pod)
+    smallest = smallest_by_force(state, pod, before)
     without_new_nodes = [
         p.size for p, _ in verified if not any(isinstance(c, NodeAddition) for c in p.changes)
     ]
@@ -302,11 +449,12 @@ def test_no_fix_is_wrong_and_none_smaller_exists(seed):
     assert explainer.explain(pod, no_node, fix=True) == found, "trials are put back"
 
 
-def smallest_by_force(state: ClusterState, pod: Pod) -> int | None:
+def smallest_by_force(state: ClusterState, pod: Pod, before) -> int | None:
+    """The size of a smallest set besides what is needed in any case."""
     space = list(search_space(state, pod))
-    for size in range(1, LARGEST + 1):
+    for size in range(LARGEST + 1):
         for name, changes in space:
             for chosen in combinations(changes, size):
-                if name in feasible_after(state, pod, chosen):
+                if name in feasible_after(state, pod, (*before, *chosen)):
                     return size_of(chosen)
     return None

@@ -62,6 +62,27 @@ def pod_edit(
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimExclusion(PodEdit):
+    """What if the pod did not use a claim: tried as a pod without that volume, but no edit to be carried out."""
+
+    claim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRemoval(PodEdit):
+    """A scheduling gate is removed from the pod itself, whatever its template says."""
+
+    gate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginExclusion(ChangeBase):
+    """What if a plugin did not reject the pod; how to get there is between its operator and the plugin."""
+
+    plugin: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeEdit(ChangeBase):
     """A change of one node."""
 
@@ -116,7 +137,11 @@ class NodeAddition(ChangeBase):
     node: Node
 
 
-AnyChange = PodEdit | NodeEdit | PodDeletion | NodeAddition
+AnyChange = PodEdit | NodeEdit | PodDeletion | NodeAddition | PluginExclusion
+
+
+def plugin_exclusion(plugin: str) -> PluginExclusion:
+    return PluginExclusion("WithoutPlugin", f"{plugin} not rejecting it", 9.0, plugin)
 
 
 def deletion(pod: Pod, violates_budget: bool) -> PodDeletion:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.api.core_v1 import Pod
 from kubesched.explain.fixes.changes import (
     AnyChange,
+    ClaimExclusion,
+    GateRemoval,
     NodeEdit,
     Operation,
     PodDeletion,
@@ -24,10 +27,20 @@ _WITH_TEMPLATE = frozenset(
 
 
 def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None) -> list[str]:
-    """In the order in which they are to be run; nothing for nodes to be added."""
-    edits = [each for each in changes if isinstance(each, PodEdit)]
+    """In the order in which they are to be run; nothing for nodes to be added, claims and plugins."""
+    edits = [each for each in changes if is_to_be_made(each)]
+    gates = [each for each in changes if isinstance(each, GateRemoval)]
     others = [each.command for each in changes if isinstance(each, NodeEdit | PodDeletion)]
-    return [*others, *([_edit_command(pod, edits, listers)] if edits else [])]
+    if edits:
+        others.append(_edit_command(pod, edits, listers))
+    if gates:
+        others.append(_patch_command(pod, patch_of(gates)))
+    return others
+
+
+def is_to_be_made(change: AnyChange) -> TypeGuard[PodEdit]:
+    """Whether a change is an edit of the pod's spec that its template can have, too."""
+    return isinstance(change, PodEdit) and not isinstance(change, ClaimExclusion | GateRemoval)
 
 
 def _edit_command(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) -> str:
@@ -41,13 +54,18 @@ def _edit_command(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) -
             f"kubectl patch {kind.lower()} {shlex.quote(name)} -n {namespace} --type=json "
             f"-p {_quoted(prefixed)}"
         )
-    name = shlex.quote(pod.metadata.name)
     if all(edit.is_allowed_in_place for edit in edits):
-        return f"kubectl patch pod {name} -n {namespace} --type=json -p {_quoted(operations)}"
+        return _patch_command(pod, operations)
+    name = shlex.quote(pod.metadata.name)
     return (
         f"kubectl get pod {name} -n {namespace} -o json | kubectl patch --local -f - --type=json "
         f"-p {_quoted(operations)} -o json | kubectl replace --force -f -"
     )
+
+
+def _patch_command(pod: Pod, operations: Sequence[Operation]) -> str:
+    name, namespace = shlex.quote(pod.metadata.name), shlex.quote(pod.metadata.namespace)
+    return f"kubectl patch pod {name} -n {namespace} --type=json -p {_quoted(operations)}"
 
 
 def template_owner(pod: Pod, listers: Listers | None) -> tuple[str, str] | None:

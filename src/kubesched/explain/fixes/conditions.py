@@ -18,9 +18,16 @@ from kubesched.explain.amounts import free_of
 from kubesched.explain.details import taint_text, untolerated
 from kubesched.explain.evaluation import Evaluation
 from kubesched.explain.fixes import pod_edits
-from kubesched.explain.fixes.changes import CORDON_TAINT, AnyChange, NodeEdit, PodEdit
+from kubesched.explain.fixes.changes import (
+    CORDON_TAINT,
+    AnyChange,
+    NodeEdit,
+    PodEdit,
+    plugin_exclusion,
+)
 from kubesched.explain.reasons import (
     EXISTING_ANTI_AFFINITY,
+    EXTENDER,
     HOST_PORT_TAKEN,
     INSUFFICIENT,
     INSUFFICIENT_RESOURCE,
@@ -34,8 +41,12 @@ from kubesched.explain.reasons import (
     UNTOLERATED_TAINT,
     code_of_reason,
 )
+from kubesched.plugins.registry import IN_TREE
 from kubesched.snapshot.pods import PodInfo
 
+_OF_VOLUMES = frozenset(
+    {"VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits", "CSILimits"}
+)
 _MANAGED = "node.kubernetes.io/"
 """Taints that the node controller sets and removes: by hand they come back."""
 
@@ -83,6 +94,10 @@ def conditions_at(evaluation: Evaluation, row: int, probe: Probe) -> list[Condit
         for reason in status.all_reasons:
             code = code_of_reason(reason, status)
             make = finder.by_code.get(code.code)
+            if rejections.plugin not in IN_TREE:
+                make = finder.other_plugin(rejections.plugin)
+            elif rejections.plugin in _OF_VOLUMES and code.code not in _DELETABLE:
+                make = finder.volumes(rejections.plugin)
             if make is None:
                 found.append(Condition(rejections.plugin, code.code, reason))
                 continue
@@ -250,6 +265,30 @@ class _Finder:
             middle = (low + high) // 2
             low, high = (low, middle) if passes(middle) else (middle, high)
         return high
+
+    def other_plugin(self, plugin: str) -> Callable[[str], Iterator[Condition]] | None:
+        """What a third party's plugin wants is not known; that it alone is in the way can be found out."""
+        if plugin == EXTENDER:
+            return None
+        return lambda reason: iter([Condition("", "", reason, [plugin_exclusion(plugin)])])
+
+    def volumes(self, plugin: str) -> Callable[[str], Iterator[Condition]]:
+        def find(reason: str) -> Iterator[Condition]:
+            """Which claims are in the way is found by asking about each alone."""
+            exclusions = pod_edits.claim_exclusions(self._pod)
+            violated = [
+                each
+                for each in exclusions
+                if len(exclusions) == 1
+                or not self._probe(plugin, [other for other in exclusions if other is not each])
+            ]
+            for each in violated:
+                yield Condition("", "", f"{reason}: {each.claim}", [each])
+            if not violated:
+                alone = [each for each in exclusions if self._probe(plugin, [each])]
+                yield Condition("", "", reason, list(alone))
+
+        return find
 
     def _missing_label(self, reason: str) -> Iterator[Condition]:
         labels = self._node.metadata.labels or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,14 @@ from kubesched.api.quantity import milli_value, value
 from kubesched.api.resources import pod_requests
 from kubesched.explain import amounts
 from kubesched.explain.details import taint_text
-from kubesched.explain.fixes.changes import Operation, PodEdit, pod_edit
+from kubesched.explain.fixes.changes import (
+    ClaimExclusion,
+    GateRemoval,
+    Operation,
+    PodEdit,
+    pod_edit,
+)
+from kubesched.plugins.helper.volumes.claims import claim_use
 
 _MIB = 2**20
 
@@ -169,3 +177,38 @@ def drop_host_ports(pod: Pod, taken: list[HostPort]) -> PodEdit:
                     operations.append({"op": "remove", "path": path})
     listed = ", ".join(f"{port}/{protocol}" for protocol, port in sorted(numbers))
     return pod_edit("DropHostPort", f"drop host port {listed}", 4.0, operations)
+
+
+# -- what if -----------------------------------------------------------------------------------------------------------
+
+
+def claim_exclusions(pod: Pod) -> list[ClaimExclusion]:
+    """One for each claim that the pod uses: the pod without the volumes that name it."""
+    paths: dict[str, list[str]] = {}
+    for at, volume in enumerate(pod.spec.volumes or ()):
+        use = claim_use(pod, volume)
+        if use is not None:
+            paths.setdefault(use.name, []).append(f"/spec/volumes/{at}")
+    return [
+        ClaimExclusion(
+            "WithoutClaim",
+            f"another claim than {claim}, or none",
+            7.0,
+            tuple(json.dumps({"op": "remove", "path": path}) for path in removed),
+            claim=claim,
+        )
+        for claim, removed in paths.items()
+    ]
+
+
+def gate_removals(pod: Pod) -> list[GateRemoval]:
+    return [
+        GateRemoval(
+            "RemoveSchedulingGate",
+            f"remove the scheduling gate {gate.name}",
+            1.0,
+            (json.dumps({"op": "remove", "path": f"/spec/schedulingGates/{at}"}),),
+            gate=gate.name,
+        )
+        for at, gate in enumerate(pod.spec.scheduling_gates or ())
+    ]

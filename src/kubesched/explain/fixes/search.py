@@ -22,14 +22,16 @@ from kubesched.explain.fixes.changes import (
     AnyChange,
     NodeAddition,
     NodeEdit,
+    PluginExclusion,
     PodDeletion,
     PodEdit,
     addition,
     deletion,
 )
-from kubesched.explain.fixes.commands import commands_for, template_owner
+from kubesched.explain.fixes.commands import commands_for, is_to_be_made, template_owner
 from kubesched.explain.fixes.conditions import Condition, conditions_at
 from kubesched.explain.fixes.deletions import may_be_deleted, smallest_deletions
+from kubesched.explain.fixes.notes import notes_on
 from kubesched.explain.fixes.trials import Trials
 from kubesched.explain.model import Change, Fix
 from kubesched.explain.selection import first_of_each_set, nearest
@@ -79,7 +81,11 @@ class Proposal:
 class FixSearch:
     """Looks for fixes for one pod that fits nowhere."""
 
-    def __init__(self, framework: Framework, evaluation: Evaluation) -> None:
+    def __init__(
+        self, framework: Framework, evaluation: Evaluation, before: Sequence[AnyChange] = ()
+    ) -> None:
+        """`before` are changes without which the pod is not tried at all; they become part of every fix."""
+        self._before = tuple(before)
         self._framework = framework
         self._evaluation = evaluation
         self._table = evaluation.table
@@ -90,11 +96,20 @@ class FixSearch:
 
     def fixes(self) -> list[Fix]:
         """The verified fixes, the smallest first."""
-        found = sorted(self._verified(), key=lambda each: each[0].order)
+        found = sorted(self.verified(), key=lambda each: each[0].order)
         return [self._fix(proposal, others) for proposal, others in found]
 
-    def _verified(self) -> Iterator[tuple[Proposal, int]]:
-        """Fixes that hold, none of which repeats the pattern of another, and how many more nodes would do."""
+    def verified(self) -> Iterator[tuple[Proposal, int]]:
+        """Fixes that hold, none of which repeats the pattern of another, and how many more nodes would do.
+
+        What is needed before the pod is tried is not among their changes.
+        """
+        feasible = self._evaluation.feasible
+        if len(feasible):
+            totals = self._evaluation.totals
+            best = int(feasible[0] if totals is None else feasible[int(np.argmax(totals))])
+            yield Proposal((), self._table.names[best]), len(feasible) - 1
+            return
         patterns: list[frozenset[str]] = []
         trials = 0
         for proposal in sorted(self.proposals(), key=lambda each: each.order):
@@ -215,6 +230,7 @@ class FixSearch:
     # -- telling ---------------------------------------------------------------------------------------------------
 
     def _fix(self, proposal: Proposal, others: int) -> Fix:
+        changes = (*self._before, *proposal.changes)
         pod, listers = self._pod.pod, self._framework.handle.listers
         leaving = [each for each in proposal.changes if isinstance(each, PodDeletion)]
         effects: list[str] = []
@@ -228,18 +244,19 @@ class FixSearch:
                     effects.append(f"its {owner.kind} creates {key_of(each.pod.metadata)} again")
             if not any(self._budgets.violated_by(infos)):
                 effects.append("disruption budgets allow it")
-        if any(isinstance(each, PodEdit) for each in proposal.changes):
+        effects += notes_on(changes, pod, listers)
+        if any(is_to_be_made(each) for each in changes):
             owner_of_pod = template_owner(pod, listers)
             if owner_of_pod is not None:
                 effects.append(f"changes every pod of {'/'.join(owner_of_pod).lower()}")
         return Fix(
             changes=[
                 Change(kind=each.kind, text=each.text, object=self._object_of(each))
-                for each in proposal.changes
+                for each in changes
             ],
             node=proposal.node_name,
             other_nodes=others,
-            commands=commands_for(pod, proposal.changes, listers),
+            commands=commands_for(pod, changes, listers),
             effects=effects,
         )
 
@@ -250,6 +267,8 @@ class FixSearch:
             return f"Node/{change.node_name}"
         if isinstance(change, PodDeletion):
             return f"Pod/{key_of(change.pod.metadata)}"
+        if isinstance(change, PluginExclusion):
+            return f"Plugin/{change.plugin}"
         return f"Node/{change.node.metadata.name}"
 
 

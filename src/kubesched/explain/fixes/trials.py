@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 
 import numpy as np
@@ -12,6 +12,7 @@ from kubesched.explain.fixes.changes import (
     AnyChange,
     NodeAddition,
     NodeEdit,
+    PluginExclusion,
     PodDeletion,
     PodEdit,
     edited,
@@ -38,16 +39,19 @@ class Trials:
         """Names of nodes that would take the pod after the changes; None if it is rejected whatever the node."""
         edits = [each for each in changes if isinstance(each, PodEdit)]
         pod = PodInfo(edited(self._pod.pod, edits)) if edits else self._pod
+        excluded = {each.plugin for each in changes if isinstance(each, PluginExclusion)}
         with self._changed(changes):
-            return self._feasible(pod)
+            return self._feasible(pod, excluded)
 
-    def _feasible(self, pod: PodInfo) -> set[str] | None:
+    def _feasible(self, pod: PodInfo, excluded: Set[str]) -> set[str] | None:
         table, state = self._table, CycleState()
         table.refresh()
         view = NodeColumns(table)
-        outcome = run_pre_filter(self._framework, state, pod.pod, view)
+        plugins = [each for each in self._framework.pre_filter if each.name not in excluded]
+        outcome = run_pre_filter(self._framework, state, pod.pod, view, plugins)
         if outcome.status is not None:
             return None
+        state.skip_filter_plugins = state.skip_filter_plugins | excluded
         result = filter_with_nominated_pods(self._framework, state, pod, view)
         if result.error is not None:
             return None
