@@ -10,6 +10,7 @@ from typing import Self
 
 from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
 from kubesched.app.client_metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
+from kubesched.app.tracing import OpenTelemetryTracing, TracedTransport
 from kubesched.client.event_client import RestEventClient
 from kubesched.client.events import EventBroadcaster, EventRecorder, EventStatistics
 from kubesched.client.pool import HttpTransport, PoolSettings
@@ -146,6 +147,7 @@ def connections_to(
     metrics: ClientMetrics | None = None,
     content_type: str = JSON,
     lock_connection: ConnectionConfig | None = None,
+    tracing: OpenTelemetryTracing | None = None,
 ) -> Connections:
     """Connections over HTTP, opened when they are needed; `content_type` is as in the configuration.
 
@@ -165,6 +167,8 @@ def connections_to(
     if metrics is not None:
         transport = MeasuredTransport(transport, host, metrics)
         lock_transport = MeasuredTransport(lock_transport, host, metrics)
+    if tracing is not None:
+        transport = TracedTransport(transport, tracing, clock)
     return Connections(
         transport,
         lock_transport,

@@ -301,6 +301,9 @@ class RunOptions:
         _OWN,
         "how much the recording may take in bytes; the oldest segments are deleted",
     )
+    tracing_config_file: str = _flag(
+        flag_types.STRING, "", _OWN, "file with a TracingConfiguration, as kube-apiserver has it"
+    )
 
     version: str = _flag(flag_types.VERSION, "false", _GLOBAL, "print versions and exit")
     help: bool = _flag(flag_types.BOOL, False, _GLOBAL, "show this help", shorthand="h")

@@ -48,8 +48,9 @@ from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.serving import Exposed, Serving
 from kubesched.app.settings import RunSettings, complete, feature_gates, log_settings
 from kubesched.app.stopping import ExitLimit, StopRequest
+from kubesched.app.tracing import OpenTelemetryTracing, traced
 from kubesched.app.watchdog import LoopWatchdog
-from kubesched.client.client_config import load_config
+from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.clock import Clock, SystemClock
 from kubesched.config import features
@@ -154,8 +155,22 @@ class SchedulerProcess:
         )
         client_config = load_config(config.client_connection.kubeconfig, options.master)
         log.info("Found credentials", v=1, source=client_config.source)
+        instance = elected.identity if elected is not None else platform.node()
+        with (
+            traced(options.tracing_config_file, self._clock, instance) as tracing,
+            self._recorded() as recording,
+        ):
+            connections = self._connect(client_config, tracing)
+            return await self._run_connected(
+                connections, self._make_serving(), elected, recording, tracing
+            )
+
+    def _connect(
+        self, client_config: ClientConfig, tracing: OpenTelemetryTracing | None
+    ) -> Connections:
+        options, config = self._settings.options, self._settings.config
         lock_config = load_config(config.client_connection.kubeconfig, options.master)
-        connections = connections_to(
+        return connections_to(
             client_config.connection,
             qps=config.client_connection.qps,
             burst=config.client_connection.burst,
@@ -164,10 +179,8 @@ class SchedulerProcess:
             metrics=ClientMetrics(self._registry, self._clock),
             content_type=config.client_connection.content_type,
             lock_connection=lock_config.connection,
+            tracing=tracing,
         )
-        serving = self._make_serving()
-        with self._recorded() as recording:
-            return await self._run_connected(connections, serving, elected, recording)
 
     async def _run_connected(
         self,
@@ -175,11 +188,14 @@ class SchedulerProcess:
         serving: Serving | None,
         elected: LeaderElectionSettings | None,
         recording: Recording | None,
+        tracing: OpenTelemetryTracing | None,
     ) -> int:
         options = self._settings.options
         async with connections:
             replica = self._make_replica(connections, elected, recording)
             app = self._app = replica.app
+            for framework in app.assembly.frameworks.values():
+                framework.tracing = tracing
             if options.write_config_to:
                 return self._write_config(Path(options.write_config_to))
             self._register_metrics(connections, app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from contextvars import Context
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -130,7 +131,35 @@ class Scheduler:
         if self._is_to_be_skipped(framework, pod):
             self.queue.done(pod.metadata.uid)
             return FINISHED
+        if framework.tracing is not None:
+            trace = framework.tracing.begin(pod, framework.profile_name, info.attempts)
+            if trace is not None:
+                return self._traced(trace, framework, info)
         return self._attempt(framework, info)
+
+    def _traced(
+        self, trace: Context, framework: Framework, info: QueuedPodInfo
+    ) -> Assumed | Finished | Suspended:
+        """Run an attempt, and what comes of it, where its span is current."""
+        outcome = trace.run(self._attempt, framework, info)
+        if isinstance(outcome, Suspended):
+            return Suspended(self._resumed(trace, outcome.outcome))
+        if isinstance(outcome, Assumed):
+            outcome.trace = trace
+        return outcome
+
+    @staticmethod
+    async def _resumed(
+        trace: Context, suspended: Awaitable[Assumed | Finished]
+    ) -> Assumed | Finished:
+        async def rest() -> Assumed | Finished:
+            return await suspended
+
+        # A coroutine runs in the context of its task, so the rest of the attempt needs one of its own.
+        outcome = await asyncio.get_running_loop().create_task(rest(), context=trace)
+        if isinstance(outcome, Assumed):
+            outcome.trace = trace
+        return outcome
 
     def _attempt(self, framework: Framework, info: QueuedPodInfo) -> Assumed | Finished | Suspended:
         started = framework.now()
@@ -263,7 +292,7 @@ class Scheduler:
         return len(self._bindings) - self.binding.waiting_count >= MAX_BINDINGS
 
     def start_binding(self, group: asyncio.TaskGroup, assumed: Assumed) -> None:
-        task = group.create_task(self.binding.run(assumed))
+        task = group.create_task(self.binding.run(assumed), context=assumed.trace)
         self._bindings.add(task)
         task.add_done_callback(self._binding_done)
 

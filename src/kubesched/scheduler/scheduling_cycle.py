@@ -8,6 +8,7 @@ event gate holds back watch events.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextvars import Context
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -46,6 +47,8 @@ class Assumed:
     """The assumed version: its spec names the node."""
     result: ScheduleResult
     started: float
+    trace: Context | None = None
+    """Where the span of the attempt is current, if it has one: the binding runs in it, too."""
 
     @property
     def node_name(self) -> str:

@@ -24,6 +24,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.runtime.timing import EvaluationCounts, PluginTimer
 from kubesched.framework.status import Code, Status, code_of
+from kubesched.framework.tracing import AttemptTracing
 from kubesched.logs import get_logger
 from kubesched.metrics.instruments import Counter, Histogram
 from kubesched.metrics.scheduler import SchedulerMetrics
@@ -83,6 +84,7 @@ class Framework:
         self.timer: PluginTimer | None = None
         """For the sample of attempts whose plugin calls are timed."""
         self.evaluations: EvaluationCounts | None = None
+        self.tracing: AttemptTracing | None = None
         if handle.metrics is not None:
             self._measure(handle.metrics)
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
@@ -113,6 +115,8 @@ class Framework:
                 point, code.upstream_name, self.profile_name
             )
         durations.observe(seconds)
+        if self.tracing is not None:
+            self.tracing.point_done(point, started, started + seconds, code.upstream_name)
 
     def lap(self, point: str, started: float) -> float:
         """Record the duration of an extension point that succeeded; returns the start time of the next one."""
@@ -129,6 +133,8 @@ class Framework:
                 point, Code.SUCCESS.upstream_name, self.profile_name
             )
         durations.observe(seconds)
+        if self.tracing is not None:
+            self.tracing.point_done(point, started, now, Code.SUCCESS.upstream_name)
         return now
 
     def algorithm_done(self, started: float) -> None:
@@ -150,6 +156,8 @@ class Framework:
             )
         kept[0].inc()
         kept[1].observe(seconds)
+        if self.tracing is not None:
+            self.tracing.attempt_done(result)
 
     @property
     def plugins(self) -> list[Plugin]:
