@@ -54,7 +54,7 @@ export function show(main) {
     const told = header.explanation, names = texts(columns.name);
     const chosen = told.chosen;
     fill(body,
-      h("p", { class: "verdict" }, h("span", { class: `chip verdict-${told.verdict}` }, VERDICTS[told.verdict]), " ", told.summary),
+      h("p", { class: "verdict" }, h("span", { class: `chip verdict-${told.verdict}` }, VERDICTS[told.verdict]), " ", sentence(told)),
       log,
       h("p", { class: "bar" },
         link(address("map", { pod, attempt, node: chosen ? chosen.node : "" }), "Show on the map"),
@@ -73,7 +73,7 @@ export function show(main) {
   }
 
   function reasons(told) {
-    const rows = told.reasons.map((each) => h("tr", null, h("td", null, each.detail || each.reason), h("td", { class: "right" }, number(each.nodes)),
+    const rows = told.reasons.map((each) => h("tr", null, h("td", null, each.reason, each.detail && h("span", { class: "dim" }, `: ${each.detail}`)), h("td", { class: "right" }, number(each.nodes)),
       h("td", { class: "right" }, number(each.onlyReason)), h("td", null, each.plugin), h("td", null, each.remedy)));
     return h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Why nodes were rejected" }, h("table", null, h("thead", null, h("tr", null, ["Reason", "Nodes", "Only reason", "Plugin", "What would change it"].map((each, i) => h("th", { scope: "col", class: i === 1 || i === 2 ? "right" : "" }, each)))), h("tbody", null, rows)));
   }
@@ -90,7 +90,7 @@ export function show(main) {
     function cell(plugin, k) {
       for (const [each, ids] of find.get(plugin) || []) if (ids[k] >= 0) return { rejected: each.statuses[ids[k]].join(", ") + (each.nominated ? " (because of nominated pods)" : "") };
       if (k < feasible && columns[`weighted ${plugin}`]) return { score: columns[`normalized ${plugin}`][k], weighted: columns[`weighted ${plugin}`][k], raw: columns[`raw ${plugin}`][k] };
-      return {};
+      return k < feasible || find.has(plugin) ? {} : { unasked: true };
     }
 
     const picture = heatMap(plugins, names, cell, (k) => { table.reveal((row) => row === k); amend({ node: names[k] }); selected = names[k]; table.redraw(); });
@@ -106,6 +106,7 @@ export function show(main) {
         cell: (k) => {
           const each = cell(plugin, k);
           if (each.rejected) return h("span", { class: "rejected", title: each.rejected }, name(each.rejected));
+          if (each.unasked) return h("span", { class: "dim", title: "Only nodes that fit are scored" }, "–");
           if (each.score === undefined) return h("span", { class: "dim" }, "ok");
           const at = step(each.score / 100);
           return h("span", { class: "heat figures", style: { background: COLOURS[at], color: ink(at) }, title: `raw ${each.raw}, normalised ${each.score}, weighted ${each.weighted}` }, `${each.score}`, each.weighted !== each.score && h("small", null, ` ×${trimmed(each.weighted / (each.score || 1))}`));
@@ -122,11 +123,11 @@ export function show(main) {
 
   function heatMap(plugins, names, cell, onpick) {
     const image = new ImageData(names.length, plugins.length), pixels = new Uint32Array(image.data.buffer);
-    const reject = pixel(css("--reject")), none = pixel(css("--none"));
+    const reject = pixel(css("--reject")), none = pixel(css("--none")), blank = pixel(css("--page"));
     plugins.forEach((plugin, r) => {
       for (let k = 0; k < names.length; k++) {
         const each = cell(plugin, k);
-        pixels[r * names.length + k] = each.rejected ? reject : each.score === undefined ? none : STEPS[step(each.score / 100)];
+        pixels[r * names.length + k] = each.rejected ? reject : each.unasked ? blank : each.score === undefined ? none : STEPS[step(each.score / 100)];
       }
     });
     // Wider bitmaps than browsers allow are cut into parts.
@@ -165,7 +166,7 @@ export function show(main) {
       const found = place(event);
       if (!found) { hideTip(); return; }
       const each = cell(found[1], found[0]);
-      showTip(event.clientX, event.clientY, h("strong", null, name(names[found[0]])), h("br"), found[1], ": ", each.rejected || (each.score === undefined ? "passed" : `score ${each.score} (raw ${each.raw}, weighted ${each.weighted})`));
+      showTip(event.clientX, event.clientY, h("strong", null, name(names[found[0]])), h("br"), found[1], ": ", each.rejected || (each.unasked ? "not scored" : each.score === undefined ? "passed" : `score ${each.score} (raw ${each.raw}, weighted ${each.weighted})`));
     });
     picture.canvas.addEventListener("pointerleave", hideTip);
     picture.canvas.addEventListener("click", (event) => { const found = place(event); if (found) onpick(found[0]); });
@@ -189,6 +190,12 @@ export function show(main) {
 
   load();
   return { stop() { stopped = true; hideTip(); parts.forEach((each) => each.stop()); if (table) table.stop(); }, table: () => table };
+}
+
+// The summary begins with the verdict, which the chip says already.
+function sentence(told) {
+  const word = VERDICTS[told.verdict];
+  return told.summary.startsWith(word) ? told.summary.slice(word.length).replace(/^[\s.:]+/, "") : told.summary;
 }
 
 function trimmed(value) { return Math.round(value * 10) / 10; }

@@ -114,13 +114,17 @@ export function show(main) {
 
   const travelSoon = debounced(travel, 120);
 
+  let range = null;
+  const aside = h("span", { class: "bar" });
   function drawScrub() {
-    if (!store.meta.span || !shown.length) { fill(scrub); return; }
+    if (!store.meta.span || !shown.length) { range = null; fill(scrub); return; }
     const at = Number(current().params.get("at"));
-    if (scrub.contains(document.activeElement)) return;
-    const range = h("input", { type: "range", min: 0, max: 1000, value: at ? Math.round((at - span[0]) / (span[1] - span[0]) * 1000) : 1000, "aria-label": "Moment to look at", oninput: () => travelSoon(range.value >= 1000 ? 0 : span[0] + range.value / 1000 * (span[1] - span[0])) });
-    fill(scrub, h("label", { class: "field grow" }, h("span", null, "Look at"), range),
-      at ? [link(address("map"), "Map then"), link(address("queue"), "Queue then")] : h("span", { class: "dim small" }, "Move it to see the cluster as it was."));
+    if (!range) {
+      range = h("input", { type: "range", min: 0, max: 1000, "aria-label": "Moment to look at", oninput: () => travelSoon(range.value >= 1000 ? 0 : span[0] + range.value / 1000 * (span[1] - span[0])) });
+      fill(scrub, h("label", { class: "field grow" }, h("span", null, "Look at"), range), aside);
+    }
+    if (document.activeElement !== range) range.value = at ? Math.round((at - span[0]) / (span[1] - span[0]) * 1000) : 1000;
+    fill(aside, at ? [link(address("map"), "Map then"), link(address("queue"), "Queue then")] : h("span", { class: "dim small" }, "Move it to see the cluster as it was."));
   }
 
   let plugins = "";

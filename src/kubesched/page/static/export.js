@@ -21,20 +21,12 @@ export async function exportView(main, view) {
   if (box && table.rows().length) box.replaceWith(wholeTable(table));
   copy.querySelectorAll("a").forEach((each) => each.replaceWith(...each.childNodes));
   const style = await (await fetch("static/style.css")).text();
-  const page = document.implementation.createHTMLDocument(`kubesched: ${store.meta.title}`);
-  page.documentElement.lang = "en";
-  page.documentElement.dataset.theme = document.documentElement.dataset.theme || "";
-  const policy = page.createElement("meta");
-  policy.httpEquiv = "Content-Security-Policy";
-  policy.content = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-  const charset = page.createElement("meta");
-  charset.setAttribute("charset", "utf-8");
-  const sheet = page.createElement("style");
-  sheet.textContent = style;
-  page.head.prepend(charset, policy, sheet);
-  page.body.className = "exported";
-  page.body.append(page.adoptNode(h("p", { class: "dim" }, `${store.meta.title}, ${new Date().toISOString()}, kubesched ${store.meta.version}`)), page.adoptNode(copy));
-  const text = `<!doctype html>\n${page.documentElement.outerHTML}`;
+  // As text: a style element made here would be subject to this page's own policy.
+  const body = h("body", { class: "exported" }, h("p", { class: "dim" }, `${store.meta.title}, ${new Date().toISOString()}, kubesched ${store.meta.version}`), copy);
+  const title = h("title", null, `kubesched: ${store.meta.title}`);
+  const policy = h("meta", { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'; img-src data:" });
+  const theme = document.documentElement.dataset.theme === "dark" ? "dark" : "light";
+  const text = `<!doctype html>\n<html lang="en" data-theme="${theme}"><head><meta charset="utf-8">${policy.outerHTML}${title.outerHTML}<style>${style}</style></head>${body.outerHTML}</html>\n`;
   const url = URL.createObjectURL(new Blob([text], { type: "text/html" }));
   const anchor = h("a", { href: url, download: `kubesched-${location.hash.replace(/^#\/?/, "").split("?")[0] || "map"}.html` });
   document.body.append(anchor);

@@ -3,7 +3,7 @@
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export function amount(resource, value) {
-  if (resource === "cpu") return `${trim(value / 1000)} cores`;
+  if (resource === "cpu") return `${trim(value / 1000)} ${value === 1000 ? "core" : "cores"}`;
   if (resource === "memory" || resource.includes("storage") || resource.startsWith("hugepages-")) return bytes(value);
   return String(value);
 }

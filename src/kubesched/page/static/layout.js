@@ -6,19 +6,19 @@ export function arrange(groups, aspect) {
   const gap = Math.max(0.25, Math.sqrt(total) / 40), header = Math.max(0.35, Math.sqrt(total) / 25);
   let best = null;
   const side = Math.max(1, Math.sqrt(total * aspect));
-  for (const factor of [0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3]) {
-    const made = flow(groups, Math.ceil(side * factor), gap, header);
+  for (const wide of [0.8, 1, 1.25, 1.6, 2.2]) for (const tall of [0.5, 0.7, 1, 1.4, 2, 3]) {
+    const made = flow(groups, Math.ceil(side * wide), tall, gap, header);
     const fit = Math.min(aspect / made.width, 1 / made.height);
     if (!best || fit > best.fit) best = { ...made, fit };
   }
   return best || { groups: [], width: 1, height: 1, header };
 }
 
-function flow(groups, limit, gap, header) {
+function flow(groups, limit, tall, gap, header) {
   const lines = [];
   const widest = Math.max(1, ...groups.map((group) => group.members.length));
   // Blocks of one line share a height, so that their edges align.
-  const height = Math.max(1, Math.round(Math.sqrt(widest * 0.7)));
+  const height = Math.max(1, Math.round(Math.sqrt(widest) * tall));
   let line = null;
   for (const group of groups) {
     const columns = Math.max(1, Math.min(limit, Math.ceil(group.members.length / height)));
@@ -29,15 +29,15 @@ function flow(groups, limit, gap, header) {
   let y = 0, width = 1;
   const placed = [];
   for (const each of lines) {
-    let tall = 0;
+    let deep = 0;
     for (const block of each.blocks) {
       block.lines = Math.ceil(block.members.length / block.columns);
       block.y = y + header;
-      tall = Math.max(tall, block.lines);
+      deep = Math.max(deep, block.lines);
       width = Math.max(width, block.x + block.columns);
       placed.push(block);
     }
-    y += tall + header + gap;
+    y += deep + header + gap;
   }
   return { groups: placed, width, height: Math.max(1, y - gap), header };
 }

@@ -46,7 +46,7 @@ function drawTools() {
     button([h("span", null, "Search "), h("kbd", null, "/")], openSearch, { "aria-keyshortcuts": "/" }),
     button("Export", () => exportView(main, shown), { title: "Save this view as one HTML file" }),
     button(dark === "dark" ? "Light" : "Dark", () => { setTheme(dark === "dark" ? "light" : "dark"); drawTools(); }, { title: "Switch between light and dark" }),
-    h("span", { class: `live ${store.connection}`, title: store.meta ? store.meta.title : "" }, { live: "live", still: "not live", lost: "offline", expired: "signed out", connecting: "…" }[store.connection]));
+    h("span", { class: `live is-${store.connection}`, title: store.meta ? store.meta.title : "" }, { live: "live", still: "not live", lost: "offline", expired: "signed out", connecting: "…" }[store.connection]));
 }
 
 function drawStatus() {

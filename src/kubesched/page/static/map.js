@@ -357,16 +357,16 @@ export function show(main) {
     fill(tools,
       h("div", { class: "tabs", role: "group", "aria-label": "Show as" },
         ["map", "table"].map((each) => button(each === "map" ? "Map" : "Table", () => change({ as: each }), { "aria-pressed": String(state.as === each) }))),
-      select("Group by", [["zone", "zone"], ["none", "nothing"], ...nodes.labelKeys.map((key) => [key, key])], state.group, (group) => change({ group })),
-      state.pod
+      state.as === "map" && select("Group by", [["zone", "zone"], ["none", "nothing"], ...nodes.labelKeys.map((key) => [key, key])], state.group, (group) => change({ group })),
+      state.as === "map" && (state.pod
         ? h("span", { class: "chip" }, "Colour: score for ", link(address("decision", { pod: state.pod }), state.pod), button("×", () => change({ pod: "", attempt: "" }), { "aria-label": "Colour by use again", class: "plain" }))
-        : select("Colour by", colours, state.colour, (color) => change({ color })),
+        : select("Colour by", colours, state.colour, (color) => change({ color }))),
       h("span", { class: "push" }),
       state.as === "map" && h("span", { class: "tabs", role: "group", "aria-label": "Zoom" },
         button("−", () => zoom(1 / 1.5, canvas.clientWidth / 2, canvas.clientHeight / 2), { "aria-label": "Zoom out" }),
         button("Fit", () => { view = null; redraw(); }),
         button("+", () => zoom(1.5, canvas.clientWidth / 2, canvas.clientHeight / 2), { "aria-label": "Zoom in" })));
-    fill(legendBox, state.pod
+    fill(legendBox, state.as === "table" ? null : state.pod
       ? legend("Total score", state.scores && state.scores.high ? String(state.scores.low) : "low", state.scores && state.scores.high ? String(state.scores.high) : "high", [["--none", "rejected"], ["transparent", "chosen", "chosen"]])
       : legend(state.colour === "pods" ? "Pods of allowed pods" : `${state.colour} requested`, "0 %", "100 %", [["--none", "node has none"], ["--dim", "cordoned, tainted or not ready", "corner"]]));
   }

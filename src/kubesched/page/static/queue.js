@@ -23,13 +23,13 @@ export function show(main) {
   const filter = h("input", { type: "search", placeholder: "Filter by name or reason", "aria-label": "Filter by name or reason", value: text, oninput: () => { text = filter.value; amend({ q: text }); apply(); } });
   const summary = h("p", { class: "summary" }), note = h("p", { class: "dim small" });
   const table = virtualTable("Waiting pods", [
-    { key: "at", title: "#", width: "4rem", right: true, cell: (row) => row.position },
-    { key: "pod", title: "Pod", width: "24%", value: (row) => row.pod, cell: (row) => link(address("decision", { pod: row.pod }), row.pod) },
+    { key: "at", title: "#", width: "3rem", right: true, cell: (row) => row.position },
+    { key: "pod", title: "Pod", width: "20%", value: (row) => row.pod, cell: (row) => link(address("decision", { pod: row.pod }), row.pod) },
     { key: "place", title: "Where", width: "8.5rem", value: (row) => row.place, cell: (row) => h("span", { class: `place ${row.place}` }, PLACES[row.place][0]) },
     { key: "priority", title: "Priority", width: "6rem", right: true, value: (row) => row.priority, cell: (row) => number(row.priority) },
     { key: "since", title: "Waiting", width: "6.5rem", right: true, hint: "Time since it entered the queue", value: (row) => -row.since, cell: (row) => h("time", { title: iso(row.since) }, row.since ? duration(Math.max(0, now() - row.since)) : "–") },
     { key: "attempts", title: "Tries", width: "4.5rem", right: true, value: (row) => row.attempts || 0, cell: (row) => row.attempts === null ? "–" : row.attempts },
-    { key: "retry", title: "Next try", width: "12%", value: (row) => row.retryAt || 0, cell: (row) => row.retryAt && row.retryAt > now() ? `in ${duration(row.retryAt - now())}` : row.place === "active" ? "next" : row.wokenBy.length ? name(row.wokenBy.join(", ")) : "–" },
+    { key: "retry", title: "Next try", width: "15%", hint: "When, or the events after which it is tried again", value: (row) => row.retryAt || 0, cell: (row) => row.retryAt && row.retryAt > now() ? `in ${duration(row.retryAt - now())}` : row.place === "active" ? "next" : row.wokenBy.length ? name(row.wokenBy.join(", ")) : "–" },
     { key: "why", title: "Why", value: (row) => row.why, cell: (row) => name(row.why || (row.place === "active" ? "not tried yet" : "–")) },
   ], { empty: "No pod waits. Everything that could be placed has a node." });
   fill(main, h("div", { class: "head" }, h("h2", null, title), summary), chips, h("div", { class: "bar" }, filter, note), table.element);
