@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from kubesched.clock import Clock
 from kubesched.embedded.auth.bootstrap_roles import create_roles
+from kubesched.embedded.auth.escalation import EscalationCheck
 from kubesched.embedded.auth.rbac import Attributes, RbacAuthorizer
 from kubesched.embedded.auth.tokens import ServiceAccountTokens
 from kubesched.embedded.auth.users import ADMINISTRATOR, AUTHENTICATED, User
@@ -35,6 +36,7 @@ class AccessControl:
         if authorization == "rbac":
             create_roles(registry)
             self.rbac = RbacAuthorizer(registry)
+            registry.checks.append(EscalationCheck(self.rbac))
 
     def authenticate(self, token: str) -> User | None:
         """The user a bearer token belongs to."""

@@ -1,6 +1,7 @@
 """The roles and bindings that a cluster with RBAC starts with: for administrators, for users of a namespace, for everyone.
 
-`admin`, `edit` and `view` are written out where upstream aggregates them; they cover the kinds served here.
+`admin`, `edit` and `view` are aggregated from roles with the labels upstream uses, so that roles for custom resources
+can be added to them; they cover the kinds served here.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ ROLES: dict[str, list[JsonObject]] = {
         _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
     ],
 }  # fmt: skip
+_AGGREGATE_TO = "rbac.authorization.k8s.io/aggregate-to-"
+_AGGREGATED = ("admin", "edit", "view")
+_AGGREGATED_TO = {"edit": "admin", "view": "edit"}
+_PLAIN_ROLE = {"apiVersion": _API, "kind": "ClusterRole"}
 BINDINGS = {
     "cluster-admin": MASTERS,
     "system:discovery": AUTHENTICATED,
@@ -76,12 +81,19 @@ def create_roles(registry: Registry) -> None:
     """Create what is missing; roles that were changed stay as they are."""
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
     for name, rules in ROLES.items():
-        role = {
-            "apiVersion": _API,
-            "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": labels},
-        }
-        _ensure(registry, CLUSTER_ROLES, {**role, "rules": rules})
+        role: JsonObject = {"apiVersion": _API, "kind": "ClusterRole", "rules": rules}
+        target = _AGGREGATED_TO.get(name)
+        own_labels = {**labels, f"{_AGGREGATE_TO}{target}": "true"} if target else labels
+        role["metadata"] = {"name": name, "labels": own_labels}
+        if name in _AGGREGATED:
+            selector = {"matchLabels": {f"{_AGGREGATE_TO}{name}": "true"}}
+            role["aggregationRule"] = {"clusterRoleSelectors": [selector]}
+            part = {
+                "name": f"system:aggregate-to-{name}",
+                "labels": {**labels, f"{_AGGREGATE_TO}{name}": "true"},
+            }
+            _ensure(registry, CLUSTER_ROLES, {**_PLAIN_ROLE, "metadata": part, "rules": rules})
+        _ensure(registry, CLUSTER_ROLES, role)
     for name, group in BINDINGS.items():
         binding = {
             "apiVersion": _API,

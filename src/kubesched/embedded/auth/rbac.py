@@ -1,7 +1,7 @@
 """Role-based access control: a request is allowed if a rule of a role bound to its user allows it.
 
 Cluster role bindings count everywhere, role bindings in their namespace. Members of `system:masters` may do everything.
-Not checked: that whoever writes a role or binding holds its permissions (upstream's escalation check).
+That a writer of roles and bindings holds what they grant is checked in `escalation`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from kubesched.embedded.auth.users import MASTERS, User
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.registry import Registry
 
-_GROUP = "rbac.authorization.k8s.io"
-CLUSTER_ROLES = f"clusterroles.{_GROUP}"
-CLUSTER_ROLE_BINDINGS = f"clusterrolebindings.{_GROUP}"
-ROLES = f"roles.{_GROUP}"
-ROLE_BINDINGS = f"rolebindings.{_GROUP}"
+GROUP = "rbac.authorization.k8s.io"
+CLUSTER_ROLES = f"clusterroles.{GROUP}"
+CLUSTER_ROLE_BINDINGS = f"clusterrolebindings.{GROUP}"
+ROLES = f"roles.{GROUP}"
+ROLE_BINDINGS = f"rolebindings.{GROUP}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

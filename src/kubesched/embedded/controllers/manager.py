@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubesched.clock import Clock
+from kubesched.embedded.controllers.cluster_role_aggregation import ClusterRoleAggregation
 from kubesched.embedded.controllers.controller import (
     Controller,
     ControllerContext,
@@ -62,6 +63,7 @@ CONTROLLER_NAMES = (
     CronJobController.name,
     GarbageCollector.name,
     NamespaceController.name,
+    ClusterRoleAggregation.name,
     ResourceQuotaController.name,
     EndpointController.name,
     DisruptionController.name,
@@ -226,6 +228,7 @@ def start_all(
         CronJobController.name: lambda: CronJobController(context),
         GarbageCollector.name: lambda: GarbageCollector(context, everything),
         NamespaceController.name: lambda: NamespaceController(context, everything),
+        ClusterRoleAggregation.name: lambda: ClusterRoleAggregation(context),
         ResourceQuotaController.name: lambda: ResourceQuotaController(context, everything),
         EndpointController.name: lambda: EndpointController(context),
         DisruptionController.name: lambda: DisruptionController(context),

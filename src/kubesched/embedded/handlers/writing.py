@@ -54,7 +54,11 @@ def write_options(request: ApiRequest, query: Query) -> WriteOptions:
                 "fieldManager", manager, "should only contain printable characters"
             ),
         )
-    return WriteOptions(manager=manager or _manager_from_agent(request), dry_run=dry_run == "All")
+    return WriteOptions(
+        manager=manager or _manager_from_agent(request),
+        dry_run=dry_run == "All",
+        user=request.user,
+    )
 
 
 def _manager_from_agent(request: ApiRequest) -> str:

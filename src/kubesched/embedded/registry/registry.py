@@ -17,6 +17,7 @@ from kubesched.api import field_errors
 from kubesched.api.field_errors import FieldError, required
 from kubesched.api.quantity import QuantityError
 from kubesched.clock import Clock
+from kubesched.embedded.auth.users import User
 from kubesched.embedded.failures import (
     already_exists,
     bad_request,
@@ -70,6 +71,8 @@ class WriteOptions:
     manager: str = ""
     """The field manager of this write; empty: field ownership is not tracked."""
     dry_run: bool = False
+    user: User | None = None
+    """Who writes; None: the process itself."""
 
 
 NO_OPTIONS = WriteOptions()
