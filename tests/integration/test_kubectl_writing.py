@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import stat
 
+import pytest
+
 MANIFEST = """\
 apiVersion: apps/v1
 kind: Deployment
@@ -233,7 +235,10 @@ async def test_dry_runs_on_the_server_change_nothing(bare_cluster, kubectl):
     assert bare_cluster.api.list("deployments.apps")[0] == []
 
 
-async def test_custom_kinds_come_and_go(bare_cluster, kubectl):
+@pytest.mark.parametrize("is_open", [False, True], ids=["open spec", "open at the root"])
+async def test_custom_kinds_come_and_go(bare_cluster, kubectl, is_open):
+    preserved = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = preserved if is_open else {"type": "object", "properties": {"spec": preserved}}
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -247,17 +252,7 @@ async def test_custom_kinds_come_and_go(bare_cluster, kubectl):
                     "name": "v1",
                     "served": True,
                     "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "properties": {
-                                "spec": {
-                                    "type": "object",
-                                    "x-kubernetes-preserve-unknown-fields": True,
-                                }
-                            },
-                        }
-                    },
+                    "schema": {"openAPIV3Schema": schema},
                     "additionalPrinterColumns": [
                         {"name": "Color", "type": "string", "jsonPath": ".spec.color"}
                     ],

@@ -154,6 +154,61 @@ async def test_a_custom_kind_is_served_as_soon_as_it_is_defined(http):
     assert (status, answer["reason"]) == (415, "UnsupportedMediaType")
 
 
+PRESERVED = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        pytest.param(PRESERVED, None, id="an open schema lists no fields"),
+        pytest.param(
+            {"type": "object", "properties": {"spec": {**PRESERVED, "properties": {"a": {}}}}},
+            {"x-kubernetes-preserve-unknown-fields": True},
+            id="an open field has no type",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {
+                    "spec": {
+                        "type": "object",
+                        "required": ["a", "b"],
+                        "properties": {
+                            "a": {"type": "string", "nullable": True},
+                            "b": {"type": "array", "items": {"anyOf": [], "type": "string"}},
+                            "c": {"type": "array", "items": {}, "nullable": True},
+                        },
+                    }
+                },
+            },
+            {
+                "type": "object",
+                "required": ["b"],
+                "properties": {
+                    "a": {},
+                    "b": {"type": "array", "items": {"type": "string"}},
+                    "c": {},
+                },
+            },
+            id="what version 2 does not know is left out",
+        ),
+    ],
+)
+async def test_custom_schemas_in_openapi_version_two(http, schema, shown):
+    await http.post(DEFINITIONS, definition(schema={"openAPIV3Schema": schema}))
+    published = (await http.get("/openapi/v2"))["definitions"]["com.example.v1.Thing"]
+    gvk = {"group": "example.com", "version": "v1", "kind": "Thing"}
+    assert published["x-kubernetes-group-version-kind"] == [gvk]
+    if shown is None:
+        assert "properties" not in published
+        return
+    assert set(published["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
+    assert published["properties"]["spec"] == shown
+    third = await http.get("/openapi/v3/apis/example.com/v1")
+    properties = third["components"]["schemas"]["com.example.v1.Thing"]["properties"]
+    assert properties["spec"] == schema["properties"]["spec"]
+
+
 async def test_custom_columns_are_printed(http):
     columns = [
         {"name": "Color", "type": "string", "jsonPath": ".spec.color"},

@@ -12,6 +12,7 @@ from functools import partial
 
 from kubesched.embedded.exchange import ApiRequest, ApiResponse
 from kubesched.embedded.handlers.openapi import protobuf
+from kubesched.embedded.handlers.openapi.custom_schemas import published_schema
 from kubesched.embedded.handlers.openapi.schemas import collect, identity_of, model_name, top_level
 from kubesched.embedded.handlers.routes import unknown_path
 from kubesched.embedded.objects import JsonObject, encode
@@ -138,23 +139,25 @@ class OpenApi:
             name = _custom_name(resource)
             collect("meta.ObjectMeta", prefix, schemas)
             schemas[name] = self._custom_schema(resource, prefix)
-        if "x-kubernetes-group-version-kind" not in schemas[name]:
+        if identity is None and "properties" not in schemas[name]:
+            # kubectl would take apiVersion and kind for the only fields there are.
+            schemas[name]["x-kubernetes-group-version-kind"] = [gvk]
+        elif "x-kubernetes-group-version-kind" not in schemas[name]:
             top_level(schemas[name], [gvk])
         paths.update(_paths(resource, gvk, prefix + name, is_v3=prefix == _V3))
 
     def _custom_schema(self, resource: ResourceInfo, prefix: str) -> JsonObject:
         """What the definition says about the kind, with the metadata every object has."""
-        schema: JsonObject = {"type": "object"}
+        schema: JsonObject | None = None
         entry = self._registry.store.get(
             "customresourcedefinitions.apiextensions.k8s.io", "", resource.key
         )
         if entry is not None:
             for version in (entry.obj.get("spec") or {}).get("versions") or ():
                 if version.get("name") == resource.version:
-                    schema = dict((version.get("schema") or {}).get("openAPIV3Schema") or schema)
+                    schema = (version.get("schema") or {}).get("openAPIV3Schema")
         metadata = {"$ref": prefix + model_name("meta.ObjectMeta")}
-        schema["properties"] = {**(schema.get("properties") or {}), "metadata": metadata}
-        return schema
+        return published_schema(schema, metadata, is_v3=prefix == _V3)
 
 
 def _document_name(group: str, version: str) -> str:
