@@ -93,7 +93,8 @@ class Stages:
             if controller is not PodPlayer:
                 self.probe(controller, "sync", "controllers")
         self.probe(PodPlayer, "sync", "kubelet")
-        self.probe(LocalApi, "update_status", "status writes")
+        self.probe(LocalApi, "create_composed", "events")
+        self.probe(LocalApi, "write_status", "status writes")
         self.probe(LocalApi, "patch", "status writes")
         self.probe(Informer, "apply", "controllers' informers")
         self.probe(subresources, "post", "binding")

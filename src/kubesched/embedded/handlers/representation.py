@@ -22,7 +22,7 @@ def _stored(entry: Entry) -> bytes:
 
 
 def _without_managers(entry: Entry) -> bytes:
-    return entry.variant("lean", lambda entry: encode(entry.obj))
+    return encode(entry.obj)  # for the one scheduler in this process: not worth keeping
 
 
 def _as_events_v1(entry: Entry) -> bytes:

@@ -63,6 +63,10 @@ class Entry:
         managed = [manager.encoded for manager in self.managers]
         return {**self.obj, "metadata": {**self.obj["metadata"], "managedFields": managed}}
 
+    def release_encodings(self) -> None:
+        """Give up what is remembered for further readers; one that is late encodes again."""
+        self._body = self._variants = None
+
     def variant(self, name: str, build: Callable[[Entry], bytes]) -> bytes:
         """Another encoding of the same version (say, its metadata only), built once."""
         if self._variants is None:
@@ -298,6 +302,9 @@ class Store:
         self.revision += 1
         metadata["resourceVersion"] = str(self.revision)
         entry = Entry(obj, self.revision, managers)
+        if old is not None:
+            # It stays in the history, but watchers that keep up have read it.
+            old.release_encodings()
         self._commit(
             collection, namespace, name, Change("ADDED" if old is None else "MODIFIED", entry, old)
         )
