@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubesched.cli.parsing import Subparsers, add_output
+from kubesched.cli.sweeping import add_sweep_options, run_with_progress
 
 if TYPE_CHECKING:
     from kubesched.simulation.run import SimulationResult
@@ -25,6 +27,9 @@ Then the faults stop, and all that can be placed must be placed soon.
 
 The same seed gives the same run, event by event. Exit code 0 means that every invariant held.
 
+To see what a change would do to a cluster, use 'plan'; to count replicas, 'capacity'; to compare
+configurations on a trace or a recording, 'replay'.
+
 With --replay every scheduler process is recorded, and each recording is played: a decision that
 comes out differently is a failure. The plugin that misbehaves at random is left out then.
 """
@@ -33,7 +38,7 @@ comes out differently is a failure. The plugin that misbehaves at random is left
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "simulate",
-        help="run the scheduler in virtual time, with faults from a seed",
+        help="look for defects: the scheduler in virtual time, with faults from a seed",
         description=_DESCRIPTION,
     )
     parser.add_argument("--faults", action="store_true", help="let things go wrong")
@@ -58,6 +63,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="record every scheduler, play the recordings and compare every decision",
     )
     parser.add_argument("--trace", action="store_true", help="print every event as it happens")
+    add_sweep_options(parser)
     add_output(parser, "text", "json")
 
 
@@ -77,6 +83,12 @@ def _positive(text: str) -> int:
 def main(args: argparse.Namespace) -> int:
     from kubesched.cli.interruption import INTERRUPTION
 
+    if _is_sweep(args):
+        if args.trace or args.replay:
+            from kubesched.cli.main import usage_error
+
+            return usage_error("--trace and --replay need --executor local:1 and no --results")
+        return _report(args, _swept(args))
     with INTERRUPTION.at_safe_points() as safe_point:
         return _simulate(args, safe_point)
 
@@ -84,11 +96,42 @@ def main(args: argparse.Namespace) -> int:
 def _simulate(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
     if args.replay:
         return _replay(args, safe_point)
+    return _report(args, _runs(args, safe_point))
+
+
+def _is_sweep(args: argparse.Namespace) -> bool:
+    return args.executor != "local:1" or args.results is not None
+
+
+def _swept(args: argparse.Namespace) -> Iterator[SimulationResult | _Failed]:
+    """The runs in the order of their seeds, from wherever they were made."""
+    from kubesched.app.simulated_cells import SimulationSettings, decode, keyed, simulate_cell
+
+    settings = SimulationSettings(args.faults, tuple(args.extras))
+    seeds = range(args.seed, args.seed + args.runs)
+    results = run_with_progress(args, simulate_cell, settings, keyed(settings, seeds))
+    for seed, result in zip(seeds, results, strict=True):
+        yield _Failed(seed, result.error) if result.data is None else decode(result.data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A run without a result."""
+
+    seed: int
+    error: str
+
+
+def _report(args: argparse.Namespace, runs: Iterable[SimulationResult | _Failed]) -> int:
     from kubesched.simulation import report
 
     good = True
     outcomes: list[SimulationResult] = []
-    for outcome in _runs(args, safe_point):
+    for outcome in runs:
+        if isinstance(outcome, _Failed):
+            good = False
+            print(f"seed {outcome.seed}: could not be run: {outcome.error}", file=sys.stderr)
+            continue
         good &= outcome.is_good
         if args.output == "json":
             print(json.dumps(report.to_plain(outcome)), flush=True)
