@@ -1,4 +1,4 @@
-"""A plan foretells the playground: the same pods go to the same nodes, one by one.
+"""A plan foretells the playground: the same pods go to the same nodes, one by one, and a drain does the same.
 
 `KUBESCHED_PLAN_CASES=50` plays fifty generated clusters instead of a few.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+from collections import Counter
 from random import Random
 
 import msgspec
@@ -58,6 +60,83 @@ async def test_a_planned_deployment_is_placed_as_the_playground_places_it(seed, 
     foretold = [each.node for each in plan.placed]
     assert [node for node in happened if node] == foretold
     assert sum(not node for node in happened) == sum(len(each.pods) for each in plan.unplaced)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("seed", range(min(CASES, 10)))
+async def test_a_planned_drain_is_what_kubectl_drain_does(seed, tmp_path, kubectl):
+    """The same pods are evicted, the same are kept by their budgets, and as many come back, workload by workload."""
+    rng = Random(seed)
+    settings = PlaygroundSettings(kubeconfig=tmp_path / "kubeconfig", nodes=4, config=ONE_WORKER)
+    async with playground(settings) as running:
+        api = running.cluster.api
+        changed = asyncio.Event()
+        api.subscribe("pods", lambda *_change: changed.set())
+        api.subscribe("poddisruptionbudgets.policy", lambda *_change: changed.set())
+        wanted = _create_workloads(api, rng, blocked=bool(seed % 2))
+        await _until(changed, lambda: len(_pods(api)) == wanted and all(map(_is_ready, _pods(api))))
+        await _until(changed, lambda: all(map(_is_observed, _budgets(api))))
+        node = rng.choice([each["spec"]["nodeName"] for each in _pods(api)])
+        before = {_key(pod): _owner(pod) for pod in _pods(api)}
+        on_node = {_key(pod) for pod in _pods(api) if pod["spec"]["nodeName"] == node}
+        plan = await make_plan(_state(api), Changes(drain=[node]), ONE_WORKER)
+
+        timeout = "--timeout=12s" if plan.kept else "--timeout=50s"
+        outcome = await kubectl.run("drain", node, "--ignore-daemonsets", timeout)
+        await _until(changed, lambda: len(_pods(api)) == wanted and all(map(_is_tried, _pods(api))))
+        pods = _pods(api)
+    assert (outcome.code == 0) == (not plan.kept), outcome.err
+    left = {_key(pod) for pod in pods}
+    assert on_node - left == {each.pod for each in plan.evicted}
+    assert {_key(pod) for pod in pods if pod["spec"].get("nodeName") == node} == {
+        each.pod for each in plan.kept
+    }
+    came = Counter(_owner(pod) for pod in pods if _key(pod) not in before)
+    assert came == Counter(before[each.pod] for each in plan.evicted)
+    placed = sum(bool(pod["spec"].get("nodeName")) for pod in pods if _key(pod) not in before)
+    assert placed == len(plan.moved)
+
+
+def _create_workloads(api, rng, *, blocked) -> int:
+    """Deployments, some with a budget, one of which may be strict; returns how many pods they want."""
+    total = 0
+    for name in ("a", "b", "c"):
+        replicas = rng.randint(2, 5)
+        total += replicas
+        labels = {"app": name}
+        requests = {"cpu": f"{rng.randint(1, 10) * 100}m"}
+        container = {"name": "main", "image": "app", "resources": {"requests": requests}}
+        template = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+        }
+        selector = {"matchLabels": labels}
+        spec = {"replicas": replicas, "selector": selector, "template": template}
+        metadata = {"name": name, "namespace": "default"}
+        api.create("deployments.apps", {"metadata": metadata, "spec": spec})
+        if name == "a":
+            limit = {"minAvailable": replicas} if blocked else {"maxUnavailable": "60%"}
+            budget = {"metadata": metadata, "spec": {"selector": selector, **limit}}
+            api.create("poddisruptionbudgets.policy", budget)
+    return total
+
+
+def _budgets(api):
+    return api.list("poddisruptionbudgets.policy")[0]
+
+
+def _is_observed(budget) -> bool:
+    status = budget.get("status") or {}
+    return status.get("currentHealthy", 0) == status.get("expectedPods", -1)
+
+
+def _is_ready(pod) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _owner(pod) -> str:
+    return pod["metadata"]["labels"]["app"]
 
 
 def _create_nodes(api, rng) -> None:

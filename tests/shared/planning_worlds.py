@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
 import msgspec
@@ -9,7 +10,9 @@ from random_clusters import random_node, random_pod
 
 from kubesched.config.load import load
 from kubesched.planning.manifests import Manifest
+from kubesched.planning.plan import Changes, make_plan
 from kubesched.state.cluster_state import ClusterState
+from kubesched.testing import make_node, make_pod
 
 ONE_WORKER = load(
     b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 1\n"
@@ -72,3 +75,36 @@ def completed(pod: dict) -> dict:
     for constraint in pod["spec"].get("topologySpreadConstraints") or ():
         constraint.setdefault("whenUnsatisfiable", "DoNotSchedule")
     return pod
+
+
+def planned(state, seed=0, **changes):
+    return asyncio.run(make_plan(state, Changes(**changes), seed=seed))
+
+
+def nodes(count=3, cpu="4"):
+    state = ClusterState("test")
+    for i in range(count):
+        state.put(make_node(f"n{i}").capacity(cpu=cpu, memory="8Gi").zone("abc"[i % 3]).build())
+    return state
+
+
+def owned(name, node="", *, kind="ReplicaSet", owner="web", cpu="1", ready=True, **labels):
+    pod = make_pod(name).cpu(cpu).labels(**(labels or {"app": owner}))
+    if node:
+        pod.on(node)
+    group = "batch/v1" if kind == "Job" else "apps/v1"
+    pod.json["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": group,
+            "kind": kind,
+            "name": owner,
+            "uid": f"uid-{owner}",
+            "controller": True,
+        }
+    ]
+    if ready and node:
+        pod.json["status"] = {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+    return pod.build()

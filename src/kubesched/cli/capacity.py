@@ -19,6 +19,9 @@ The scheduler itself places replica after replica, over the objects of a cluster
 virtual time; nothing is written and nothing is evicted. Pods that are pending already are tried
 first. Several workloads count in the proportion of their replicas.
 
+To see where pods would go, or what a drain would do, use 'plan'; to compare configurations on a
+history, 'replay'; to look for defects of the scheduler itself, 'simulate'.
+
 Exit code 2 if fewer than --min replicas fit.
 """
 

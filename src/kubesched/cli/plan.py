@@ -10,7 +10,9 @@ from kubesched.cli.parsing import Subparsers
 from kubesched.cli.sources import load_state
 
 if TYPE_CHECKING:
+    from kubesched.planning.model import Plan
     from kubesched.planning.nodes import NewNodes
+    from kubesched.planning.scaling import Scale
 
 _DESCRIPTION = """\
 Show what would happen: where new pods would go, who would be evicted and where they would come
@@ -18,7 +20,11 @@ back, what is left over and why, and how full the cluster is before and after.
 
 The scheduler and the controllers run over the objects of a cluster or a dump, in virtual time;
 nothing is written. The steps, in this order: pods that are pending already get their try, nodes are
-added, objects are deleted, files are applied, nodes are drained, nodes are removed.
+added, objects are deleted, existing workloads are scaled, files are applied, nodes are drained, nodes
+are removed.
+
+To count how many replicas fit, use 'capacity'; to compare configurations on a history, 'replay'; to
+look for defects of the scheduler itself, 'simulate'.
 
 Exit code 2 if a pod of these changes is left over or cannot be evicted.
 """
@@ -39,7 +45,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="objects to apply, as for kubectl apply; - for standard input; may be repeated",
     )
     parser.add_argument(
-        "--replicas", type=_count, metavar="N", help="replicas of the workloads in the files"
+        "--replicas",
+        type=_replicas,
+        action="append",
+        default=[],
+        metavar="N|KIND/NAME=N",
+        help="replicas of the workloads in the files, or of a workload that exists; may be repeated",
     )
     parser.add_argument(
         "--add-nodes",
@@ -53,6 +64,17 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "-n", "--namespace", default="default", metavar="NAMESPACE", help="of --delete"
     )
+    parser.add_argument(
+        "--extenders",
+        action="store_true",
+        help="ask the configured extenders, which get real requests (default: they are left out, with a note)",
+    )
+    parser.add_argument(
+        "--diff",
+        metavar="FILE",
+        help="show what differs from an earlier plan, which -o json has written to this file",
+    )
+    parser.add_argument("--page", metavar="FILE", help="also write the plan as an HTML page")
     add_planning_options(parser)
 
 
@@ -84,10 +106,15 @@ def _add_removals(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas")
-    return int(text)
+def _replicas(text: str) -> int | Scale:
+    from kubesched.planning.scaling import Scale
+
+    if text.isdecimal():
+        return int(text)
+    try:
+        return Scale.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _new_nodes(text: str) -> NewNodes:
@@ -102,22 +129,44 @@ def _new_nodes(text: str) -> NewNodes:
 def main(args: argparse.Namespace) -> int:
     import logging
 
+    from kubesched.cli.main import usage_error
+
+    if sum(isinstance(each, int) for each in args.replicas) > 1:
+        return usage_error("--replicas N is for all files and can be given once")
+    # What a scheduler in memory logs about pods is what is printed here.
+    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    earlier = None
+    if args.diff:
+        from kubesched.planning.comparison import read_plan
+
+        earlier = read_plan(args.diff)
+    plan = _plan(args)
+    if args.page:
+        _write_page(args.page, plan)
+    _print(args, plan, earlier)
+    return 0 if plan.is_complete else EXIT_INCOMPLETE
+
+
+def _plan(args: argparse.Namespace) -> Plan:
     from kubesched.app.event_loop import run
-    from kubesched.cli.plan_tables import print_plan
     from kubesched.config import features
     from kubesched.config.load import default_config, load_file
     from kubesched.planning.configuration import without_extenders
     from kubesched.planning.manifests import read_manifests
     from kubesched.planning.plan import Changes, make_plan
+    from kubesched.planning.scaling import Scale
 
-    # What a scheduler in memory logs about pods is what is printed here.
-    logging.getLogger("kubesched").addHandler(logging.NullHandler())
     gates = features.parse(args.feature_gates)
     config = load_file(args.config, gates) if args.config else default_config(gates)
-    config, notes = without_extenders(config)
+    notes: list[str] = []
+    if not args.extenders:
+        config, notes = without_extenders(config)
+    elif config.extenders:
+        notes = ["extenders were sent the objects without fields that scheduling does not read"]
     changes = Changes(
         manifests=read_manifests(args.filename),
-        replicas=args.replicas,
+        replicas=next((each for each in args.replicas if isinstance(each, int)), None),
+        scale=[each for each in args.replicas if isinstance(each, Scale)],
         add_nodes=args.add_nodes,
         delete=args.delete,
         drain=args.drain,
@@ -125,10 +174,34 @@ def main(args: argparse.Namespace) -> int:
         force=args.force,
         namespace=args.namespace,
     )
-    plan = run(make_plan(load_state(args), changes, config, gates=gates, seed=args.seed))
+    state = load_state(args)
+    plan = run(
+        make_plan(state, changes, config, gates=gates, seed=args.seed, extenders=args.extenders)
+    )
     plan.notes[:0] = notes
+    return plan
+
+
+def _print(args: argparse.Namespace, plan: Plan, earlier: Plan | None) -> None:
+    from kubesched.cli.plan_tables import print_difference, print_plan
+    from kubesched.planning.comparison import compare_plans
+
+    difference = compare_plans(earlier, plan) if earlier is not None else None
     if args.output in ("json", "yaml"):
-        write(args.output, plan)
+        write(args.output, plan if difference is None else difference)
+    elif difference is not None:
+        print_difference(difference, wide=args.output == "wide")
     else:
         print_plan(plan, wide=args.output == "wide")
-    return 0 if plan.is_complete else EXIT_INCOMPLETE
+
+
+def _write_page(path: str, plan: Plan) -> None:
+    from pathlib import Path
+
+    from kubesched.planning.page import page
+    from kubesched.planning.world import PlanError
+
+    try:
+        Path(path).write_text(page(plan))
+    except OSError as error:
+        raise PlanError(f"{path}: {error.strerror or error}") from None

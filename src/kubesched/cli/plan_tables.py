@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kubesched.cli import terminal
 
 if TYPE_CHECKING:
+    from kubesched.planning.comparison import PlanDifference
     from kubesched.planning.model import Amount, Plan, Unplaced, Utilisation
 
 SHOWN = 20
@@ -54,6 +55,36 @@ def print_plan(plan: Plan, *, wide: bool = False) -> None:
     _print_utilisation(plan, wide=wide)
     for note in plan.notes:
         print(f"\nnote: {note}")
+
+
+def print_difference(difference: PlanDifference, *, wide: bool = False) -> None:
+    """What this plan does differently from an earlier one."""
+    if difference.is_same:
+        terminal.heading("The plans are the same.")
+        return
+    terminal.heading(
+        f"{len(difference.placed)} pods are placed differently, "
+        f"{len(difference.unplaced_after)} more and {len(difference.unplaced_before)} fewer are not placed."
+    )
+    _print_rows(
+        ("POD", "BEFORE", "NOW"),
+        [(each.pod, each.before or "-", each.after or "-") for each in difference.placed],
+        wide=wide,
+    )
+    for title, pods in (
+        ("NOT PLACED NOW", difference.unplaced_after),
+        ("NOT PLACED BEFORE", difference.unplaced_before),
+        ("EVICTED NOW", difference.evicted_after),
+        ("EVICTED BEFORE", difference.evicted_before),
+    ):
+        _print_rows((title,), [(pod,) for pod in pods], wide=wide)
+    rows = [
+        (name, f"{100 * share.before:.1f} %", f"{100 * share.after:.1f} %")
+        for name, share in difference.utilisation.items()
+    ]
+    if difference.nodes_before != difference.nodes_after:
+        rows.insert(0, ("nodes", str(difference.nodes_before), str(difference.nodes_after)))
+    _print_rows(("REQUESTED", "BEFORE", "NOW"), rows, wide=wide)
 
 
 def _counts(plan: Plan) -> str:

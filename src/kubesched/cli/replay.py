@@ -30,6 +30,9 @@ With --verify, every decision of a recording is compared with the logged one ins
 comes out differently is a defect of kubesched, or of a plugin that reads something outside of the
 scheduler; the first one is explained, and the exit code is 1.
 
+To see what a change would do to a cluster now, use 'plan'; to count replicas, 'capacity'; to look for
+defects of the scheduler itself, 'simulate'.
+
 Exit code 1 if a cell failed.
 """
 

@@ -36,9 +36,9 @@ def doomed_pods(
     """
     doomed: dict[str, Pod] = {}
     for text in wanted:
-        kind, where, name = _parsed(text, namespace)
+        kind, where, name = workload_named(text, namespace, "--delete")
         pod = world.find(Pod, where, name) if kind == "Pod" else None
-        pods = [pod] if pod is not None else _pods_of(world, kind, where, name)
+        pods = [pod] if pod is not None else pods_of(world, kind, where, name)
         if not pods:
             of = "pod" if kind == "Pod" else f"pod of {kind}"
             raise PlanError(f'--delete: there is no {of} "{where}/{name}"')
@@ -50,18 +50,24 @@ def doomed_pods(
     return list(doomed.values())
 
 
-def _parsed(text: str, namespace: str) -> tuple[str, str, str]:
+def workload_named(text: str, namespace: str, option: str) -> tuple[str, str, str]:
+    """Kind, namespace and name that an option's text means.
+
+    Raises:
+        PlanError: it names no kind.
+    """
     parts = text.split("/")
     word = parts[0].lower()
     kind = KINDS.get(_SHORT.get(word, word.removesuffix("s")))
     if kind is None or len(parts) not in (2, 3) or not all(parts):
         raise PlanError(
-            f"--delete: {text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME, with one of {', '.join(KINDS)}"
+            f"{option}: {text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME, with one of {', '.join(KINDS)}"
         )
     return kind, parts[1] if len(parts) == 3 else namespace, parts[-1]
 
 
-def _pods_of(world: PlannedCluster, kind: str, namespace: str, name: str) -> list[Pod]:
+def pods_of(world: PlannedCluster, kind: str, namespace: str, name: str) -> list[Pod]:
+    """The pods that a workload controls, directly or through its ReplicaSets."""
     owners = {(kind, name)}
     if kind == "Deployment":
         owners = {

@@ -36,6 +36,10 @@ class Manifest:
     def name(self) -> str:
         return str((self.obj.get("metadata") or {}).get("name") or "")
 
+    @property
+    def namespace(self) -> str:
+        return str((self.obj.get("metadata") or {}).get("namespace") or "")
+
     def __str__(self) -> str:
         """For messages: `web.yaml:1: Deployment web`."""
         return f"{self.file}:{self.line}: {self.kind} {self.name}".rstrip()

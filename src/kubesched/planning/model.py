@@ -89,7 +89,7 @@ class Evicted(Record):
     pod: str
     node: str
     by: str
-    """`drain`, `delete`, `removal` (of its node) or `preemption`."""
+    """`drain`, `delete`, `scale`, `removal` (of its node) or `preemption`."""
     replacement: str
     """The pod that comes back in its place; empty if none does."""
 

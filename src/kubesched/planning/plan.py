@@ -1,7 +1,7 @@
 """What would happen: a state, some changes, and the scheduler and the controllers let loose on them.
 
-Order: pods that are pending already get their try; nodes are added; objects are deleted; files are applied; nodes are
-drained and removed. After each step everything settles.
+Order: pods that are pending already get their try; nodes are added; objects are deleted; workloads are scaled; files are
+applied; nodes are drained and removed. After each step everything settles.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kubesched.planning.manifests import Manifest
 from kubesched.planning.model import Evicted, Kept, Moved, Placed, Plan, Unplaced, Utilisation
 from kubesched.planning.nodes import NewNodes, add_nodes, put_node
 from kubesched.planning.replacements import Replacements, controller_of
+from kubesched.planning.scaling import SCALABLE, Scale, surplus_pods
 from kubesched.planning.stops import stop_of, zone_of
 from kubesched.planning.utilisation import tightest, utilisation_of
 from kubesched.planning.workloads import Workloads
@@ -33,6 +34,7 @@ from kubesched.planning.world import PlannedCluster
 from kubesched.state.cluster_state import ClusterState
 
 DELETE, DRAIN, REMOVAL, PREEMPTION = "delete", "drain", "removal", "preemption"
+SCALE = "scale"
 """Why a pod left its node."""
 
 
@@ -43,6 +45,8 @@ class Changes:
     manifests: Sequence[Manifest] = ()
     replicas: int | None = None
     """Overrides how many pods the manifests' workloads want."""
+    scale: Sequence[Scale] = ()
+    """How many pods workloads of the state are to have."""
     add_nodes: Sequence[NewNodes] = ()
     nodes: Sequence[Manifest] = ()
     """Nodes to add under their own names, or to put in place of nodes with the same names."""
@@ -65,17 +69,20 @@ async def make_plan(
     gates: FeatureGates = DEFAULT_GATES,
     registry: Registry | None = None,
     seed: int = 0,
+    extenders: bool = False,
     on_loaded: Callable[[], None] = lambda: None,
 ) -> Plan:
     """Apply the changes and see where all pods end up. The state itself is not changed.
 
-    `on_loaded` is called when the scheduler knows the state and the changes begin.
+    With `extenders`, those of the configuration are asked; without, there must be none. `on_loaded` is called when the scheduler knows the state and the changes begin.
 
     Raises:
         PlanError: a change makes no sense, and why.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
-    async with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
+    async with PlannedCluster(
+        state, config, gates=gates, registry=registry, seed=seed, extenders=extenders
+    ) as world:
         on_loaded()
         return await plan_in(world, state, changes, seed=seed)
 
@@ -122,6 +129,8 @@ class _Planning:
         await world.settle()
         for pod in doomed_pods(world, self._replacements, changes.delete, changes.namespace):
             self._take_away(pod, DELETE)
+        for pod in surplus_pods(world, self._replacements, changes.scale, changes.namespace):
+            self._take_away(pod, SCALE)
         await world.settle()
         await self._apply()
         kept, removed = await self._drain()
@@ -194,7 +203,7 @@ class _Planning:
         self._departures.append((pod, pod.spec.node_name, self._why))
         if self._workloads is not None and self._workloads.owns(pod):
             self._workloads.deleted(pod)
-        elif self._why != REMOVAL:
+        elif self._why not in (REMOVAL, SCALE):
             self._replacements.replace(pod)
 
     def _idle(self) -> float | None:
@@ -226,7 +235,32 @@ class _Planning:
             before=before,
             after=after,
             tightest=tightest(after),
-            notes=[f"left out, as the scheduler would: {each}" for each in world.problems],
+            notes=[
+                *(f"left out, as the scheduler would: {each}" for each in world.problems),
+                *self._existing(),
+            ],
+        )
+
+    def _existing(self) -> list[str]:
+        """A note for each workload of the files that the state has already."""
+        return [
+            f"{each.kind} {where}/{each.name} exists already: the pods of the file come in addition; "
+            f"--replicas {each.kind.lower()}/{each.name}=N scales it"
+            for each in self._changes.manifests
+            if each.kind in SCALABLE
+            and self._state_has(each.kind, where := each.namespace or "default", each.name)
+        ]
+
+    def _state_has(self, kind: str, namespace: str, name: str) -> bool:
+        if kind == "ReplicaSet":
+            return self._state.get(ReplicaSet, namespace, name) is not None
+        if kind == "StatefulSet":
+            return self._state.get(StatefulSet, namespace, name) is not None
+        return any(
+            owner.kind == kind and owner.name == name
+            for each in self._state.of(ReplicaSet)
+            if each.metadata.namespace == namespace
+            for owner in each.metadata.owner_references or ()
         )
 
     def _outcomes(self) -> tuple[list[Placed], list[Pod]]:

@@ -55,9 +55,16 @@ class Replacements:
         self.of[pod.metadata.uid] = f"{new.metadata.namespace}/{new.metadata.name}"
         return new
 
-    def _renewed(self, pod: Pod, owner: OwnerReference) -> Pod:
+    def add_like(self, pod: Pod, name: str | None = None) -> None:
+        """Add a further pod of the pod's controller, under this name or a new one."""
+        owner = controller_of(pod)
+        assert owner is not None, "only pods of a controller have others like them"
+        self._world.add(self._renewed(pod, owner, name or self._new_name(pod, owner)))
+
+    def _renewed(self, pod: Pod, owner: OwnerReference, name: str = "") -> Pod:
         meta = pod.metadata
-        name = meta.name if owner.kind == "StatefulSet" else self._new_name(pod, owner)
+        if not name:
+            name = meta.name if owner.kind == "StatefulSet" else self._new_name(pod, owner)
         metadata = structs.replace(
             meta,
             name=name,

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from msgspec import structs
 
@@ -30,14 +30,20 @@ from kubesched.api.names import key_of
 from kubesched.api.times import format_time
 from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.embedded.resources.admission.pods import TOPOLOGY_LABELS
 from kubesched.errors import Conflict, KubeschedError, NotFound
+from kubesched.explain.extenders import KeptObjects
 from kubesched.framework.events import Action
+from kubesched.framework.extenders import Extender
 from kubesched.framework.handle import SchedulerClient
 from kubesched.framework.registry import Registry
+from kubesched.scheduler.factory import no_extenders
+from kubesched.scheduler.http_extender import HttpExtender, make_extenders
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
+from kubesched.snapshot.node_table import NodeTable
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.memory import in_memory_scheduler
 from kubesched.state.stored_objects import StoredObjects
@@ -67,9 +73,15 @@ class PlannedCluster(StoredObjects):
         seed: int = 0,
         max_in_unschedulable_s: float = 300.0,
         plugin_client: SchedulerClient | None = None,
+        extenders: bool = False,
     ) -> None:
-        """Raises ConfigError if the configuration names plugins that do not exist or do not fit."""
+        """`extenders` says whether configured extenders are asked; without it there must be none.
+
+        Raises:
+            ConfigError: the configuration names plugins that do not exist or do not fit.
+        """
         self.clock = ManualClock()
+        self._extenders: list[HttpExtender] = []
         self._timers: list[tuple[float, int, Callable[[], None], _Timer]] = []
         scheduler = in_memory_scheduler(
             state,
@@ -82,6 +94,7 @@ class PlannedCluster(StoredObjects):
             call_later=self._call_later,
             max_in_unschedulable_s=max_in_unschedulable_s,
             plugin_client=plugin_client,
+            extenders=self._make_extenders if extenders else no_extenders,
         )
         self.assembly = scheduler.assembly
         self.listers = scheduler.listers
@@ -128,6 +141,14 @@ class PlannedCluster(StoredObjects):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for extender in self._extenders:
+            await extender.aclose()
+
+    def _make_extenders(
+        self, configured: Sequence[ExtenderConfig], table: NodeTable
+    ) -> Sequence[Extender]:
+        self._extenders = make_extenders(configured, KeptObjects(), table)
+        return cast("Sequence[Extender]", self._extenders)
 
     # -- objects -----------------------------------------------------------------------------------------------------
 

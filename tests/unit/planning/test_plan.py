@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from random import Random
 
 import pytest
-from planning_worlds import deployment_manifest, random_state
+from planning_worlds import deployment_manifest, nodes, owned, planned, random_state
 
 from kubesched.api import codec
 from kubesched.api.apps_v1 import ReplicaSet
@@ -17,43 +16,8 @@ from kubesched.explain import Verdict
 from kubesched.planning.manifests import Manifest
 from kubesched.planning.model import to_json
 from kubesched.planning.nodes import NewNodes
-from kubesched.planning.plan import Changes, make_plan
 from kubesched.planning.world import PlanError
-from kubesched.state.cluster_state import ClusterState
-from kubesched.testing import make_node, make_pod
-
-
-def planned(state, seed=0, **changes):
-    return asyncio.run(make_plan(state, Changes(**changes), seed=seed))
-
-
-def nodes(count=3, cpu="4"):
-    state = ClusterState("test")
-    for i in range(count):
-        state.put(make_node(f"n{i}").capacity(cpu=cpu, memory="8Gi").zone("abc"[i % 3]).build())
-    return state
-
-
-def owned(name, node="", *, kind="ReplicaSet", owner="web", cpu="1", ready=True, **labels):
-    pod = make_pod(name).cpu(cpu).labels(**(labels or {"app": owner}))
-    if node:
-        pod.on(node)
-    group = "batch/v1" if kind == "Job" else "apps/v1"
-    pod.json["metadata"]["ownerReferences"] = [
-        {
-            "apiVersion": group,
-            "kind": kind,
-            "name": owner,
-            "uid": f"uid-{owner}",
-            "controller": True,
-        }
-    ]
-    if ready and node:
-        pod.json["status"] = {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-    return pod.build()
+from kubesched.testing import make_pod
 
 
 def budget(name="web", **spec):
