@@ -301,6 +301,12 @@ class RunOptions:
         _OWN,
         "how much the recording may take in bytes; the oldest segments are deleted",
     )
+    page: bool = _flag(
+        flag_types.BOOL,
+        False,
+        _OWN,
+        "serve the page below /debug/page/ on the secure port, to clients that may list pods in all namespaces",
+    )
     tracing_config_file: str = _flag(
         flag_types.STRING, "", _OWN, "file with a TracingConfiguration, as kube-apiserver has it"
     )

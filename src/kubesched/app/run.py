@@ -22,7 +22,7 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubesched import KUBERNETES_VERSION, __version__, logs
 from kubesched.api.core_v1 import Pod
@@ -63,6 +63,9 @@ from kubesched.recording.surroundings import Recording, open_recording
 from kubesched.recording.writer import Limits
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.server.health import PING, Check, waits_for
+
+if TYPE_CHECKING:
+    from kubesched.page.source import Source
 
 log = logs.get_logger(__name__)
 
@@ -142,6 +145,8 @@ class SchedulerProcess:
         self._random = random or Random()
         self._registry = make_registry(settings.options)
         self._app: SchedulerApp | None = None
+        self._recording: Recording | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self) -> int:
         options, config = self._settings.options, self._settings.config
@@ -193,6 +198,7 @@ class SchedulerProcess:
         options = self._settings.options
         async with connections:
             replica = self._make_replica(connections, elected, recording)
+            self._loop, self._recording = asyncio.get_running_loop(), recording
             app = self._app = replica.app
             for framework in app.assembly.frameworks.values():
                 framework.tracing = tracing
@@ -235,8 +241,24 @@ class SchedulerProcess:
             pods=self._pods,
             is_active=self._is_active,
             decisions=self._decisions,
+            page=self._page_source if self._settings.options.page else None,
         )
         return Serving(self._settings, exposed, clock=self._clock, random=self._random)
+
+    def _page_source(self) -> Source | None:
+        """What the page shows; asked on the control thread."""
+        if self._app is None or self._loop is None:
+            return None
+        from kubesched.app.page_serving import read_on
+        from kubesched.app.page_sources import add_recording, scheduler_source
+
+        source = scheduler_source(
+            self._app, "this scheduler", self._settings.config, self._settings.gates
+        )
+        source.read = read_on(self._loop)
+        if self._recording is not None:
+            add_recording(source, self._recording)
+        return source
 
     def _decisions(self) -> DecisionRing | None:
         return None if self._app is None else self._app.assembly.scheduler.decisions

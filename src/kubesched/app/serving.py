@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.flags import RunOptions
@@ -49,6 +49,10 @@ from kubesched.server.secure_server import SecureServer
 from kubesched.server.tls import NamedFiles, ServingTls, TlsSettings
 from kubesched.server.trust import HeaderNames, TrustSettings, TrustSource
 
+if TYPE_CHECKING:
+    from kubesched.app.page_serving import PageOnPort
+    from kubesched.page.source import Source
+
 log = get_logger(__name__)
 
 REVIEW_QPS, REVIEW_BURST = 200.0, 400
@@ -70,6 +74,8 @@ class Exposed:
     is_active: Callable[[], bool]
     decisions: Callable[[], DecisionRing | None]
     """The last attempts; None before there is a scheduler."""
+    page: Callable[[], Source | None] | None = None
+    """What the page shows; None if none is to be served."""
 
 
 class Serving:
@@ -114,6 +120,7 @@ class Serving:
         if options.tls_cert_file:
             self._tls = ServingTls(self._tls_settings, lambda: self.trust.current)
         self._listener: Listener | None = None
+        self._page: PageOnPort | None = None
 
     def _client(self, kubeconfig: str, purpose: str) -> RestClient | None:
         if not kubeconfig and not in_cluster.is_possible(os.environ):
@@ -161,6 +168,13 @@ class Serving:
         decisions = DecisionsPage(exposed.decisions, authorizer, self._clock)
         pages[decisions_page.PATH] = decisions
         prefixes = {f"{decisions_page.PATH}/": decisions, **prefixes}
+        if exposed.page is not None:
+            # Imported only if asked for: the page brings the planner and the embedded control plane along.
+            from kubesched.app.page_serving import PATH, PageOnPort
+
+            self._page = PageOnPort(exposed.page, authorizer)
+            pages[PATH] = self._page
+            prefixes = {f"{PATH}/": self._page, **prefixes}
         return SecureServer(
             HealthPages(
                 exposed.healthz,
@@ -258,6 +272,8 @@ class Serving:
                 log.info("[graceful-termination] secure server has stopped listening")
                 await self._listener.close(SHUTDOWN_S)
                 log.info("[graceful-termination] secure server is exiting")
+            if self._page is not None:
+                await self._page.aclose()
 
 
 def _shown(sock: socket.socket) -> str:

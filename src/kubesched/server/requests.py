@@ -25,6 +25,10 @@ class PageRequest:
     pretty: bool = False
     """Whether a person is likely to read the response."""
     body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By lower-case name."""
+    query_text: str = ""
+    """As sent."""
     sender: Callable[[], Awaitable[User]] = _anonymous
     """Who sent it, for pages that show different clients different things."""
 

@@ -125,6 +125,8 @@ class SecureServer:
                 accepts_gzip="gzip" in headers.get("accept-encoding", ""),
                 pretty=is_for_people(headers.get("user-agent", ""), query),
                 body=request.body,
+                headers=headers,
+                query_text=request.query,
                 # The second time: reviews of tokens are cached, and certificates are at hand.
                 sender=lambda: self._authenticator.authenticate(_certificate(request), headers),
             )

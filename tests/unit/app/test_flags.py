@@ -71,7 +71,7 @@ KUBE_SCHEDULER_1_36 = [
     "write-config-to",
 ]
 
-OURS = {"dry-run", "drain-timeout", "record", "record-limit", "tracing-config-file"}
+OURS = {"dry-run", "drain-timeout", "page", "record", "record-limit", "tracing-config-file"}
 
 
 def test_every_flag_of_kube_scheduler_exists_and_nothing_else_but_ours():

@@ -43,6 +43,11 @@ def test_imports_name_files_that_exist():
             assert imported in assets(), (name, imported)
 
 
+def test_every_module_is_fetched_with_the_page():
+    named = set(re.findall(r'static/([\w.]+\.js)"', assets()["index.html"].body.decode()))
+    assert named == {name for name in assets() if name.endswith(".js")} - {"enter.js"}
+
+
 def test_a_browser_that_has_the_file_gets_a_304():
     first = serve("main.js", {"accept-encoding": "gzip"})
     assert first.headers["Content-Encoding"] == "gzip"

@@ -161,9 +161,11 @@ function setConnection(state, message) {
 }
 
 export async function start() {
+  const nodes = getColumns("api/nodes");
+  nodes.catch(() => { /* the first of the two to fail is reported */ });
   store.meta = await getJson("api/meta", { at: "" });
   tell("meta");
-  await loadNodes();
+  store.nodes = new Nodes(await nodes);
   if (store.meta.live) openStream();
   else setConnection("still");
 }
