@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kubesched.benchmarking.call_counts import RECORDED, SIZE, Budgets, count_named, excesses, names
+from kubesched.benchmarking.call_counts import SIZE, Budgets, count_named, excesses, names
 from kubesched.benchmarking.call_counts import python_version as this_python
 from kubesched.benchmarking.catalogue import find
 
@@ -31,8 +31,5 @@ def test_a_pod_costs_no_more_than_its_budget(name):
 def test_budgets_cover_every_workload_of_the_gate():
     assert BUDGETS.by_python
     for version, budgets in BUDGETS.by_python.items():
-        # A new entry is recorded for the oldest Python first; the others are counted without a budget until then.
-        missing = set(names()) - set(budgets)
-        assert missing <= ({f"{RECORDED}, recorded"} if version != "3.11" else set()), version
-        assert set(budgets) <= set(names()), version
+        assert set(budgets) == set(names()), version
         assert all(budget.calls > 0 and budget.opcodes > 0 for budget in budgets.values())

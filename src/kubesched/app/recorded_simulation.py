@@ -17,6 +17,7 @@ from kubesched.app.simulated import SimulatedProcess
 from kubesched.clock import Clock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import ReservePlugin
 from kubesched.framework.registry import Registry
@@ -67,7 +68,11 @@ def play_simulation(
     outcome, runs = record_simulation(seed, options, safe_point=safe_point)
     decisions, difference = 0, ""
     for run in runs:
-        played = play(run, playing_registry())
+        try:
+            played = play(run, playing_registry())
+        except KubeschedError as error:
+            difference = difference or f"cannot be played: {error}"
+            continue
         decisions += played.decisions
         difference = difference or played.difference
     return PlayedSimulation(outcome, len(runs), decisions, difference)

@@ -68,6 +68,7 @@ from kubesched.state.memory import NoEvents
 
 R = TypeVar("R", bound=Record)
 
+_ENDED = "the recording has ended"
 _CODES = {code.upstream_name: code for code in Code}
 
 
@@ -141,9 +142,16 @@ class _Gates:
         self.is_over = False
         """The log has ended: tasks are being called off, and none may wait any more."""
 
+    def close(self) -> None:
+        """Release what waits although its task was called off: writes of claims are not given up half way."""
+        for waiting in self._waiting.values():
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(KubeschedError(_ENDED))
+
     async def wait(self, kind: str, name: str) -> Any:  # noqa: ANN401  # a record
         if self.is_over:
-            raise KubeschedError("the recording has ended")
+            raise KubeschedError(_ENDED)
         opened = self._opened.get((kind, name))
         if opened:
             return opened.popleft()
@@ -234,6 +242,9 @@ class _Player:
                     await self._play(group)
                 finally:
                     self._gates.is_over = True
+                    self._loop.call_soon(
+                        self._gates.close
+                    )  # after the group has called its tasks off
                 raise _Finished
         except* _Finished:
             pass
@@ -342,6 +353,8 @@ class _Player:
             )
 
     def decided(self, info: QueuedPodInfo, node_name: str, status: Status | None) -> None:
+        if self._gates.is_over:
+            return
         logged = self._log.peek()
         pod = info.pod_info
         if not isinstance(logged, Decision) or logged.uid != pod.uid:

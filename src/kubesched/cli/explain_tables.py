@@ -9,7 +9,7 @@ from kubesched.cli import terminal
 
 if TYPE_CHECKING:
     from kubesched.explain import Explanation
-    from kubesched.explain.model import Fix, NodeRow, WokenBy
+    from kubesched.explain.model import Fix, NodeRow, Verdict, WokenBy
 
 PODS_NAMED = 5
 
@@ -50,7 +50,7 @@ def print_pod(explanation: Explanation, *, wide: bool = False) -> None:
     _print_choice(explanation)
     if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
         _print_nodes(explanation, wide=wide)
-    _print_fixes(explanation.fixes)
+    _print_fixes(explanation.fixes, explanation.verdict)
     for note in explanation.notes:
         print(f"\nnote: {note}")
 
@@ -165,9 +165,9 @@ def _lacks(row: NodeRow) -> str:
     return "; ".join(dict.fromkeys(parts))
 
 
-def _print_fixes(fixes: Sequence[Fix] | None) -> None:
-    if fixes is None:
-        return
+def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> None:
+    if fixes is None or verdict in ("Placed", "Fits"):
+        return  # not asked for, or nothing to repair
     print()
     if not fixes:
         print("Nothing that was tried would help.")
