@@ -166,7 +166,7 @@ def _lacks(row: NodeRow) -> str:
 
 
 def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> None:
-    if fixes is None or verdict in ("Placed", "Fits"):
+    if fixes is None or verdict.value in ("Placed", "Fits"):
         return  # not asked for, or nothing to repair
     print()
     if not fixes:

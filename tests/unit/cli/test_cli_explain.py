@@ -39,6 +39,12 @@ def test_a_pending_pod(dump, capsys):
     assert "Message: 0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 Insuff" in out
 
 
+@pytest.mark.parametrize("pod", ["web-1", "ok"])
+def test_a_pod_that_fits_has_nothing_to_be_fixed(pod, dump, capsys):
+    assert main(["explain", "pod", pod, "--fix", "--from", dump]) == 0
+    assert "help" not in capsys.readouterr().out
+
+
 def test_one_node(dump, capsys):
     assert main(["explain", "pod", "greedy", "--node", "node-0", "--from", dump]) == 0
     assert capsys.readouterr().out.splitlines() == [
