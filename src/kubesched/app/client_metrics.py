@@ -13,6 +13,7 @@ from kubesched.metrics.instruments import Counter, Histogram
 from kubesched.metrics.registry import MetricsRegistry, Stability
 
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+SIZE_BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 NO_ANSWER = "<error>"
 
 
@@ -41,6 +42,21 @@ class ClientMetrics:
             buckets=REQUEST_SECONDS,
             stability=Stability.ALPHA,
         )
+        self._request_sizes = registry.histogram(
+            "rest_client_request_size_bytes",
+            "Bytes in the bodies of requests, by verb and host.",
+            labels=("host", "verb"),
+            buckets=SIZE_BYTES,
+            stability=Stability.ALPHA,
+        )
+        self._response_sizes = registry.histogram(
+            "rest_client_response_size_bytes",
+            "Bytes in the bodies of responses, by verb and host; watches are not counted.",
+            labels=("host", "verb"),
+            buckets=SIZE_BYTES,
+            stability=Stability.ALPHA,
+        )
+        self._sizes: dict[str, tuple[Histogram, Histogram]] = {}
         self._counted: dict[tuple[int, str], Counter] = {}
         self._timed: dict[str, Histogram] = {}
 
@@ -55,6 +71,18 @@ class ClientMetrics:
         if duration is None:
             duration = self._timed[method] = self._durations.labels(host, method)
         duration.observe(seconds)
+
+    def sized(self, host: str, method: str, request_bytes: int, response_bytes: int | None) -> None:
+        """`response_bytes` is None if there was no answer, or one without an end."""
+        sizes = self._sizes.get(method)
+        if sizes is None:
+            sizes = self._sizes[method] = (
+                self._request_sizes.labels(host, method),
+                self._response_sizes.labels(host, method),
+            )
+        sizes[0].observe(request_bytes)
+        if response_bytes is not None:
+            sizes[1].observe(response_bytes)
 
     def waits(self, host: str) -> Histogram:
         # Our clients share a limit between verbs, so there is one series.
@@ -76,9 +104,13 @@ class MeasuredTransport:
             response = await self._transport.request(request)
         except TransportError:
             self._metrics.answered(self._host, request.method, 0, self._now() - started)
+            self._metrics.sized(self._host, request.method, len(request.body), None)
             raise
         seconds = self._now() - started
         self._metrics.answered(self._host, request.method, response.status, seconds)
+        # Bodies that are no streams have arrived as a whole.
+        body_bytes = None if request.stream else len(await response.read(request.max_body_bytes))
+        self._metrics.sized(self._host, request.method, len(request.body), body_bytes)
         return response
 
     async def aclose(self) -> None:

@@ -96,6 +96,14 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     info.labels(
         "", "kubesched", "", "", f"v{KUBERNETES_VERSION}", python, major, minor, system
     ).set(1)
+    versions = registry.gauge(
+        "version_info",
+        "The versions the component is compatible with; always 1.",
+        labels=("binary", "component", "emulation", "min_compat"),
+        stability=Stability.ALPHA,
+    )
+    emulated, oldest = f"{major}.{minor}", f"{major}.{int(minor) - 1}"
+    versions.labels(KUBERNETES_VERSION, "kube", emulated, oldest).set(1)
     own = registry.gauge(
         "kubesched_build_info", "The version of kubesched; always 1.", labels=("version",)
     )

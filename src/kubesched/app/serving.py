@@ -37,6 +37,7 @@ from kubesched.logs import get_logger
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.server import decisions_page, self_signed
+from kubesched.server.access_metrics import AccessMetrics
 from kubesched.server.authentication import Authenticator, TokenReviewer
 from kubesched.server.authorization import Authorizer
 from kubesched.server.decisions_page import DecisionsPage
@@ -186,6 +187,7 @@ class Serving:
             Authenticator(lambda: self.trust.current, tokens, clock=self._clock),
             authorizer,
             prefixes=prefixes,
+            metrics=AccessMetrics(exposed.registry, self._clock),
         )
 
     def _pages(

@@ -10,9 +10,12 @@ import asyncio
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
+from kubesched.clock import SystemClock
 from kubesched.errors import Unauthorized
 from kubesched.http_server.messages import Refusal, Request, Response
 from kubesched.logs import get_logger
+from kubesched.metrics.registry import MetricsRegistry
+from kubesched.server.access_metrics import AccessMetrics
 from kubesched.server.authentication import Authenticator, PeerCertificate
 from kubesched.server.authorization import Authorizer, ReviewFailed
 from kubesched.server.health import HealthPages
@@ -43,6 +46,7 @@ class SecureServer:
         authorizer: Authorizer,
         *,
         prefixes: Mapping[str, Page] | None = None,
+        metrics: AccessMetrics | None = None,
     ) -> None:
         """`pages` are exact paths; `prefixes` (ending in a slash) are whole trees."""
         self._health = health
@@ -50,6 +54,7 @@ class SecureServer:
         self._prefixes = dict(prefixes or {})
         self._authenticator = authenticator
         self._authorizer = authorizer
+        self._metrics = metrics or AccessMetrics(MetricsRegistry(), SystemClock())
 
     async def begin(self, request: Request) -> Response | None:
         """Authenticate and authorize: the refusal, or None."""
@@ -86,15 +91,22 @@ class SecureServer:
 
     async def _refusal(self, request: Request) -> Response | None:
         path, verb = request.path, request.method.lower()
+        metrics = self._metrics
+        started = metrics.now()
         try:
             user = await self._authenticator.authenticate(_certificate(request), request.headers)
         except Unauthorized:
+            metrics.authenticated("failure", started)
             return unauthorized(pretty=_is_for_people(request))
+        metrics.authenticated("success", started)
+        started = metrics.now()
         try:
             decision = await self._authorizer.decide(user, verb, path)
         except ReviewFailed as error:
+            metrics.authorized("error", started)
             log.error("Unable to authorize the request", error, user=user.name, path=path)
             return error_text(f'Internal Server Error: "{path}": {error}', 500)
+        metrics.authorized("allowed" if decision.allowed else "denied", started)
         if decision.allowed:
             return None
         log.info("Forbidden", v=4, URI=request.target, reason=decision.reason, user=user.name)

@@ -19,6 +19,9 @@ class Answering:
             raise self.error
         return self
 
+    async def read(self, max_bytes):
+        return b"x" * 300
+
     async def aclose(self):
         self.closed = True
 
@@ -37,8 +40,13 @@ async def test_answers_are_counted_by_code_and_method(clock, registry):
     metrics = ClientMetrics(registry, clock)
     transport = MeasuredTransport(Answering(clock, 201), "host:443", metrics)
     for _ in range(2):
-        await transport.request(Request(method="POST", target="/x"))
+        await transport.request(Request(method="POST", target="/x", body=b"0123456789"))
+    await transport.request(Request(method="GET", target="/x", stream=True))
     page = registry.text()
+    assert 'rest_client_request_size_bytes_sum{host="host:443",verb="POST"} 20' in page
+    assert 'rest_client_response_size_bytes_bucket{host="host:443",verb="POST",le="256"} 0' in page
+    assert 'rest_client_response_size_bytes_sum{host="host:443",verb="POST"} 600' in page
+    assert 'rest_client_response_size_bytes_count{host="host:443",verb="GET"} 0' in page
     assert 'rest_client_requests_total{code="201",host="host:443",method="POST"} 2' in page
     assert 'rest_client_request_duration_seconds_sum{host="host:443",verb="POST"} 0.5' in page
 
