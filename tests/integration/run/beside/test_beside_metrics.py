@@ -85,8 +85,8 @@ async def scraped_with(cluster, session, prefix, families):
 
 GO_ONLY = re.compile(
     # Of Go's runtime and of libraries that the binary happens to hold; nothing about scheduling.
-    r"go_|aggregator_|apiserver_|workqueue_|cardinality_|rest_client_(exec|transport|request_size|response_size)"
-    r"|process_network|process_virtual_memory_max|(disabled|hidden|registered)_metrics|version_info|authenticat|authoriz"
+    r"go_|aggregator_|apiserver_|workqueue_|cardinality_|rest_client_(exec|transport)"
+    r"|process_network|process_virtual_memory_max|(disabled|hidden|registered)_metrics|authenticated_user_requests|authentication_token_cache"
 )
 
 
