@@ -74,7 +74,7 @@ class EquivalenceEngine:
             started = framework.now()
             diagnosis = pod_class.failure.recall(state, nominations_version(framework, pod))
             if diagnosis is not None:
-                framework.lap("Filter", framework.lap("PreFilter", started))
+                framework.point_done("Filter", framework.point_done("PreFilter", started))
                 return diagnosis
             pod_class.failure = None
         plan = pod_class.plan
@@ -97,21 +97,21 @@ class EquivalenceEngine:
             raise Unfit
         if not plan.prepare(state, pod.pod):
             return None
-        started = framework.lap("PreFilter", started)
+        started = framework.point_done("PreFilter", started)
         groups = plan.feasible_groups(state, pod.pod)
         rivals = rivals_of(framework, pod)
         if rivals is not None or not plan.chooses_by_group:
             return self._by_rows(framework, state, pod, plan, groups, rivals, started)
-        started = framework.lap("Filter", started)
+        started = framework.point_done("Filter", started)
         count = groups[0].count if len(groups) == 1 else sum([group.count for group in groups])
         if count <= 1:
             return (
                 Best(_only(plan, groups), 1, lambda: plan.feasible_rows(groups)) if count else None
             )
         plan.pre_score_groups(state, pod.pod, groups)
-        started = framework.lap("PreScore", started)
+        started = framework.point_done("PreScore", started)
         ties = plan.best_of_groups(state, pod.pod, groups)
-        framework.lap("Score", started)
+        framework.point_done("Score", started)
         return Best(ties, count, lambda: plan.feasible_rows(groups))
 
     def _by_rows(
@@ -133,7 +133,7 @@ class EquivalenceEngine:
                 if outcome.error is not None:
                     raise Unfit
                 passing[indices] &= outcome.passing
-        started = framework.lap("Filter", started)
+        started = framework.point_done("Filter", started)
         feasible = PassingColumns(self._table, passing)
         count = len(feasible)
         if count == 0:
@@ -141,9 +141,9 @@ class EquivalenceEngine:
         if count == 1:
             return Best(Ties(1, (), feasible.row_indices()), 1, lambda: passing)
         plan.pre_score_rows(state, pod.pod, feasible)
-        started = framework.lap("PreScore", started)
+        started = framework.point_done("PreScore", started)
         ties = plan.best_of_rows(state, pod.pod, feasible)
-        framework.lap("Score", started)
+        framework.point_done("Score", started)
         return Best(ties, count, lambda: passing)
 
     # -- learning --------------------------------------------------------------------------------------------------

@@ -14,16 +14,6 @@ from kubesched.snapshot.node_table import NodeTable
 class KnownFailure:
     """The diagnosis of a pod that fits nowhere, valid while no row, premise or nomination has changed."""
 
-    __slots__ = (
-        "_diagnosis",
-        "_entries",
-        "_logs",
-        "_nominations",
-        "_premises",
-        "_skipped",
-        "_table",
-    )
-
     def __init__(
         self,
         table: NodeTable,

@@ -26,17 +26,6 @@ SEEN_LIMIT: Final = 4096
 class PodClass:
     """One class: the plugins' memo, the plan for placing its pods, and the last failure."""
 
-    __slots__ = (
-        "derived",
-        "failure",
-        "is_unplannable",
-        "key",
-        "label_key",
-        "last_used",
-        "memo",
-        "plan",
-    )
-
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.last_used = 0

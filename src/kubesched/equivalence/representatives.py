@@ -14,8 +14,6 @@ from kubesched.snapshot.views import NodeColumns
 class Representatives(NodeColumns):
     """A view with one row per group, and the number of nodes each represents."""
 
-    __slots__ = ("_stands_for",)
-
     def __init__(
         self,
         table: NodeTable,

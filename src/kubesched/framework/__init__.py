@@ -12,6 +12,7 @@ from kubesched.framework.events import (
     ClusterEventWithHint,
     Hint,
     Resource,
+    on_event,
 )
 from kubesched.framework.handle import Handle, Lister, Listers
 from kubesched.framework.interfaces import (
@@ -104,6 +105,7 @@ __all__ = [
     "Wait",
     "default_normalize",
     "error_status",
+    "on_event",
     "this_attempt_only",
     "unconditional",
     "unresolvable",

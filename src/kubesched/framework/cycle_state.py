@@ -53,20 +53,6 @@ class CycleState:
     Values that a what-if may change implement `clone`; all others are shared by clones.
     """
 
-    __slots__ = (
-        "_data",
-        "class_memo",
-        "cycle",
-        "parallel_pre_bind_plugins",
-        "points_reached",
-        "signature",
-        "skip_all_post_filter_plugins",
-        "skip_filter_plugins",
-        "skip_pre_bind_plugins",
-        "skip_score_plugins",
-        "timer",
-    )
-
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
         self.points_reached = 0
@@ -130,21 +116,12 @@ class CycleState:
 
     def clone(self) -> CycleState:
         """A copy for a what-if: values with a `clone` of their own are cloned, the rest and flag sets are shared."""
-        copy = CycleState.__new__(CycleState)
+        copy = CycleState()
+        vars(copy).update(vars(self))
         copy._data = {
             key: value.clone() if hasattr(value, "clone") else value
             for key, value in self._data.items()
         }
-        copy.points_reached = self.points_reached
-        copy.timer = self.timer
-        copy.skip_filter_plugins = self.skip_filter_plugins
-        copy.skip_score_plugins = self.skip_score_plugins
-        copy.skip_pre_bind_plugins = self.skip_pre_bind_plugins
-        copy.parallel_pre_bind_plugins = self.parallel_pre_bind_plugins
-        copy.skip_all_post_filter_plugins = self.skip_all_post_filter_plugins
-        copy.class_memo = self.class_memo
-        copy.cycle = self.cycle
-        copy.signature = self.signature
         return copy
 
 

@@ -61,21 +61,7 @@ class Action(IntFlag):
 
 
 _ACTION_NAMES: Final = {
-    Action.ADD: "Add",
-    Action.DELETE: "Delete",
-    Action.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
-    Action.UPDATE_NODE_LABEL: "UpdateNodeLabel",
-    Action.UPDATE_NODE_TAINT: "UpdateNodeTaint",
-    Action.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
-    Action.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
-    Action.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
-    Action.UPDATE_POD_LABEL: "UpdatePodLabel",
-    Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
-    Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",
-    Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
-    Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
-    Action.UPDATE: "Update",
-    Action.ALL: "All",
+    action: name.title().replace("_", "") for name, action in Action.__members__.items() if action
 }
 
 
@@ -135,6 +121,13 @@ class ClusterEventWithHint:
     per_class: bool = False
     """The hint reads nothing of the pod that `PodInfo.class_key` leaves out (so not its name or UID): one call may then
     answer for all waiting pods of a class."""
+
+
+def on_event(
+    resource: str, action: Action, hint: HintFn | None = None, *, per_class: bool = False
+) -> ClusterEventWithHint:
+    """A registration for `events_to_register`, e.g. `on_event(Resource.NODE, Action.ADD, self.after_node_added)`."""
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, per_class)
 
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")

@@ -33,19 +33,10 @@ class Code(IntEnum):
     @property
     def upstream_name(self) -> str:
         """The name used in metrics and messages."""
-        return CODE_NAMES[self]
+        return _CODE_NAMES[self]
 
 
-CODE_NAMES: Final = {
-    Code.SUCCESS: "Success",
-    Code.ERROR: "Error",
-    Code.UNSCHEDULABLE: "Unschedulable",
-    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
-    Code.WAIT: "Wait",
-    Code.SKIP: "Skip",
-    Code.PENDING: "Pending",
-}
-
+_CODE_NAMES: Final = {code: code.name.title().replace("_", "") for code in Code}
 _REJECTED: Final = frozenset(
     {Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING}
 )

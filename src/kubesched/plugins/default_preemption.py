@@ -13,7 +13,7 @@ from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.scheduling_v1alpha2 import PodGroup
 from kubesched.config.plugin_args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -101,8 +101,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         """
         if not self._in_background:
             return ()
-        event = ClusterEvent(Resource.POD, Action.DELETE)
-        return (ClusterEventWithHint(event, self.after_pod_deletion),)
+        return (on_event(Resource.POD, Action.DELETE, self.after_pod_deletion),)
 
     def after_pod_deletion(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         del old, new

@@ -30,7 +30,7 @@ from kubesched.api.node_selectors import (
 from kubesched.api.selectors import SelectorError
 from kubesched.config.plugin_args import NodeAffinityArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -146,8 +146,9 @@ class NodeAffinity(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            on_event(
+                Resource.NODE,
+                Action.ADD | Action.UPDATE_NODE_LABEL,
                 self.after_node_change,
             ),
         )

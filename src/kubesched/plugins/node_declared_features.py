@@ -10,7 +10,7 @@ from typing import Any
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -105,11 +105,12 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
         if not self._enabled:
             return ()
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE),
+            on_event(
+                Resource.NODE,
+                Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE,
                 self.after_node_change,
             ),
-            ClusterEventWithHint(ClusterEvent(Resource.POD, Action.UPDATE), self.after_pod_update),
+            on_event(Resource.POD, Action.UPDATE, self.after_pod_update),
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:

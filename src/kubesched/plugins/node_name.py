@@ -7,7 +7,7 @@ from typing import Any
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
 from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
@@ -32,7 +32,7 @@ class NodeName(FilterPlugin, EnqueueExtensions, SignPlugin):
         return Rule(Scope.NODE)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),)
+        return (on_event(Resource.NODE, Action.ADD),)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return {"v1.Pod.Spec.NodeName": pod.spec.node_name}

@@ -8,7 +8,7 @@ from typing import Any
 from kubesched.api.core_v1 import Pod
 from kubesched.api.host_ports import HostPort, any_conflict, pod_host_ports
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
@@ -53,10 +53,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # A pod's ports never change, so an update of another pod cannot help.
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.POD, Action.DELETE), self.after_pod_deletion
-            ),
-            ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
+            on_event(Resource.POD, Action.DELETE, self.after_pod_deletion),
+            on_event(Resource.NODE, Action.ADD),
         )
 
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:

@@ -11,7 +11,7 @@ from typing import Any
 from kubesched.api.core_v1 import Node, Pod, Taint
 from kubesched.api.tolerations import NO_SCHEDULE, is_tolerated
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, SignPlugin
 from kubesched.framework.rules import Rule, Scope
@@ -47,12 +47,14 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),
+            on_event(
+                Resource.NODE,
+                Action.ADD | Action.UPDATE_NODE_TAINT,
                 self.after_node_change,
             ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION),
+            on_event(
+                Resource.POD,
+                Action.UPDATE_POD_TOLERATION,
                 self.after_toleration_change,
             ),
         )

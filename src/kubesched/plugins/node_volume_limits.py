@@ -16,7 +16,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import MIGRATABLE, volume_uses
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -191,20 +191,18 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.CSI_NODE, Action.UPDATE),
+            on_event(Resource.CSI_NODE, Action.ADD),
+            on_event(
+                Resource.CSI_NODE,
+                Action.UPDATE,
                 self.after_csi_node_update,
                 per_class=True,
             ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.POD, Action.DELETE), self.after_pod_deletion, per_class=True
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), uses_claim
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE),
+            on_event(Resource.POD, Action.DELETE, self.after_pod_deletion, per_class=True),
+            on_event(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, uses_claim),
+            on_event(
+                Resource.VOLUME_ATTACHMENT,
+                Action.DELETE,
                 self.after_detachment,
                 per_class=True,
             ),

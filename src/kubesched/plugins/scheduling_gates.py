@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.interfaces import EnqueueExtensions, PreEnqueuePlugin
 from kubesched.framework.status import Status, unresolvable
 
@@ -27,8 +27,9 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+            on_event(
+                Resource.POD,
+                Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
                 self.after_gates_eliminated,
             ),
         )

@@ -17,7 +17,7 @@ from kubesched.api.tolerations import (
     is_tolerated,
 )
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -96,12 +96,14 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),
+            on_event(
+                Resource.NODE,
+                Action.ADD | Action.UPDATE_NODE_TAINT,
                 self.after_node_change,
             ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION),
+            on_event(
+                Resource.POD,
+                Action.UPDATE_POD_TOLERATION,
                 self.after_toleration_change,
             ),
         )

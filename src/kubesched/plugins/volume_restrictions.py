@@ -14,7 +14,7 @@ import numpy as np
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import CLAIM, DISK
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -154,12 +154,11 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.POD, Action.DELETE), self.after_pod_deletion, per_class=True
-            ),
-            ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD),
+            on_event(Resource.POD, Action.DELETE, self.after_pod_deletion, per_class=True),
+            on_event(Resource.NODE, Action.ADD),
+            on_event(
+                Resource.PERSISTENT_VOLUME_CLAIM,
+                Action.ADD,
                 uses_claim_directly,
                 per_class=True,
             ),

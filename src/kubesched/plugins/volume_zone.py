@@ -14,7 +14,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import CLAIM
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -148,21 +148,22 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.STORAGE_CLASS, Action.ADD),
+            on_event(
+                Resource.STORAGE_CLASS,
+                Action.ADD,
                 self.after_class_added,
                 per_class=True,
             ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE),
+            on_event(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            on_event(
+                Resource.PERSISTENT_VOLUME_CLAIM,
+                Action.ADD | Action.UPDATE,
                 uses_claim_directly,
                 per_class=True,
             ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE),
+            on_event(
+                Resource.PERSISTENT_VOLUME,
+                Action.ADD | Action.UPDATE,
                 self.after_volume_change,
                 per_class=True,
             ),

@@ -65,47 +65,21 @@ class DecisionRing:
         self.count = 0
         """Attempts since the start of the process."""
 
-    def scheduled(
-        self,
-        info: QueuedPodInfo,
-        profile: str,
-        now: float,
-        seconds: float,
-        node: str,
-        feasible: int,
-        evaluated: int,
-    ) -> None:
-        pod = info.pod_info
-        number = self.count = self.count + 1
-        self._entries[number % self._size] = (
-            number,
-            now,
-            seconds,
-            pod.namespace,
-            pod.pod.metadata.name,
-            pod.uid,
-            profile,
-            info.attempts,
-            Outcome.SCHEDULED,
-            node,
-            feasible,
-            evaluated,
-        )
-
-    def failed(
+    def add(
         self,
         info: QueuedPodInfo,
         profile: str,
         now: float,
         seconds: float,
         outcome: Outcome,
+        node: str = "",
+        feasible: int = 0,
+        evaluated: int = 0,
         *,
-        node: str,
-        evaluated: int,
-        message: str,
-        reasons: Sequence[str],
-        queue: str,
-        backoff_s: float,
+        message: str = "",
+        reasons: Sequence[str] = (),
+        queue: str = "",
+        backoff_s: float = 0.0,
     ) -> None:
         pod = info.pod_info
         number = self.count = self.count + 1
@@ -120,7 +94,7 @@ class DecisionRing:
             info.attempts,
             outcome,
             node,
-            0,
+            feasible,
             evaluated,
             message,
             reasons,
@@ -131,7 +105,7 @@ class DecisionRing:
 
     def newest(self) -> list[Decision]:
         """What the ring holds, the newest first."""
-        entries = [Decision(*each) for each in tuple(self._entries) if each is not None]
+        entries = [Decision(*entry) for entry in tuple(self._entries) if entry is not None]
         entries.sort(key=lambda decision: -decision.number)
         return entries
 

@@ -110,7 +110,7 @@ class FailureHandler:
         if isinstance(error, FitError):
             reasons = error.diagnosis.node_to_status.histogram(error.node_count)
         expires = info.backoff_expiration
-        self._decisions.failed(
+        self._decisions.add(
             info,
             framework.profile_name,
             clock.now(),

@@ -21,7 +21,7 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
-from kubesched.scheduler.decisions import DecisionRing
+from kubesched.scheduler.decisions import DecisionRing, Outcome
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.flight import ATTEMPT_DECIDED, FlightRecorder
@@ -197,9 +197,8 @@ class Scheduler:
     ) -> Assumed | Finished:
         seconds = self._note_attempt(framework, state, info, started)
         if isinstance(outcome, Assumed):
-            self.decisions.scheduled(
-                info, framework.profile_name, self._clock.now(), seconds, *outcome.result
-            )
+            now, done = self._clock.now(), Outcome.SCHEDULED
+            self.decisions.add(info, framework.profile_name, now, seconds, done, *outcome.result)
             if self._flight is not None:
                 self._flight.decided(info, outcome.node_name, None)
             return outcome

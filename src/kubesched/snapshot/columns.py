@@ -55,18 +55,6 @@ class InternedColumn(Generic[V]):
     node has no value and reads as id -1, which indexes the last slot of a lookup table.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_index",
-        "_populations",
-        "derive",
-        "ids",
-        "in_use",
-        "present",
-        "shared",
-        "values",
-    )
-
     def __init__(self, derive: Callable[[Node], V | None], capacity: int) -> None:
         self.derive = derive
         self.ids: Ids = np.full(capacity, ABSENT, dtype=np.int32)

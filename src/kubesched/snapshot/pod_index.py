@@ -90,25 +90,6 @@ class DomainCounter:
     and by then the label column already has the new value.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_by_count",
-        "_cells",
-        "_column",
-        "_cursor",
-        "_domain_cells",
-        "_domain_of",
-        "_eligibility",
-        "_smallest",
-        "_source",
-        "_table",
-        "counts",
-        "domain_count",
-        "nodes",
-        "total",
-        "version",
-    )
-
     def __init__(
         self, table: NodeTable, source: RowCounts, key: str, eligibility: Eligibility | None
     ) -> None:
@@ -262,19 +243,6 @@ class DomainCounter:
 
 class Counter:
     """Pods per row that satisfy one predicate."""
-
-    __slots__ = (
-        "_domains",
-        "_overflow",
-        "_table",
-        "cells",
-        "is_dropped",
-        "last_used",
-        "per_row",
-        "predicate",
-        "total",
-        "version",
-    )
 
     def __init__(self, table: NodeTable, predicate: PodPredicate) -> None:
         self._table = table

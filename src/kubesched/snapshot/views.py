@@ -24,8 +24,6 @@ from kubesched.snapshot.ports import ports_conflict
 class NodeColumns:
     """The table's columns over `rows`."""
 
-    __slots__ = ("_candidates", "_length", "_rows", "table")
-
     is_bare: ClassVar[bool] = False
     """True for node objects without pods and images, as extenders send them back."""
 
@@ -214,8 +212,6 @@ class NodeColumns:
 class PassingColumns(NodeColumns):
     """The rows selected by a mask over all rows in use; the row indices are computed on first use."""
 
-    __slots__ = ("is_whole", "mask")
-
     def __init__(self, table: NodeTable, mask: Mask) -> None:
         self.table = table
         self.mask = mask
@@ -239,8 +235,6 @@ class WhatIfColumns(NodeColumns):
     # Upstream: a node's ports are a set. Removing a pod frees a port that another pod on the node shares, and adding it
     # back claims the port again, so the order matters: removals are applied first.
     """
-
-    __slots__ = ("_added", "_delta", "_pods_delta", "_ports", "_removed")
 
     def __init__(
         self,
@@ -378,8 +372,6 @@ class WhatIfColumns(NodeColumns):
 class BareColumns(WhatIfColumns):
     """Nodes without their pods and images: what upstream is left with after an extender returned node objects."""
 
-    __slots__ = ()
-
     is_bare = True
 
     def __init__(self, table: NodeTable, rows: Indices) -> None:
@@ -393,16 +385,6 @@ class BulkWhatIfColumns(WhatIfColumns):
     The pods behind the sums are looked up per row, and only for plugins that read pods. The owner may change the sums in
     place between uses; the live columns are gathered once.
     """
-
-    __slots__ = (
-        "_added_of",
-        "_cut",
-        "_ports_of",
-        "_removed_of",
-        "_takers",
-        "pods_delta",
-        "requested_delta",
-    )
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from kubesched.testing.harness import SchedulerHarness
 
 def note(ring: DecisionRing, name: str) -> None:
     info = QueuedPodInfo(PodInfo(make_pod(name).build()), 0.0)
-    ring.scheduled(info, "default-scheduler", 1.0, 0.5, "n", 2, 3)
+    ring.add(info, "default-scheduler", 1.0, 0.5, Outcome.SCHEDULED, "n", 2, 3)
 
 
 async def test_attempts_are_noted_with_their_outcome():

@@ -46,9 +46,18 @@ def ring_of(*pods: tuple[str, str]) -> DecisionRing:
     for at, (namespace, name) in enumerate(pods):
         info = QueuedPodInfo(PodInfo(make_pod(name, namespace).build()), 0.0)
         if at % 2 == 0:
-            ring.scheduled(info, "default-scheduler", START + at, 0.001, f"n{at}", 2, 3)
+            ring.add(
+                info,
+                "default-scheduler",
+                START + at,
+                0.001,
+                Outcome.SCHEDULED,
+                f"n{at}",
+                2,
+                3,
+            )
             continue
-        ring.failed(
+        ring.add(
             info,
             "default-scheduler",
             START + at,

@@ -9,8 +9,6 @@ import numpy as np
 from kubesched.framework import (
     MAX_NODE_SCORE,
     Action,
-    ClusterEvent,
-    ClusterEventWithHint,
     EnqueueExtensions,
     FilterPlugin,
     Resource,
@@ -18,6 +16,7 @@ from kubesched.framework import (
     Scope,
     ScorePlugin,
     Verdicts,
+    on_event,
     unresolvable,
 )
 
@@ -54,6 +53,4 @@ class Racks(FilterPlugin, ScorePlugin, EnqueueExtensions):
         return True if rack and rack == self.args.preferred else None
 
     def events_to_register(self):
-        return [
-            ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL))
-        ]
+        return [on_event(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)]

@@ -10,7 +10,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import Plugin, PreBindPlugin, PreBindPreFlightResult
 from kubesched.framework.runtime.framework import Framework
-from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.runtime.guard import as_status, failure, raised, rejection_or_failure
 from kubesched.framework.status import SKIP, Code, Status, error_status
 from kubesched.logs import get_logger
 
@@ -126,11 +126,7 @@ async def _pre_bind(
         return raised(prefix, error, plugin=plugin.name)
     if status is None or status.is_success:
         return None
-    return (
-        status.with_plugin(plugin.name)
-        if status.is_rejected
-        else failure(prefix, status, plugin=plugin.name)
-    )
+    return rejection_or_failure(prefix, status, plugin.name)
 
 
 async def run_bind(
@@ -150,11 +146,7 @@ async def run_bind(
         if status.code is Code.SKIP:
             last = status
             continue
-        return (
-            status.with_plugin(plugin.name)
-            if status.is_rejected
-            else failure(prefix, status, plugin=plugin.name)
-        )
+        return rejection_or_failure(prefix, status, plugin.name)
     return last
 
 

@@ -164,23 +164,17 @@ def run_filters(
                 if status is None or status.is_success:
                     continue
                 if not status.is_rejected:
-                    outcome.error = failure(
-                        f'running "{plugin.name}" filter plugin: ', status, plugin=plugin.name
-                    )
+                    outcome.error = failure(_prefix(plugin), status, plugin=plugin.name)
                     return outcome
                 answer = Verdicts.reject(np.ones(length, dtype=np.bool_), status)
             rejected = checked_rejections(plugin, answer, length)
             if answer.broken is not None and (broken := answer.broken & outcome.passing).any():
                 outcome.broken = broken
                 status = answer.describe(int(answer.codes[broken.argmax()]))
-                outcome.error = failure(
-                    f'running "{plugin.name}" filter plugin: ', status, plugin=plugin.name
-                )
+                outcome.error = failure(_prefix(plugin), status, plugin=plugin.name)
                 return outcome
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
-            outcome.error = raised(
-                f'running "{plugin.name}" filter plugin: ', error, plugin=plugin.name
-            )
+            outcome.error = raised(_prefix(plugin), error, plugin=plugin.name)
             return outcome
         if rejected.any():
             outcome.add(plugin.name, answer)
@@ -188,6 +182,10 @@ def run_filters(
             if not outcome.passing.any():
                 break
     return outcome
+
+
+def _prefix(plugin: FilterPlugin) -> str:
+    return f'running "{plugin.name}" filter plugin: '
 
 
 def _one_by_one(

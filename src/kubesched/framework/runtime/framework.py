@@ -23,7 +23,7 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
 )
 from kubesched.framework.runtime.timing import EvaluationCounts, PluginTimer
-from kubesched.framework.status import Code, Status, code_of
+from kubesched.framework.status import Code, Status
 from kubesched.framework.tracing import AttemptTracing
 from kubesched.logs import get_logger
 from kubesched.metrics.instruments import Counter, Histogram
@@ -99,15 +99,16 @@ class Framework:
         }
         self.evaluations = EvaluationCounts(metrics, self.profile_name, counted)
 
-    def point_done(self, point: str, started: float, status: Status | None = None) -> None:
-        """Record the duration of an extension point, by status code."""
+    def point_done(self, point: str, started: float, status: Status | None = None) -> float:
+        """Record the duration of an extension point, by status code; returns the start time of the next one."""
         metrics = self.handle.metrics
         if metrics is None:
-            return
-        seconds = self.now() - started
+            return started
+        now = self.now()
+        seconds = now - started
         if point in _TRACED:
             self.steps.append((point, seconds))
-        code = code_of(status)
+        code = Code.SUCCESS if status is None else status.code
         durations = self._point_durations.get((point, code))
         if durations is None:
             family = metrics.framework_extension_point_duration_seconds
@@ -116,25 +117,7 @@ class Framework:
             )
         durations.observe(seconds)
         if self.tracing is not None:
-            self.tracing.point_done(point, started, started + seconds, code.upstream_name)
-
-    def lap(self, point: str, started: float) -> float:
-        """Record the duration of an extension point that succeeded; returns the start time of the next one."""
-        metrics = self.handle.metrics
-        if metrics is None:
-            return started
-        now = self.handle.clock.monotonic()
-        seconds = now - started
-        self.steps.append((point, seconds))
-        durations = self._point_durations.get((point, Code.SUCCESS))
-        if durations is None:
-            family = metrics.framework_extension_point_duration_seconds
-            durations = self._point_durations[point, Code.SUCCESS] = family.labels(
-                point, Code.SUCCESS.upstream_name, self.profile_name
-            )
-        durations.observe(seconds)
-        if self.tracing is not None:
-            self.tracing.point_done(point, started, now, Code.SUCCESS.upstream_name)
+            self.tracing.point_done(point, started, now, code.upstream_name)
         return now
 
     def algorithm_done(self, started: float) -> None:

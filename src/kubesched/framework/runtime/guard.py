@@ -43,6 +43,13 @@ def failure(prefix: str, status: Status, *, plugin: str = "") -> Status:
     return error_status(WrappedError(prefix, cause), plugin=plugin)
 
 
+def rejection_or_failure(prefix: str, status: Status, plugin: str) -> Status:
+    """The plugin's rejection under its name, or an Error status for any other code."""
+    return (
+        status.with_plugin(plugin) if status.is_rejected else failure(prefix, status, plugin=plugin)
+    )
+
+
 def raised(prefix: str, error: Exception, *, plugin: str = "") -> Status:
     """An Error status for a plugin that raised. The traceback is logged once per source line."""
     _log_once(prefix, error)

@@ -8,7 +8,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import MAX_PERMIT_TIMEOUT_S, Wait
 from kubesched.framework.runtime.framework import Framework
-from kubesched.framework.runtime.guard import as_status, failure, raised
+from kubesched.framework.runtime.guard import as_status, raised, rejection_or_failure
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Code, Status
 
@@ -40,9 +40,7 @@ def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str
             return PermitOutcome(raised(prefix, error, plugin=plugin.name))
         if status is None or status.is_success:
             continue
-        if status.is_rejected:
-            return PermitOutcome(status.with_plugin(plugin.name))
-        return PermitOutcome(failure(prefix, status, plugin=plugin.name))
+        return PermitOutcome(rejection_or_failure(prefix, status, plugin.name))
     if outcome.timeouts_s:
         outcome.status = Status(Code.WAIT, (*last_reasons, ASKED_TO_WAIT))
     return outcome

@@ -29,7 +29,7 @@ from kubesched.api.resources import RequestOptions, pod_requests
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import DynamicResourcesArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -428,21 +428,20 @@ class DynamicResources(
         node_actions = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         changed = Action.ADD | Action.UPDATE
         events = [
-            ClusterEventWithHint(ClusterEvent(Resource.NODE, node_actions)),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.RESOURCE_CLAIM, changed), self.after_claim_change
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+            on_event(Resource.NODE, node_actions),
+            on_event(Resource.RESOURCE_CLAIM, changed, self.after_claim_change),
+            on_event(
+                Resource.POD,
+                Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
                 self.after_pod_change,
             ),
-            ClusterEventWithHint(ClusterEvent(Resource.DEVICE_CLASS, changed)),
-            ClusterEventWithHint(ClusterEvent(Resource.RESOURCE_SLICE, changed)),
+            on_event(Resource.DEVICE_CLASS, changed),
+            on_event(Resource.RESOURCE_SLICE, changed),
         ]
         if self._gates.DRADeviceTaintRules:
             # A rule that changes or goes may leave devices without the taint that kept pods away.
-            rules = ClusterEvent(Resource.DEVICE_TAINT_RULE, Action.UPDATE | Action.DELETE)
-            events.append(ClusterEventWithHint(rules))
+            actions = Action.UPDATE | Action.DELETE
+            events.append(on_event(Resource.DEVICE_TAINT_RULE, actions))
         return events
 
     def after_claim_change(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> Hint:

@@ -10,7 +10,7 @@ from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -229,8 +229,8 @@ class InterPodAffinity(
         pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         node_actions = Action.ADD | Action.UPDATE_NODE_LABEL
         return (
-            ClusterEventWithHint(ClusterEvent(Resource.POD, pod_actions), self.after_pod_change),
-            ClusterEventWithHint(ClusterEvent(Resource.NODE, node_actions), self.after_node_change),
+            on_event(Resource.POD, pod_actions, self.after_pod_change),
+            on_event(Resource.NODE, node_actions, self.after_node_change),
         )
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:

@@ -9,7 +9,7 @@ from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
 from kubesched.api.selectors import SelectorError
 from kubesched.config.plugin_args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -199,8 +199,8 @@ class PodTopologySpread(
             Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         )
         return (
-            ClusterEventWithHint(ClusterEvent(Resource.POD, pod_actions), self.after_pod_change),
-            ClusterEventWithHint(ClusterEvent(Resource.NODE, node_actions), self.after_node_change),
+            on_event(Resource.POD, pod_actions, self.after_pod_change),
+            on_event(Resource.NODE, node_actions, self.after_node_change),
         )
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:

@@ -77,17 +77,6 @@ class NotSimple(Exception):
 class FreeVolumes:
     """Volumes of one group that suit one shape. Raises `NotSimple` when they cannot be kept this way."""
 
-    __slots__ = (
-        "_by_value",
-        "_first",
-        "_numbers",
-        "_shape",
-        "_stale",
-        "key",
-        "position",
-        "volumes",
-    )
-
     def __init__(self, shape: ClaimShape, members: Iterable[VolumeFacts], position: int) -> None:
         self._shape = shape
         self.position = position

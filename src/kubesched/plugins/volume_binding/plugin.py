@@ -13,7 +13,7 @@ from kubesched.api.pod_volumes import CLAIM, EPHEMERAL
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.config.plugin_args import VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -251,26 +251,20 @@ class VolumeBinding(
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         changed = Action.ADD | Action.UPDATE
         return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.STORAGE_CLASS, changed), after_class_change, per_class=True
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), uses_claim
-            ),
-            ClusterEventWithHint(ClusterEvent(Resource.PERSISTENT_VOLUME, changed)),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.CSI_NODE, changed), after_csi_node_change, per_class=True
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE),
+            on_event(Resource.STORAGE_CLASS, changed, after_class_change, per_class=True),
+            on_event(Resource.PERSISTENT_VOLUME_CLAIM, changed, uses_claim),
+            on_event(Resource.PERSISTENT_VOLUME, changed),
+            on_event(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            on_event(Resource.CSI_NODE, changed, after_csi_node_change, per_class=True),
+            on_event(
+                Resource.CSI_DRIVER,
+                Action.UPDATE,
                 after_driver_update,
                 per_class=True,
             ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed),
+            on_event(
+                Resource.CSI_STORAGE_CAPACITY,
+                changed,
                 after_capacity_change,
                 per_class=True,
             ),
