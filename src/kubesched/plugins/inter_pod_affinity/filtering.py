@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.status import Status, unresolvable, unschedulable
+from kubesched.framework.status import unresolvable, unschedulable
 from kubesched.framework.traits import Trait, domain_trait
-from kubesched.framework.verdicts import Codes, DeferredVerdicts, Verdicts
+from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, IncomingTerms
 from kubesched.snapshot.columns import ABSENT, Mask
 from kubesched.snapshot.node_table import NodeTable
@@ -40,17 +40,6 @@ class CountedTerm(NamedTuple):
 class FilterState:
     """The PreFilter state. What-if changes are kept apart from the shared counters, so that a clone is cheap."""
 
-    __slots__ = (
-        "_changed_affinity",
-        "_changed_anti",
-        "_changed_existing",
-        "affinity",
-        "anti",
-        "existing",
-        "pod",
-        "terms",
-    )
-
     def __init__(
         self,
         pod: Pod,
@@ -79,25 +68,15 @@ class FilterState:
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
         """Affinity is checked first, then the pod's anti-affinity, then that of existing pods."""
-        checks = [
+        codes: Codes = np.zeros(len(nodes), dtype=np.int8)
+        for code, rejected in (
             (_EXISTING, self._forbidden_by_existing(nodes)),
             (_ANTI, self._forbidden_by_anti(nodes)),
             (_AFFINITY, self._lacking_affinity(nodes) if self.affinity else None),
-        ]
-        findings = [(code, mask) for code, mask in checks if mask is not None]
-        if not findings:
-            return None
-        rejected = findings[0][1]
-        for _, mask in findings[1:]:
-            rejected = rejected | mask
-
-        def codes() -> Codes:
-            by_node = np.zeros(len(rejected), dtype=np.int8)
-            for code, mask in findings:
-                by_node[mask] = code
-            return by_node
-
-        return DeferredVerdicts(rejected, codes, _status_of) if rejected.any() else None
+        ):
+            if rejected is not None:
+                codes[rejected] = code
+        return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
 
     def passes(self) -> Callable[[int], bool]:
         """The verdict on one row outside what-ifs: 68 against 151 µs for three zones (benchmarks/decisions.py)."""
@@ -262,7 +241,3 @@ def _counts(
         if at != ABSENT:
             counts[at] += delta
     return counts
-
-
-def _status_of(code: int) -> Status:
-    return _STATUSES[code]

@@ -20,9 +20,8 @@ from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, Score
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.helper.args import checked_args
-from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.plugins.node_resources import int64
-from kubesched.plugins.node_resources.balance import balance, balance_change, balances
+from kubesched.plugins.node_resources.balance import balance_change, balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
 from kubesched.plugins.node_resources.fit import sign_requests
 from kubesched.plugins.node_resources.resource_matrix import BLOCK, Amounts, resource_amounts
@@ -33,15 +32,12 @@ from kubesched.plugins.node_resources.scored_resources import (
     ScoredResources,
 )
 from kubesched.snapshot.columns import Ids, Ints
-from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.views import NodeColumns, WhatIfColumns
+from kubesched.snapshot.views import NodeColumns
 
 PRE_SCORE_STATE = "PreScoreNodeResourcesBalancedAllocation"
 
 _HALF_SCORE: Final = 50
 _UNCHANGED: Final = _HALF_SCORE + _HALF_SCORE // 2
-_CURRENT_LIMIT: Final = 8
-"""Combinations of resources whose balance without the pod is kept."""
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
@@ -63,7 +59,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         )
         self._scored = ScoredResources(args.resources)
         self._device_backed = DeviceBackedResources(handle)
-        self._current: dict[tuple[int, ...], CurrentBalance] = {}
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         wanted = self._scored.for_pod(pod_requests(pod, self._compared), nodes.table)
@@ -87,14 +82,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         amounts = resource_amounts(nodes, wanted.indices)
         if not (amounts.is_exact and wanted.is_exact):
             return self._score_one_by_one(wanted.resources, nodes)
-        before = None
-        if not isinstance(nodes, WhatIfColumns):
-            before = self._current_balance(nodes.table, wanted.indices).over(nodes)
         if length <= BLOCK:
-            return _score_block(amounts, wanted, before).astype(np.int64)
+            return _score_block(amounts, wanted).astype(np.int64)
         scores = np.empty(length, dtype=np.int64)
         for where, part in amounts.blocks(length):
-            scores[where] = _score_block(part, wanted, None if before is None else before[where])
+            scores[where] = _score_block(part, wanted)
         return scores
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
@@ -122,14 +114,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             ],
             dtype=np.int64,
         )
-
-    def _current_balance(self, table: NodeTable, resources: tuple[int, ...]) -> CurrentBalance:
-        current = self._current.get(resources)
-        if current is None or current.table is not table:
-            if len(self._current) >= _CURRENT_LIMIT:
-                self._current.clear()
-            current = self._current[resources] = CurrentBalance(table, resources)
-        return current
 
     def _score_row(self, wanted: ScoredRequests) -> Callable[[int], int]:
         """The score of one row. Usually two resources are compared: their columns are looked up once.
@@ -175,55 +159,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         return score
 
 
-def _score_block(amounts: Amounts, wanted: ScoredRequests, before: Ids | None) -> Ids:
-    """The scores; `before` is what `CurrentBalance` keeps of these nodes, if they are as they are."""
+def _score_block(amounts: Amounts, wanted: ScoredRequests) -> Ids:
     capacity, used, absent = amounts.capacity, amounts.used, amounts.absent
     scores = balances(used + wanted.amounts, capacity, absent)
-    scores += _offset(balances(used.copy(), capacity, absent)) if before is None else before
-    # The sum is not negative, so shifting divides as upstream does.
+    # Twice the score, 50 + (50 + with - without) / 2: the sum is not negative, so shifting divides as upstream does.
+    scores += 3 * _HALF_SCORE - balances(used.copy(), capacity, absent)
     scores >>= 1
     return scores
-
-
-def _offset(balance: Ids) -> Ids:
-    """What to add to the balance with the pod, for twice the score: 50 + (50 + with - without) / 2."""
-    offset: Ids = 3 * _HALF_SCORE - balance
-    return offset
 
 
 def _score(demands: Sequence[tuple[int, int, int]]) -> int:
     before, after = balance_change(demands)
     return _HALF_SCORE + int64.divide(int64.wrap(_HALF_SCORE + after - before), 2)
-
-
-class CurrentBalance(RowMirror):
-    """The balance of every row as it is (its `_offset`): the same for all pods that compare the same resources."""
-
-    __slots__ = ("_cells", "_resources", "_values")
-
-    def __init__(self, table: NodeTable, resources: tuple[int, ...]) -> None:
-        super().__init__(table)
-        self._resources = resources
-
-    def over(self, nodes: NodeColumns) -> Ids:
-        self.sync()
-        return self._values[nodes.rows]
-
-    def _rebuild(self) -> None:
-        nodes = NodeColumns(self.table)
-        amounts = resource_amounts(nodes, self._resources)
-        self._values: Ids = np.zeros(self.table.capacity, dtype=np.int32)
-        self._values[: len(nodes)] = _offset(
-            balances(amounts.used.copy(), amounts.capacity, amounts.absent)
-        )
-        self._cells = memoryview(self._values)  # type: ignore[arg-type]  # arrays offer the buffer protocol
-
-    def _patch(self, row: int) -> None:
-        table = self.table
-        self._cells[row] = 3 * _HALF_SCORE - balance(
-            [
-                min(table.requested[resource].cells[row] / capacity, 1.0)
-                for resource in self._resources
-                if (capacity := table.allocatable[resource].cells[row])
-            ]
-        )

@@ -64,8 +64,6 @@ class DeviceBackedResources:
 class _DeviceColumns(NodeColumns):
     """A view in which some resources are counted in devices."""
 
-    __slots__ = ("_columns",)
-
     def __init__(self, nodes: NodeColumns, columns: dict[int, tuple[Ints, Ints]]) -> None:
         super().__init__(nodes.table, nodes.rows)
         self._columns = columns

@@ -33,8 +33,6 @@ BLOCK: Final = 8192
 class Amounts:
     """Matrices of shape (resources, nodes of a view), cut out when asked for. Not to be written to."""
 
-    __slots__ = ("_absent", "_capacity", "_rows", "_spare", "_used", "is_exact")
-
     def __init__(
         self, rows: Rows, capacity: Floats, used: Floats, spare: Floats, absent: Mask | None
     ) -> None:
@@ -85,17 +83,6 @@ def _cut(matrix: np.ndarray[Any, Any], rows: Rows) -> np.ndarray[Any, Any]:
 
 class ResourceMatrix(RowMirror):
     """The amounts of some resources, row by row."""
-
-    __slots__ = (
-        "_absent",
-        "_capacity",
-        "_cells",
-        "_is_exact",
-        "_lacking",
-        "_resources",
-        "_spare",
-        "_used",
-    )
 
     def __init__(self, table: NodeTable, resources: tuple[int, ...]) -> None:
         super().__init__(table)
@@ -171,8 +158,6 @@ def _all_exact(amounts: Ints) -> bool:
 
 class ResourceMatrices:
     """The matrices of a table: one per combination of resources that pods compare."""
-
-    __slots__ = ("_by_resources", "_table")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table

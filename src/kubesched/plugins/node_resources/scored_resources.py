@@ -43,16 +43,6 @@ class ScoredResource(NamedTuple):
 class ScoredRequests:
     """All resources that count for a pod, as columns to compute with; pods that ask for the same share one."""
 
-    __slots__ = (
-        "amounts",
-        "any_requested",
-        "hundredfold",
-        "indices",
-        "is_exact",
-        "resources",
-        "weights",
-    )
-
     def __init__(self, resources: Sequence[ScoredResource], *, any_requested: bool) -> None:
         self.resources = tuple(resources)
         self.any_requested = any_requested
@@ -68,8 +58,6 @@ class ScoredRequests:
 
 class ScoredResources:
     """The resources a plugin is configured to compare."""
-
-    __slots__ = ("_known", "_specs", "_table", "extended")
 
     def __init__(self, specs: Sequence[ResourceSpec]) -> None:
         self._specs = [(s.name, classify(s.name), s.weight) for s in specs]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.status import Status, unresolvable, unschedulable
+from kubesched.framework.status import unresolvable, unschedulable
 from kubesched.framework.traits import Trait, domain_trait
-from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
+from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.plugins.pod_topology_spread.constraints import Counted
-from kubesched.snapshot.columns import ABSENT, Ints, Mask
+from kubesched.snapshot.columns import ABSENT
 from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.views import NodeColumns, WhatIfColumns
+from kubesched.snapshot.views import NodeColumns
 
 MISMATCH = unschedulable("node(s) didn't match pod topology spread constraints")
 MISSING_LABEL = unresolvable(
@@ -46,17 +45,10 @@ class FilterState:
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
         """The first failing constraint decides; None when every node passes."""
-        if isinstance(nodes, WhatIfColumns) or any([c.changes for c in self.constraints]):
-            # A what-if view may have changed by the time reasons are asked for.
-            codes = self._codes(nodes)
-            return Verdicts(codes, _status_of) if codes.any() else None
-        rejected: Mask | None = None
-        for constraint in self.constraints:
-            own = _rejected(constraint, nodes)
-            rejected = own if rejected is None else rejected | own
-        if rejected is None or not rejected.any():
-            return None
-        return DeferredVerdicts(rejected, partial(self._codes, nodes), _status_of)
+        codes = _codes(self.constraints[0], nodes)
+        for constraint in self.constraints[1:]:
+            codes = np.where(codes == 0, _codes(constraint, nodes), codes)
+        return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
 
     def passes(self, row: int) -> bool:
         """The verdict on one row outside what-ifs: 68 against 151 µs for three zones (benchmarks/decisions.py)."""
@@ -68,14 +60,6 @@ class FilterState:
             if pods > rule.max_skew - self_match + smallest:
                 return False
         return True
-
-    def _codes(self, nodes: NodeColumns) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-        codes: np.ndarray[tuple[int], np.dtype[np.int8]] | None = None
-        for constraint in self.constraints:
-            own = _codes(constraint, nodes)
-            codes = own if codes is None else np.where(codes == 0, own, codes)
-        assert codes is not None, "a pod without hard constraints is skipped"
-        return codes
 
     def change(self, pod: Pod, other: PodInfo, node: NodeColumns, delta: int) -> None:
         """Apply a what-if: a pod is added to a node or removed from it.
@@ -109,61 +93,20 @@ class FilterState:
         )
 
 
-def _rejected(constraint: HardConstraint, nodes: NodeColumns) -> Mask:
-    """Where nodes lack the label or are in a domain with too many pods, outside what-ifs."""
+def _codes(constraint: HardConstraint, nodes: NodeColumns) -> Codes:
+    """0, missing label or skewed, per node."""
     rule, domains = constraint.counted.constraint, constraint.counted.domains
-    smallest = domains.smallest if domains.domain_count >= rule.min_domains else 0
-    most = rule.max_skew + smallest - constraint.self_match
-    ids = nodes.label_ids(rule.topology_key)
-    if len(nodes) < len(domains.counts):
-        few: Mask = domains.counts.take(ids) > most
-        if nodes.may_lack(rule.topology_key):
-            few |= ids == ABSENT
-        return few
-    by_value: Mask = domains.counts > most
-    by_value[-1] = True
-    rejected: Mask = by_value.take(ids)
-    return rejected
-
-
-def _codes(
-    constraint: HardConstraint, nodes: NodeColumns
-) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-    """0, missing label or skewed, per node: computed per domain, then looked up."""
-    rule, domains = constraint.counted.constraint, constraint.counted.domains
-    if not constraint.changes and len(nodes) < len(domains.counts):
-        return _codes_of_few(constraint, nodes)
-    counts: Ints = domains.counts
+    counts, smallest = domains.counts, domains.smallest
     if constraint.changes:
         counts = counts.copy()
         for value, delta in constraint.changes.items():
             counts[value] += delta
-    existing: Mask = domains.nodes > 0
-    smallest = 0
-    if int(np.count_nonzero(existing)) >= rule.min_domains and existing.any():
-        smallest = int(counts[existing].min())
-    skewed = counts + (constraint.self_match - smallest) > rule.max_skew
-    by_value = np.where(skewed, np.int8(_SKEWED), np.int8(0))
-    by_value[-1] = _MISSING
-    codes: np.ndarray[tuple[int], np.dtype[np.int8]] = by_value.take(
-        nodes.label_ids(rule.topology_key)
-    )
-    return codes
-
-
-def _codes_of_few(
-    constraint: HardConstraint, nodes: NodeColumns
-) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-    """The same for a few nodes, without computing all domains."""
-    rule, domains = constraint.counted.constraint, constraint.counted.domains
-    smallest = domains.smallest if domains.domain_count >= rule.min_domains else 0
+        existing = counts[domains.nodes > 0]
+        smallest = int(existing.min()) if len(existing) else 0
+    if domains.domain_count < rule.min_domains:
+        smallest = 0
     ids = nodes.label_ids(rule.topology_key)
-    skewed = domains.counts.take(ids) > rule.max_skew + smallest - constraint.self_match
-    codes: np.ndarray[tuple[int], np.dtype[np.int8]] = skewed.astype(np.int8)
-    codes *= _SKEWED
+    skewed = counts.take(ids) > rule.max_skew + smallest - constraint.self_match
+    codes: Codes = skewed.astype(np.int8) * np.int8(_SKEWED)
     codes[ids == ABSENT] = _MISSING
     return codes
-
-
-def _status_of(code: int) -> Status:
-    return _STATUSES[code]
