@@ -12,7 +12,7 @@ next field at its first guess.
 
 from __future__ import annotations
 
-from typing import Any, dataclass_transform
+from typing import Any, Protocol, dataclass_transform
 
 import msgspec
 from msgspec import field
@@ -97,6 +97,13 @@ class ObjectMeta(Record):
             if owner.controller:
                 return owner
         return None
+
+
+class ApiObject(Protocol):
+    """Anything with metadata: every top-level record."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
 
 
 class PartialObjectMetadata(Record):

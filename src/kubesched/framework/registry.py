@@ -54,10 +54,6 @@ class Registry:
         del self._loaders[name]
         self._classes.pop(name, None)
 
-    def merge(self, other: Mapping[str, PluginLoader]) -> None:
-        for name, loader in other.items():
-            self.register(name, loader)
-
     def add_installed(self) -> None:
         """Register every plugin that an installed package declares."""
         for entry in entry_points(group=ENTRY_POINT_GROUP):

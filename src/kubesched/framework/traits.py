@@ -11,7 +11,7 @@ after node changes. A value that changes for a whole domain at once (the pods in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -25,8 +25,6 @@ VALUES_LIMIT: Final = 256
 
 class Trait(ABC):
     """A number per row."""
-
-    __slots__ = ("counter", "key")
 
     is_static: ClassVar[bool] = False
     """True when only a change of the node itself changes its number, not one of its pods."""
@@ -48,16 +46,17 @@ class Trait(ABC):
         return True
 
 
-class _Domain(Trait):
+class _OfDomains(Trait):
+    def __init__(self, what: str, domains: DomainCounter, counter: Counter | None) -> None:
+        super().__init__((what, id(domains)), counter)
+        self._domains = domains
+        self._column: InternedColumn[str] = domains.column
+
+
+class _Domain(_OfDomains):
     """Which domain a node is in."""
 
     is_static = True
-    __slots__ = ("_column", "_domains")
-
-    def __init__(self, domains: DomainCounter, counter: Counter | None) -> None:
-        super().__init__(("domain", id(domains)), counter)
-        self._domains = domains
-        self._column: InternedColumn[str] = domains.column
 
     def over(self, rows: Rows) -> Ints:
         return self._column.ids[rows].astype(np.int64)
@@ -70,15 +69,8 @@ class _Domain(Trait):
         return _has_shared_values(self._column)
 
 
-class _DomainPods(Trait):
+class _DomainPods(_OfDomains):
     """Number of pods in a node's domain, where every domain is a single node; -1 for nodes without the label."""
-
-    __slots__ = ("_column", "_domains")
-
-    def __init__(self, domains: DomainCounter, counter: Counter | None) -> None:
-        super().__init__(("pods in domain", id(domains)), counter)
-        self._domains = domains
-        self._column: InternedColumn[str] = domains.column
 
     def over(self, rows: Rows) -> Ints:
         ids = self._column.ids[rows]
@@ -94,8 +86,6 @@ class _DomainPods(Trait):
 
 class OwnPods(Trait):
     """Number of counted pods on the node itself; -1 for nodes without the label."""
-
-    __slots__ = ("_column", "_counter")
 
     def __init__(self, counter: Counter, column: InternedColumn[str]) -> None:
         super().__init__(("pods", id(counter)), counter)
@@ -118,8 +108,14 @@ def domain_trait(domains: DomainCounter, counter: Counter | None = None) -> Trai
     """
     column = domains.column
     if not column.shared:
-        return _DomainPods(domains, counter)
-    return _Domain(domains, counter) if _has_shared_values(column) else None
+        return _DomainPods("pods in domain", domains, counter)
+    return _Domain("domain", domains, counter) if _has_shared_values(column) else None
+
+
+def all_or_none(traits: Sequence[Trait | None]) -> list[Trait] | None:
+    """The traits, or None if one is missing: nodes then cannot be grouped."""
+    known = [trait for trait in traits if trait is not None]
+    return known if len(known) == len(traits) else None
 
 
 def _has_shared_values(column: InternedColumn[str]) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from kubesched.api.kinds import Kind, find_event_resource, kind_of
+from kubesched.api.meta import ApiObject
 from kubesched.client.rest import RestClient
 from kubesched.clock import Clock
 from kubesched.errors import DeadlineExceeded, KubeschedError
@@ -21,7 +22,6 @@ from kubesched.informers.informer import Informer, OnChange, Transform
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import ReflectorSettings
 from kubesched.informers.restore import Restore
-from kubesched.informers.store import ApiObject
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from kubesched.api.meta import ApiObject
 from kubesched.api.names import key_of
 from kubesched.api.watch import WatchEvent
 from kubesched.clock import Clock
@@ -29,7 +30,7 @@ from kubesched.informers.index import IndexFunction
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import BURST, ListerWatcher, Reflector, ReflectorSettings
 from kubesched.informers.restore import Restore
-from kubesched.informers.store import ApiObject, Store
+from kubesched.informers.store import Store
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)

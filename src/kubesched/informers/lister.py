@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from kubesched.api.meta import ApiObject
 from kubesched.api.names import object_key
-from kubesched.informers.store import NAMESPACE_INDEX, ApiObject, Store
+from kubesched.informers.store import NAMESPACE_INDEX, Store
 
 T = TypeVar("T", bound=ApiObject)
 

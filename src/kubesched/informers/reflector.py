@@ -28,6 +28,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from kubesched.api.meta import ApiObject
 from kubesched.api.names import key_of
 from kubesched.api.status import StatusDetails
 from kubesched.api.watch import INITIAL_EVENTS_END, WatchEvent
@@ -48,7 +49,6 @@ from kubesched.errors import (
     Unauthorized,
 )
 from kubesched.informers.restore import Restore
-from kubesched.informers.store import ApiObject
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)

@@ -7,19 +7,12 @@ does, and is the only writer. Reading is safe at any time on the event loop, sin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import ApiObject
 from kubesched.informers.index import Index, IndexFunction
 
 NAMESPACE_INDEX = "namespace"
-
-
-class ApiObject(Protocol):
-    """Anything with metadata: every top-level record."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
 
 
 T = TypeVar("T", bound=ApiObject)

@@ -23,12 +23,8 @@ def started_us(pod: Pod) -> int:
     return NOT_STARTED if text is None else round(parse_time(text) * 1e6)
 
 
-def is_more_important(a: PodInfo, b: PodInfo, now_us: int) -> bool:
-    """Higher priority first, then longer running. A pod yet to start counts as starting now."""
-    return _rank(a, now_us) < _rank(b, now_us)
-
-
 def _rank(pod: PodInfo, now_us: int) -> tuple[int, int]:
+    """Higher priority first, then longer running. A pod yet to start counts as starting now."""
     started = started_us(pod.pod)
     return -pod.priority, now_us if started == NOT_STARTED else started
 

@@ -222,11 +222,6 @@ class WatchedPorts(HostPortIndex):
                 self.blurred.setdefault(row, set()).add(port.port)
         super().remove(row, ports)
 
-    def clear_row(self, row: int) -> None:
-        self.blurred.pop(row, None)
-        self._shared = {shared for shared in self._shared if shared[0] != row}
-        super().clear_row(row)
-
 
 def watch_ports(table: NodeTable) -> None:
     """To be called while the table is empty."""

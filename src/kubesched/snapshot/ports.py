@@ -36,17 +36,6 @@ class HostPortIndex:
             if not by_ip:
                 del self._rows[(port.protocol, port.port)]
 
-    def clear_row(self, row: int) -> None:
-        """Drop all ports of a row whose node was removed."""
-        for key in list(self._rows):
-            by_ip = self._rows[key]
-            for ip in list(by_ip):
-                by_ip[ip].discard(row)
-                if not by_ip[ip]:
-                    del by_ip[ip]
-            if not by_ip:
-                del self._rows[key]
-
     def conflicting_rows(self, wanted: Iterable[HostPort]) -> set[int]:
         """Rows on which at least one of the wanted ports is in use."""
         rows: set[int] = set()
@@ -83,9 +72,3 @@ class HostPortIndex:
             for ip, rows in by_ip.items()
             if row in rows
         }
-
-
-def ports_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """The rule of `conflicting_rows` between two plain collections."""
-    taken = list(used)
-    return any(w.conflicts_with(u) for w in wanted for u in taken)

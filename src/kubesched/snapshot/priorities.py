@@ -107,12 +107,6 @@ class PriorityIndex:
 
     # -- lookup ----------------------------------------------------------------------------------------------------
 
-    def any_below(self, priority: int) -> bool:
-        """Is there a pod of lower priority on any node?"""
-        if self.base is not None and self.base < priority and self.base_total:
-            return True
-        return any(known < priority for known in (*self._sums, *self._overflow))
-
     def below(self, priority: int, pod_count: Ints, requested: Sequence[IntColumn]) -> Below | None:
         """The pods below a priority, given the table's own sums; None if some priorities have no columns."""
         if self._overflow:

@@ -13,16 +13,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kubesched.api.core_v1 import Node
-from kubesched.api.host_ports import HostPort
+from kubesched.api.host_ports import HostPort, any_conflict
 from kubesched.snapshot.columns import Ids, Indices, InternedColumn, Ints, Mask, Rows
 from kubesched.snapshot.node_info import NodeInfo, Resource
 from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.snapshot.pods import PodInfo
-from kubesched.snapshot.ports import ports_conflict
 
 
 class NodeColumns:
     """The table's columns over `rows`."""
+
+    __slots__ = ("_candidates", "_length", "_rows", "table")
 
     is_bare: ClassVar[bool] = False
     """True for node objects without pods and images, as extenders send them back."""
@@ -63,10 +64,6 @@ class NodeColumns:
         if isinstance(self.rows, slice):
             return np.arange(*self.rows.indices(self.table.high_water))
         return self.rows
-
-    def subset(self, indices: Indices) -> NodeColumns:
-        """A view of some of this view's entries."""
-        return NodeColumns(self.table, self.row_indices()[indices])
 
     @property
     def alive(self) -> Mask:
@@ -212,6 +209,8 @@ class NodeColumns:
 class PassingColumns(NodeColumns):
     """The rows selected by a mask over all rows in use; the row indices are computed on first use."""
 
+    __slots__ = ("is_whole", "mask")
+
     def __init__(self, table: NodeTable, mask: Mask) -> None:
         self.table = table
         self.mask = mask
@@ -235,6 +234,8 @@ class WhatIfColumns(NodeColumns):
     # Upstream: a node's ports are a set. Removing a pod frees a port that another pod on the node shares, and adding it
     # back claims the port again, so the order matters: removals are applied first.
     """
+
+    __slots__ = ("_added", "_delta", "_pods_delta", "_ports", "_removed")
 
     def __init__(
         self,
@@ -309,17 +310,6 @@ class WhatIfColumns(NodeColumns):
         """Pods of the table that are removed from the index-th node."""
         return self._removed[index]
 
-    def subset(self, indices: Indices) -> WhatIfColumns:
-        chosen = indices.tolist()
-        view = WhatIfColumns(
-            self.table,
-            self.row_indices()[indices],
-            [list(self.added_at(i)) for i in chosen],
-            [list(self.removed_at(i)) for i in chosen],
-        )
-        view._ports = {at: set(self.ports_at(index)) for at, index in enumerate(chosen)}
-        return view
-
     def requested(self, resource: int) -> Ints:
         return self._with_delta(resource, super().requested(resource))
 
@@ -340,7 +330,7 @@ class WhatIfColumns(NodeColumns):
         taken = super().port_conflicts(ports)
         # Removed pods only free ports: check again where the live table has a conflict, or where pods were added.
         for index in {*np.flatnonzero(taken).tolist(), *self._with_more_ports()}:
-            taken[index] = ports_conflict(ports, self.ports_at(index))
+            taken[index] = any_conflict(ports, self.ports_at(index))
         return taken
 
     def _with_more_ports(self) -> Iterable[int]:

@@ -42,6 +42,7 @@ from kubesched.plugins.node_resources.balanced_allocation import NodeResourcesBa
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.plugins.taint_toleration import TaintToleration
+from kubesched.snapshot.views import NodeColumns
 
 # Without shrinking: clusters drawn through a Random are small already and take minutes to become smaller.
 thorough = settings(
@@ -140,7 +141,7 @@ def assert_score_agrees(plugin, cluster, json, expected, normalized=None, memo=N
             rows = [cluster.table.row_of[name] for name in names]
             assert [score_at(row) for row in rows] == theirs, names
         if normalized is not None:
-            feasible = nodes.subset(np.array(living, dtype=np.intp))
+            feasible = NodeColumns(cluster.table, nodes.row_indices()[living])
             final = plugin.normalize_scores(state, pod, raw[living], feasible)
             assert final.tolist() == normalized(theirs)
 

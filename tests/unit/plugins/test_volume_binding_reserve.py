@@ -3,6 +3,7 @@
 import asyncio
 
 import msgspec
+import numpy as np
 import pytest
 from storage_objects import (
     BOUND_BY_CONTROLLER,
@@ -120,7 +121,7 @@ def test_the_node_that_was_chosen_decides_which_volume_is_taken():
 def test_reserving_a_node_that_was_filtered_alone_comes_to_the_same():
     world = static()
     built, state = pod_with("c").build(), CycleState()
-    nodes = NodeColumns(world.table).subset(NodeColumns(world.table).row_indices()[:1])
+    nodes = NodeColumns(world.table, np.array([0]))
     assert world.plugin.pre_filter(state, built, nodes) is None
     assert world.plugin.filter_nodes(state, built, nodes) is None
     assert world.plugin.reserve(state, built, "n1") is None

@@ -20,6 +20,7 @@ from kubesched.plugins.node_volume_limits import NodeVolumeLimits
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.plugins.volume_restrictions import VolumeRestrictions
 from kubesched.plugins.volume_zone import VolumeZone
+from kubesched.snapshot.views import NodeColumns
 
 thorough = settings(
     max_examples=40,
@@ -231,7 +232,7 @@ def test_capacity_scores_equal_their_twin(worlds):
         return
     state, nodes = CycleState(), worlds.views()[0]
     assert plugin.pre_filter(state, pod, nodes) is None
-    feasible = nodes.subset(np.array([worlds.table.row_of[name] for name in fitting]))
+    feasible = NodeColumns(worlds.table, np.array([worlds.table.row_of[n] for n in fitting]))
     assert plugin.pre_score(state, pod, feasible) is None
     scores = plugin.score_nodes(state, pod, feasible).tolist()
     expected = [twin.binding_score(worlds.world, name, claims, SHAPE) for name in fitting]

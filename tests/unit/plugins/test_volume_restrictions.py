@@ -1,5 +1,6 @@
 """VolumeRestrictions: the specification's checklist, disks row by row, exclusive claims under preemption, hints."""
 
+import numpy as np
 import pytest
 from judging import cluster, hint, make, passes, verdict
 from storage_objects import EPHEMERAL, Built, MemoryListers, claim, pod_with
@@ -156,7 +157,7 @@ def what_if(plugin, table, pod, removed):
     assert plugin.pre_filter(state, built, nodes) is None
     clone = state.clone()
     row = table.row_of["n"]
-    view = nodes.subset(nodes.row_indices()[[row]])
+    view = NodeColumns(table, np.array([row]))
     gone = [pod for pod in table.pods[row].values() if pod.name in removed]
     for other in gone:
         assert plugin.remove_pod(clone, built, other, view) is None

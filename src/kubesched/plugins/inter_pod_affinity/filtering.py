@@ -9,7 +9,7 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import unresolvable, unschedulable
-from kubesched.framework.traits import Trait, domain_trait
+from kubesched.framework.traits import Trait, all_or_none, domain_trait
 from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, IncomingTerms
 from kubesched.snapshot.columns import ABSENT, Mask
@@ -174,8 +174,7 @@ class FilterState:
         """Nodes differ by the pods in their domains, for every relevant term."""
         wanted = [domain_trait(c.domains, c.counter) for c in (*self.affinity, *self.anti)]
         wanted += [domain_trait(term.domains) for term in self.existing]
-        known = [trait for trait in wanted if trait is not None]
-        return known if len(known) == len(wanted) else None
+        return all_or_none(wanted)
 
     def is_about(self, other: PodInfo, table: NodeTable) -> bool:
         """Does that pod affect the verdict on any node?"""

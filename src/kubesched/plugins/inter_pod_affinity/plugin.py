@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, Final
 
 from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.core_v1 import Pod
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
+from kubesched.framework.events import Action, ClusterEventWithHint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -22,7 +22,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.rules import Premise, Rule
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
-from kubesched.framework.traits import domain_trait
+from kubesched.framework.traits import all_or_none, domain_trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.inter_pod_affinity import hints
@@ -201,12 +201,8 @@ class InterPodAffinity(
         if preferred is None:
             return Rule(traits=(), premise=premise)
         traits = [domain_trait(c.domains, c.counter) for c in preferred.contributions]
-        known = [trait for trait in traits if trait is not None]
-        return Rule(
-            traits=known if len(known) == len(traits) else None,
-            premise=premise,
-            final=partial(final_scores, preferred),
-        )
+        final = partial(final_scores, preferred)
+        return Rule(traits=all_or_none(traits), premise=premise, final=final)
 
     def _contributions(
         self, state: CycleState, pod: Pod, table: NodeTable, *, has_preferences: bool
@@ -229,15 +225,9 @@ class InterPodAffinity(
         pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         node_actions = Action.ADD | Action.UPDATE_NODE_LABEL
         return (
-            on_event(Resource.POD, pod_actions, self.after_pod_change),
-            on_event(Resource.NODE, node_actions, self.after_node_change),
+            on_event(Resource.POD, pod_actions, hints.after_pod_change),
+            on_event(Resource.NODE, node_actions, hints.after_node_change),
         )
-
-    def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-        return hints.after_pod_change(pod, old, new)
-
-    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        return hints.after_node_change(pod, old, new)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         affinity = pod.spec.affinity

@@ -9,14 +9,18 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Floats
-from kubesched.snapshot.columns import Ids, Mask
+from kubesched.snapshot.columns import Mask
+
+Balances = npt.NDArray[np.int16]
+"""Between 0 and 100, in the least memory that also holds sums of them."""
 
 
-def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ids:
+def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Balances:
     """The balance of each node; all matrices have the shape (resources, nodes). Overwrites `amounts`."""
     fractions = np.divide(amounts, capacity, out=amounts)
     np.minimum(fractions, 1.0, out=fractions)
@@ -32,11 +36,11 @@ def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Ids:
     return result
 
 
-def _balance_of(fractions: Floats) -> Ids:
+def _balance_of(fractions: Floats) -> Balances:
     """The balance of nodes that all have the same resources. Overwrites `fractions`."""
     count = len(fractions)
     if count < 2:
-        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int32)
+        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int16)
     if count == 2:
         # Works on twice the deviation and halves the result: scaling by powers of two does not change rounding.
         deviation = fractions[0]
@@ -51,7 +55,7 @@ def _balance_of(fractions: Floats) -> Ids:
         deviation = np.sqrt(_sum_in_order(deviation) / count)
         np.subtract(1.0, deviation, out=deviation)
         deviation *= float(MAX_NODE_SCORE)
-    balance: Ids = deviation.astype(np.int32)
+    balance: Balances = deviation.astype(np.int16)
     return balance
 
 

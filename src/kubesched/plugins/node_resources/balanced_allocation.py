@@ -21,7 +21,7 @@ from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.node_resources import int64
-from kubesched.plugins.node_resources.balance import balance_change, balances
+from kubesched.plugins.node_resources.balance import Balances, balance_change, balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
 from kubesched.plugins.node_resources.fit import sign_requests
 from kubesched.plugins.node_resources.resource_matrix import BLOCK, Amounts, resource_amounts
@@ -31,7 +31,7 @@ from kubesched.plugins.node_resources.scored_resources import (
     ScoredResource,
     ScoredResources,
 )
-from kubesched.snapshot.columns import Ids, Ints
+from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.views import NodeColumns
 
 PRE_SCORE_STATE = "PreScoreNodeResourcesBalancedAllocation"
@@ -159,11 +159,14 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         return score
 
 
-def _score_block(amounts: Amounts, wanted: ScoredRequests) -> Ids:
+def _score_block(amounts: Amounts, wanted: ScoredRequests) -> Balances:
     capacity, used, absent = amounts.capacity, amounts.used, amounts.absent
-    scores = balances(used + wanted.amounts, capacity, absent)
-    # Twice the score, 50 + (50 + with - without) / 2: the sum is not negative, so shifting divides as upstream does.
-    scores += 3 * _HALF_SCORE - balances(used.copy(), capacity, absent)
+    amount = used + wanted.amounts
+    scores = balances(amount, capacity, absent)
+    np.copyto(amount, used)
+    scores -= balances(amount, capacity, absent)
+    # Twice the score, 50 + (50 + with - without) / 2: it is not negative, so shifting divides as upstream does.
+    scores += 3 * _HALF_SCORE
     scores >>= 1
     return scores
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import unresolvable, unschedulable
-from kubesched.framework.traits import Trait, domain_trait
+from kubesched.framework.traits import Trait, all_or_none, domain_trait
 from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.plugins.pod_topology_spread.constraints import Counted
 from kubesched.snapshot.columns import ABSENT
@@ -81,9 +81,9 @@ class FilterState:
 
     def traits(self) -> list[Trait] | None:
         """Nodes differ by the pods in their domains."""
-        wanted = [domain_trait(c.counted.domains, c.counted.counter) for c in self.constraints]
-        known = [trait for trait in wanted if trait is not None]
-        return known if len(known) == len(wanted) else None
+        return all_or_none(
+            [domain_trait(c.counted.domains, c.counted.counter) for c in self.constraints]
+        )
 
     def is_about(self, pod: Pod, other: PodInfo) -> bool:
         """Does that pod count for any constraint, wherever it is?"""

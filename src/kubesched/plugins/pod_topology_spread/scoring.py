@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.framework.traits import OwnPods, Trait, domain_trait
+from kubesched.framework.traits import OwnPods, Trait, all_or_none, domain_trait
 from kubesched.plugins.helper.by_value import by_value, extremes
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
 from kubesched.snapshot.columns import ABSENT, Ints, Mask
@@ -102,17 +102,14 @@ def _plus(total: Floats | None, more: Floats) -> Floats:
 
 def traits(state: ScoreState) -> list[Trait] | None:
     """Nodes are told apart by the pods that count for them."""
-    traits: list[Trait] = []
-    for (constraint, counter, domains), _ in state.constraints:
-        trait = (
+    return all_or_none(
+        [
             OwnPods(counter, domains.column)
             if constraint.topology_key == HOSTNAME
             else domain_trait(domains, counter)
-        )
-        if trait is None:
-            return None
-        traits.append(trait)
-    return traits
+            for (constraint, counter, domains), _ in state.constraints
+        ]
+    )
 
 
 def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Ints:

@@ -7,9 +7,9 @@ or a deletion ends the assumption. This is checked on every read, without follow
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import ApiObject
 from kubesched.api.names import key_of, split_key
 from kubesched.framework.handle import Lister
 from kubesched.plugins.helper.volumes.claims import not_found
@@ -18,12 +18,7 @@ _SWEEP_FROM: Final = 64
 """Outdated assumptions are removed when there are this many, and then at every doubling."""
 
 
-class _HasMetadata(Protocol):
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
-
-T = TypeVar("T", bound=_HasMetadata)
+T = TypeVar("T", bound=ApiObject)
 
 
 class AssumeError(Exception):
@@ -93,5 +88,5 @@ class AssumeCache(Generic[T]):
         self._sweep_at = max(_SWEEP_FROM, 2 * len(self._assumed))
 
 
-def _same_revision(a: _HasMetadata, b: _HasMetadata) -> bool:
+def _same_revision(a: ApiObject, b: ApiObject) -> bool:
     return a.metadata.resource_version == b.metadata.resource_version

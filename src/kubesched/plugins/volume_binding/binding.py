@@ -25,6 +25,7 @@ from kubesched.api.core_v1 import (
     PersistentVolumeClaim,
     Pod,
 )
+from kubesched.api.names import key_of
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.clock import Clock
 from kubesched.framework.handle import Listers, SchedulerClient
@@ -33,7 +34,6 @@ from kubesched.plugins.helper.volumes.claims import (
     SELECTED_NODE,
     is_bound_to,
     is_fully_bound,
-    key_of,
     not_found,
 )
 from kubesched.plugins.helper.volumes.csi_migration import (
@@ -247,7 +247,7 @@ class VolumeBinder:
         return self._has_volume_in_reach(claim, node)
 
     def _listed(self, reserved: PersistentVolumeClaim, purpose: str) -> PersistentVolumeClaim:
-        key = key_of(reserved)
+        key = key_of(reserved.metadata)
         claim = self._storage.claims.listed(key)
         if claim is None:
             missing = not_found("persistentvolumeclaims", key)
@@ -298,6 +298,6 @@ def _subjects(pod: Pod, node_name: str, reserved: Reservation) -> Iterator[Subje
     yield Node, node_name
     for binding in reserved.bindings:
         yield PersistentVolume, binding.volume.metadata.name
-        yield PersistentVolumeClaim, key_of(binding.claim)
+        yield PersistentVolumeClaim, key_of(binding.claim.metadata)
     for claim in reserved.provisions:
-        yield PersistentVolumeClaim, key_of(claim)
+        yield PersistentVolumeClaim, key_of(claim.metadata)

@@ -16,6 +16,7 @@ import numpy as np
 
 from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.names import key_of
 from kubesched.api.selectors import SelectorError
 from kubesched.api.storage_v1 import CSIStorageCapacity, StorageClass
 from kubesched.framework.status import Status, error_status, unresolvable
@@ -26,7 +27,6 @@ from kubesched.plugins.helper.volumes.claims import (
     SELECTED_NODE,
     class_of_claim,
     is_bound_to,
-    key_of,
     requested_storage,
 )
 from kubesched.plugins.helper.volumes.csi_migration import (
@@ -228,7 +228,7 @@ class Search:
             shape = shape_of(claim)
         except SelectorError:
             return None
-        if self._storage.reserved_for(shape.class_name, key_of(claim)):
+        if self._storage.reserved_for(shape.class_name, key_of(claim.metadata)):
             return None
         free = self._storage.free_volumes(shape)
         return None if free is None else Match(claim, free.volumes, free.choice(self._nodes))
@@ -238,7 +238,7 @@ class Search:
         try:
             reserved, free = candidates(claim, self._storage)
         except SelectorError as error:
-            text = f"error creating internal label selector for claim: {key_of(claim)}: {error}"
+            text = f"error creating internal label selector for claim: {key_of(claim.metadata)}: {error}"
             self._errors.append((here, text))
             return None
         choice: Ranks = np.full(len(self._nodes), NONE, dtype=np.int32)
@@ -300,7 +300,7 @@ class Search:
                 text = (
                     f'failed to find storage class "{class_name}"'
                     if class_name
-                    else f'no class for claim "{key_of(claim)}"'
+                    else f'no class for claim "{key_of(claim.metadata)}"'
                 )
                 self._errors.append((where, text))
                 done |= where
@@ -356,7 +356,7 @@ def candidates(
     shape = shape_of(claim)
     reserved: list[VolumeFacts] = []
     free: list[VolumeFacts] = []
-    for facts in storage.volumes_for(shape.class_name, key_of(claim)):
+    for facts in storage.volumes_for(shape.class_name, key_of(claim.metadata)):
         if facts.volume.spec.claim_ref is None:
             if shape.suits(facts):
                 free.append(facts)

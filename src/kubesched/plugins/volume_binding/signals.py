@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from kubesched.api.names import key_of
+from kubesched.api.meta import ApiObject
 from kubesched.framework.handle import Listers
+from kubesched.plugins.helper.volumes.wiring import changed_key
 
 Subject = tuple[type[object], str]
 """A kind and an object's key."""
@@ -60,12 +61,8 @@ class ChangeSignals:
             ),
         ]
 
-    def _teller(self, kind: type[object]) -> Callable[[object, object], None]:
-        def tell(old: object, new: object) -> None:
-            changed = new if new is not None else old
-            self._wake((kind, key_of(changed.metadata)))  # type: ignore[attr-defined]  # listed objects have metadata
-
-        return tell
+    def _teller(self, kind: type[object]) -> Callable[[ApiObject | None, ApiObject | None], None]:
+        return lambda old, new: self._wake((kind, changed_key(old, new)))
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         """A volume concerns those who wait for it and those whose claim it was made for."""
@@ -75,9 +72,7 @@ class ChangeSignals:
                 if reference is not None:
                     key = f"{reference.namespace}/{reference.name}"
                     self._wake((PersistentVolumeClaim, key))
-        changed = new if new is not None else old
-        assert changed is not None, "a change has a before or an after"
-        self._wake((PersistentVolume, changed.metadata.name))
+        self._wake((PersistentVolume, changed_key(old, new)))
 
     def _wake(self, subject: Subject) -> None:
         for event in self._waiting.get(subject, ()):

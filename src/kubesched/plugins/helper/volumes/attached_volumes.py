@@ -14,7 +14,7 @@ Volumes that count only where there is a CSINode are counted everywhere: a node 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.pod_volumes import CLAIM, EPHEMERAL, MIGRATABLE
 from kubesched.api.storage_v1 import StorageClass, VolumeAttachment
 from kubesched.framework.handle import Lister
-from kubesched.plugins.helper.volumes.claims import class_of_claim, key_of
+from kubesched.plugins.helper.volumes.claims import class_of_claim
 from kubesched.plugins.helper.volumes.pod_followers import PodFollower
 from kubesched.plugins.helper.volumes.volume_names import (
     CannotTell,
@@ -32,6 +32,7 @@ from kubesched.plugins.helper.volumes.volume_names import (
     VolumeUse,
     uses_of_pod,
 )
+from kubesched.plugins.helper.volumes.wiring import changed_key
 from kubesched.snapshot.columns import IntColumn
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -247,17 +248,17 @@ class AttachedVolumes(PodFollower):
     def _claim_changed(
         self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
     ) -> None:
-        key = _key(old, new, key_of)
+        key = changed_key(old, new)
         if key in self._claims:
             self._stale_claims.add(key)
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        name = _key(old, new, lambda volume: volume.metadata.name)
+        name = changed_key(old, new)
         self._stale_claims.update(self._claims_by_volume.get(name, ()))
         self._stale_nodes.update(self._nodes_by_volume.get(name, ()))
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        name = _key(old, new, lambda storage_class: storage_class.metadata.name)
+        name = changed_key(old, new)
         self._stale_claims.update(self._claims_by_class.get(name, ()))
 
     # -- attachments -----------------------------------------------------------------------------------------------
@@ -396,7 +397,3 @@ def _owner(claim: PersistentVolumeClaim) -> str:
 
 def _not_owned(claim: str, pod: PodInfo) -> str:
     return f"PVC {claim} was not created for pod {pod.key} (pod is not owner)"
-
-
-def _key(old: object, new: object, key: Callable[..., str]) -> str:
-    return key(new if new is not None else old)

@@ -74,10 +74,6 @@ def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     )
 
 
-def key_of(claim: PersistentVolumeClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"
-
-
 def class_of_claim(claim: PersistentVolumeClaim) -> str:
     """The name of the wanted storage class; the legacy annotation wins."""
     annotated = (claim.metadata.annotations or {}).get(BETA_STORAGE_CLASS)

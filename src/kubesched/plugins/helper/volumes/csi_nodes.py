@@ -14,6 +14,7 @@ import numpy as np
 from kubesched.api.storage_v1 import CSINode
 from kubesched.framework.handle import Lister
 from kubesched.plugins.helper.volumes.csi_migration import InTreePlugin, hands_over
+from kubesched.plugins.helper.volumes.wiring import changed_key
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns
@@ -89,9 +90,7 @@ class CsiNodeColumns:
         return self._lister.get("", self._table.names[row])
 
     def _note(self, old: CSINode | None, new: CSINode | None) -> None:
-        changed = new if new is not None else old
-        assert changed is not None, "a change has a before or an after"
-        self._changed.add(changed.metadata.name)
+        self._changed.add(changed_key(old, new))
 
 
 def limit_of(node: CSINode | None, driver: str) -> int:

@@ -6,19 +6,13 @@ Members are not the objects themselves but facts derived from them, computed onc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import ApiObject
 from kubesched.api.names import key_of
 from kubesched.framework.handle import Lister
 
-
-class _HasMetadata(Protocol):
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
-
-T = TypeVar("T", bound=_HasMetadata)
+T = TypeVar("T", bound=ApiObject)
 F = TypeVar("F")
 
 

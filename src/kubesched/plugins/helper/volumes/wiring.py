@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kubesched.api.meta import ApiObject
+from kubesched.api.names import key_of
 from kubesched.framework.handle import Handle, Listers
 from kubesched.framework.interfaces import Plugin
 
@@ -18,3 +20,10 @@ def close_wired(plugin: Plugin, *parts: str) -> None:
         made = vars(plugin).pop(part, None)
         if made is not None:
             made.close()
+
+
+def changed_key(old: ApiObject | None, new: ApiObject | None) -> str:
+    """`namespace/name` of the object that a lister tells about, or its name if it has no namespace."""
+    changed = new if new is not None else old
+    assert changed is not None, "a change has a before or an after"
+    return key_of(changed.metadata)
