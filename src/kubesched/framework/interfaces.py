@@ -96,7 +96,6 @@ class Plugin(ABC):
     @classmethod
     def kinds_to_list(cls, gates: FeatureGates) -> Sequence[type[Record] | str]:
         """`lists`, for plugins that need further kinds with some feature gates."""
-        del gates
         return cls.lists
 
     has_class_fields: ClassVar[bool] = False
@@ -152,7 +151,6 @@ class _FilterPhase(Plugin):
 
         Called after `pre_filter`, also when that returned SKIP.
         """
-        del state, pod
         return None
 
 
@@ -192,7 +190,6 @@ class PreFilterPlugin(_FilterPhase):
         must then judge the nodes of a view independently of each other. The answer may depend on the namespace, labels
         and affinity of `other` only; a plugin that would have to look at more leaves it at False.
         """
-        del state, pod, other
         return False
 
 
@@ -244,7 +241,6 @@ class _ScorePhase(Plugin):
         Called after `pre_score`, also when that returned SKIP. With a rule, `normalize_scores` may be handed one node
         per distinct raw score (or per group of nodes with equal traits) instead of every feasible node.
         """
-        del state, pod
         return None
 
 
@@ -287,7 +283,6 @@ class ScorePlugin(_ScorePhase):
 
         After one integer from `score_nodes`, `scores` holds that integer alone.
         """
-        del state, pod, nodes
         return scores
 
 

@@ -10,6 +10,7 @@ Neither depends on an event loop: timers come from an injected `call_later`, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 from kubesched.api import times
@@ -48,7 +49,7 @@ class WaitingPod:
             if limit_s <= 0:
                 self._time_out(plugin, limit_s)
                 break
-            self._timers[plugin] = call_later(limit_s, _expiry(self, plugin, limit_s))
+            self._timers[plugin] = call_later(limit_s, partial(self._time_out, plugin, limit_s))
 
     @property
     def outcome(self) -> Status | None:
@@ -192,7 +193,3 @@ class PodsInPreBind:
 
     def __len__(self) -> int:
         return len(self._by_uid)
-
-
-def _expiry(waiting: WaitingPod, plugin: str, limit_s: float) -> Callable[[], None]:
-    return lambda: waiting._time_out(plugin, limit_s)

@@ -104,7 +104,6 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
         return (on_event(Resource.POD, Action.DELETE, self.after_pod_deletion),)
 
     def after_pod_deletion(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-        del old, new
         return Hint.QUEUE if self.evaluator.executor.was_kept_back(pod) else Hint.SKIP
 
     # -- pod groups ------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ Features = int
 
 def _never(pod: Pod) -> bool:
     """The feature matters for updates of running pods, not for scheduling."""
-    del pod
     return False
 
 
@@ -114,7 +113,6 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        del pod
         if old is not None and (old.status.declared_features or []) == (
             new.status.declared_features or []
         ):

@@ -58,7 +58,6 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         )
 
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
-        del new
         if not old.spec.node_name and not old.status.nominated_node_name:
             return Hint.SKIP
         freed = any_conflict(pod_host_ports(pod), pod_host_ports(old))

@@ -60,12 +60,10 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        del pod
         was_closed = old is None or old.spec.unschedulable
         return Hint.QUEUE if was_closed and not new.spec.unschedulable else Hint.SKIP
 
     def after_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
-        del old
         is_own = new.metadata.uid == pod.metadata.uid
         return Hint.QUEUE if is_own and self._tolerates(new) else Hint.SKIP
 

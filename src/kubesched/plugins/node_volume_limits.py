@@ -210,13 +210,11 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
 
     def after_csi_node_update(self, pod: Pod, old: CSINode, new: CSINode) -> Hint:
         """Some driver can take more volumes than before; one without a count counts as 0 on either side."""
-        del pod
         before = _counts(old)
         grew = any(count > before.get(driver, 0) for driver, count in _counts(new).items())
         return Hint.QUEUE if grew else Hint.SKIP
 
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
-        del pod, new
         if not old.spec.node_name and not old.status.nominated_node_name:
             return Hint.SKIP
         return Hint.QUEUE if volume_uses(old.spec.volumes) & ATTACHABLE else Hint.SKIP
@@ -225,7 +223,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         self, pod: Pod, old: VolumeAttachment, new: VolumeAttachment | None
     ) -> Hint:
         """Any claim may profit; of inline volumes only those of the same driver. Raises TranslationError."""
-        del new
         for volume in pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None:
                 return Hint.QUEUE

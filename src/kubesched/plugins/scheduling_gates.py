@@ -35,5 +35,4 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
         )
 
     def after_gates_eliminated(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
-        del old
         return Hint.QUEUE if new.metadata.uid == pod.metadata.uid else Hint.SKIP

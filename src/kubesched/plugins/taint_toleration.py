@@ -113,7 +113,6 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         return Hint.QUEUE if repelled and not self._repels(pod, new.spec.taints) else Hint.SKIP
 
     def after_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
-        del old
         return Hint.QUEUE if new.metadata.uid == pod.metadata.uid else Hint.SKIP
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:

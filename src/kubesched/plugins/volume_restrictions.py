@@ -169,7 +169,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
 
         # Upstream: disks of pods in other namespaces conflict, but their deletion does not bring the pod back.
         """
-        del new
         if old.metadata.namespace != pod.metadata.namespace:
             return Hint.SKIP
         if conflict(disks_of(pod), disks_of(old)):

@@ -170,14 +170,12 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         )
 
     def after_class_added(self, pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:
-        del pod, old
         waits = new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
         return Hint.QUEUE if waits else Hint.SKIP
 
     def after_volume_change(
         self, pod: Pod, old: PersistentVolume | None, new: PersistentVolume
     ) -> Hint:
-        del pod
         if old is None or topologies_of(old) != topologies_of(new):
             return Hint.QUEUE
         return Hint.SKIP

@@ -12,6 +12,8 @@ node and its pods. Other filters need a `remove_pod` call for every removed pod,
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
@@ -43,7 +45,7 @@ from kubesched.preemption.victims import (
     no_victim_on,
     select_victims,
 )
-from kubesched.snapshot.columns import Ids, Indices, Ints, Mask
+from kubesched.snapshot.columns import Ids, Indices, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import LabelClass
 from kubesched.snapshot.pods import PodInfo
@@ -67,14 +69,13 @@ def dry_run(
 
     Without `together` every node is evaluated alone; the outcome is the same.
     """
-    if together:
-        try:
-            return _Run(preemptor, rows, wanted, budgets, row_pods, rules).run()
-        except Broken:
-            # A filter failed for some node of a block. Only the evaluation node by node tells which one, and whether
-            # the search ends before it gets there.
-            return dry_run(preemptor, rows, wanted, budgets, row_pods, rules, together=False)
-    return _Run(preemptor, rows, wanted, budgets, row_pods, rules, together=False).run()
+    run = partial(_Run, preemptor, rows, wanted, budgets, row_pods, rules)
+    try:
+        return run(together=together).run()
+    except Broken:
+        # A filter failed for some node of a block. Only the evaluation node by node tells which one, and whether
+        # the search ends before it gets there.
+        return run(together=False).run()
 
 
 class DryRun:
@@ -296,7 +297,7 @@ class _Run:
             else:
                 candidates.append(Candidate(self._table.names[row], victims))
                 places.append(index)
-                quota.admit(_one(victims.pdb_violations))
+                quota.admit(np.array([victims.pdb_violations], dtype=np.int64))
                 if quota.is_filled:
                     break
         if not candidates:
@@ -341,7 +342,3 @@ class _CaringPlugins:
 def _has_extensions(plugin: FilterPlugin) -> bool:
     """Does the plugin need `add_pod` and `remove_pod` calls during what-ifs?"""
     return isinstance(plugin, PreFilterPlugin) and plugin.has_extensions
-
-
-def _one(value: int) -> Ints:
-    return np.array([value], dtype=np.int64)

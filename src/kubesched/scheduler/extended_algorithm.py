@@ -163,7 +163,8 @@ class ExtendedAlgorithm:
         evaluated = len(rows) + feasible.rejected
         if len(rows) == 1:
             return ScheduleResult(names[int(rows[0])], 1, evaluated)
-        view = self._view(rows, forgets_pods)
+        columns = BareColumns if forgets_pods else NodeColumns
+        view = columns(self._table, rows)
         failed = run_pre_score(framework, state, pod.pod, view)
         if failed is not None:
             return failed
@@ -180,9 +181,6 @@ class ExtendedAlgorithm:
         else:
             place = int(tied[self._algorithm.random.randrange(len(tied))])
         return ScheduleResult(names[int(rows[place])], len(rows), evaluated)
-
-    def _view(self, rows: Indices, forgets_pods: bool) -> NodeColumns:
-        return BareColumns(self._table, rows) if forgets_pods else NodeColumns(self._table, rows)
 
     async def prioritized(
         self, pod: PodInfo, rows: Indices, totals: Ints, interested: Sequence[Extender]

@@ -68,7 +68,6 @@ ExtenderFactory = Callable[[Sequence[ExtenderConfig], NodeTable], Sequence[Exten
 
 
 def no_extenders(configured: Sequence[ExtenderConfig], table: NodeTable) -> Sequence[Extender]:
-    del table
     names = ", ".join(extender.url_prefix for extender in configured)
     raise ConfigError([FieldProblem("extenders", f"extenders are not supported here ({names})")])
 

@@ -447,10 +447,10 @@ class NodeTable:
             node = self.nodes[row]
             assert node is not None, f"row {row} is listed but has no node"
             fresh.set_node(node)
-        for _, pod in self.all_pods():
+        for row, pod in self.all_pods():
             copy = PodInfo(pod.pod)
             copy.adopt_derived(pod)
-            fresh.add_pod(copy, self.names[self._row_holding(pod)])
+            fresh.add_pod(copy, self.names[row])
         for name, row in self.row_of.items():
             other = fresh.row_of[name]
             assert self.alive[row], f"row {row} of node {name} is dead"
@@ -478,9 +478,6 @@ class NodeTable:
                 assert self.pod_count.cells[row] == 0, f"free row {row} counts pods"
         self.pod_index.check_invariants(self.all_pods())
         self.priorities.check_invariants(self.all_pods())
-
-    def _row_holding(self, pod: PodInfo) -> int:
-        return next(row for row, pods in enumerate(self.pods) if pods.get(pod.uid) is pod)
 
     def _scalar_columns(self, other: NodeTable) -> list[tuple[IntColumn, IntColumn]]:
         pairs = [

@@ -86,7 +86,6 @@ class MatchingPods:
         )
 
     def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
-        del terminating
         return all([term.matches(namespace, labels) for term in self._terms])
 
 

@@ -291,7 +291,6 @@ def _least(amounts: Ints) -> int:
 
 
 def _never(row: int) -> bool:
-    del row
     return False
 
 

@@ -10,13 +10,11 @@ from kubesched.plugins.volume_binding.storage import volume_limit
 
 
 def after_class_change(pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:
-    del pod
     changed = old is None or (old.allowed_topologies or []) != (new.allowed_topologies or [])
     return Hint.QUEUE if changed else Hint.SKIP
 
 
 def after_csi_node_change(pod: Pod, old: CSINode | None, new: CSINode) -> Hint:
-    del pod
     changed = old is None or _migrated(old) != _migrated(new)
     return Hint.QUEUE if changed else Hint.SKIP
 
@@ -39,7 +37,6 @@ def after_capacity_change(
     pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity
 ) -> Hint:
     """There is room for larger volumes than before."""
-    del pod
     if old is None:
         return Hint.QUEUE
     before, after = volume_limit(old), volume_limit(new)

@@ -9,7 +9,6 @@ from kubesched.plugins.helper.volumes.claims import claim_uses, direct_claims
 
 def uses_claim(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     """Queue when the claim is one of the pod's, those made for its ephemeral volumes included."""
-    del old
     meta = new.metadata
     if meta.namespace != pod.metadata.namespace:
         return Hint.SKIP
@@ -21,7 +20,6 @@ def uses_claim_directly(
     pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> Hint:
     """Queue when the pod names the claim; reads nothing of the pod that differs within a class."""
-    del old
     meta = new.metadata
     is_mine = meta.namespace == pod.metadata.namespace and meta.name in direct_claims(pod)
     return Hint.QUEUE if is_mine else Hint.SKIP
