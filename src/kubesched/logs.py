@@ -163,6 +163,11 @@ def configure(
     _set_vmodule(settings.vmodule)
 
 
+def silence() -> None:
+    """Write no lines unless `configure` is called: for commands that print what a scheduler in memory would log."""
+    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+
+
 def set_verbosity(verbosity: int) -> None:
     """The threshold for every module that `--vmodule` does not name."""
     logging.getLogger().setLevel(max(logging.INFO - verbosity, _LOWEST_LEVEL))

@@ -19,7 +19,7 @@ class _Selector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None):
         if timeout is None:
-            raise RuntimeError("everybody waits for ever")
+            raise RuntimeError("every task waits for ever")
         self.loop.elapsed_s += max(timeout, 0.0)
         return super().select(0)
 

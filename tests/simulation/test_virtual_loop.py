@@ -49,7 +49,7 @@ def test_waiting_for_ever_is_an_error() -> None:
     async def main(_loop: VirtualLoop) -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(SimulationStuck, match="everybody waits for ever"):
+    with pytest.raises(SimulationStuck, match="every task waits for ever"):
         run_virtual(main)
 
 

@@ -25,7 +25,7 @@ from kubesched.cel.estimates import (
     wrapped,
 )
 from kubesched.cel.syntax import Literal, Node
-from kubesched.cel.types import Kind, Type
+from kubesched.cel.types import Type, TypeKind
 
 DeclaredSize = Callable[[tuple[str, ...]], int | None]
 """The most that `size()` of a part of a declared variable can be, by its `estimates.Path`; None if that is not declared."""
@@ -109,7 +109,7 @@ def _looking_through(target: Operand | None, _args: Sequence[Operand]) -> CallEs
     if element is None:  # a string
         return CallEstimate(_reading(target.size))
     each = 1
-    if element.kind in (Kind.STRING, Kind.BYTES):
+    if element.kind in (TypeKind.STRING, TypeKind.BYTES):
         each = total(each, _reading(target.element_size))
     return CallEstimate(product(target.size.most, each))
 

@@ -21,16 +21,16 @@ from kubesched.cel.syntax import (
     Select,
     qualified_name,
 )
-from kubesched.cel.types import Kind, Type
+from kubesched.cel.types import Type, TypeKind
 from kubesched.cel.unification import Substitutions, most_general
 from kubesched.cel.values import type_of
 
 _FORMATTED = {
-    Kind.ANY: "any",
-    Kind.DURATION: "duration",
-    Kind.ERROR: "!error!",
-    Kind.NULL: "null",
-    Kind.TIMESTAMP: "timestamp",
+    TypeKind.ANY: "any",
+    TypeKind.DURATION: "duration",
+    TypeKind.ERROR: "!error!",
+    TypeKind.NULL: "null",
+    TypeKind.TIMESTAMP: "timestamp",
 }
 
 
@@ -55,7 +55,7 @@ def check(root: Node, source: Source, environment: Environment) -> list[Node]:
 
 
 def _unwrap_optional(type: Type) -> tuple[Type, bool]:
-    if type.kind is Kind.OPAQUE and type.name == types.OPTIONAL_NAME:
+    if type.kind is TypeKind.OPAQUE and type.name == types.OPTIONAL_NAME:
         return type.parameters[0], True
     return type, False
 
@@ -141,20 +141,20 @@ class _Checker:
         self.check(operand)
         target, was_optional = _unwrap_optional(self.resolved(operand))
         result = types.ERROR
-        if target.kind is Kind.MAP:
+        if target.kind is TypeKind.MAP:
             result = target.parameters[1]
-        elif target.kind is Kind.OBJECT:
+        elif target.kind is TypeKind.OBJECT:
             if field in target.fields:
                 result = target.fields[field]
             elif not target.fields:  # a type with functions only
                 self.report(node, f"unexpected failed resolution of '{target.name}'")
             else:
                 self.report(node, f"undefined field '{field}'")
-        elif target.kind is Kind.PARAMETER:
+        elif target.kind is TypeKind.PARAMETER:
             self.substitutions.is_assignable(types.DYN, target)
             result = types.DYN
         else:
-            if not target.is_dynamic and target.kind is not Kind.ERROR:
+            if not target.is_dynamic and target.kind is not TypeKind.ERROR:
                 self.report(node, f"type '{format_type(target)}' does not support field selection")
             result = types.DYN
         return types.optional_of(result) if was_optional or optional else result
@@ -230,7 +230,7 @@ class _Checker:
         fresh: dict[str, Type] = {}
 
         def renew(type: Type) -> Type:
-            if type.kind is Kind.PARAMETER:
+            if type.kind is TypeKind.PARAMETER:
                 if type.name not in fresh:
                     fresh[type.name] = self.new_parameter()
                 return fresh[type.name]
@@ -307,7 +307,7 @@ class _Checker:
             self.undeclared(node, node.name)
             return
         name, type = declared
-        if type.kind is Kind.TYPE:
+        if type.kind is TypeKind.TYPE:
             named = _named_type(type)
             self.report(node, f"'{named.name if named else name}' is not a message type")
         else:
@@ -334,13 +334,13 @@ class _Checker:
 
     def _iteration_variables(self, node: Comprehension, range_type: Type) -> dict[str, Type]:
         first = second = types.ERROR
-        if range_type.kind is Kind.LIST:
+        if range_type.kind is TypeKind.LIST:
             first = second = range_type.parameters[0]
             if node.variable2:
                 first = types.INT
-        elif range_type.kind is Kind.MAP:
+        elif range_type.kind is TypeKind.MAP:
             first, second = range_type.parameters
-        elif range_type.kind in (Kind.DYN, Kind.ERROR, Kind.PARAMETER):
+        elif range_type.kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAMETER):
             self.substitutions.is_assignable(types.DYN, range_type)
             first = second = types.DYN
         else:
@@ -361,4 +361,4 @@ class _Checker:
 
 def _named_type(type: Type) -> Type | None:
     """The type that an identifier of type `type(...)` names."""
-    return type.parameters[0] if type.kind is Kind.TYPE and type.parameters else None
+    return type.parameters[0] if type.kind is TypeKind.TYPE and type.parameters else None

@@ -11,7 +11,7 @@ from kubesched.cel.frames import Frame, Plan
 from kubesched.cel.operators import no_such_overload
 from kubesched.cel.run_time_types import has_type
 from kubesched.cel.syntax import Call, Node
-from kubesched.cel.types import Kind
+from kubesched.cel.types import TypeKind
 from kubesched.cel.values import Optional, Value, type_of
 
 # -- logical operators -----------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def equality_cost(args: tuple[Value, ...], _result: Value) -> int:
     """Upstream: Kubernetes' own types are charged 1, but only by `==`."""
     left, right = args
     plain = left is _FAILED or type(left) is Optional
-    if not plain and type_of(left).kind in (Kind.OPAQUE, Kind.OBJECT):
+    if not plain and type_of(left).kind in (TypeKind.OPAQUE, TypeKind.OBJECT):
         return 1
     return costs.traversal(min(costs.actual_size(left), costs.actual_size(right)))
 

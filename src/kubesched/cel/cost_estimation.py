@@ -32,9 +32,16 @@ from kubesched.cel.syntax import (
     Node,
     Select,
 )
-from kubesched.cel.types import Kind, Type
+from kubesched.cel.types import Type, TypeKind
 
-_SCALARS = (Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.TIMESTAMP, Kind.UINT)
+_SCALARS = (
+    TypeKind.BOOL,
+    TypeKind.DOUBLE,
+    TypeKind.DURATION,
+    TypeKind.INT,
+    TypeKind.TIMESTAMP,
+    TypeKind.UINT,
+)
 _NOTHING_YET = Size(MAX, 0)
 """The union of no sizes."""
 
@@ -43,7 +50,7 @@ _NOTHING_YET = Size(MAX, 0)
 class _EntrySizes:
     """Of the keys (or indices) and values of a list or map."""
 
-    kind: Kind
+    kind: TypeKind
     key: Size
     value: Size
 
@@ -102,7 +109,7 @@ class _Estimation:
         cost = self.cost(node.operand)
         if node.test_only:
             return cost
-        if node.operand.type.kind in (Kind.MAP, Kind.OBJECT, Kind.PARAMETER):
+        if node.operand.type.kind in (TypeKind.MAP, TypeKind.OBJECT, TypeKind.PARAMETER):
             cost = total(cost, 1)
         self._paths[id(node)] = self._path(node.operand).then(node.field)
         return cost
@@ -112,7 +119,7 @@ class _Estimation:
         for element in node.elements:
             cost = total(cost, self.cost(element))
             item = item.union(self._size_or_unknown(element))
-        self._entries[id(node)] = _EntrySizes(Kind.LIST, exactly(1), item)
+        self._entries[id(node)] = _EntrySizes(TypeKind.LIST, exactly(1), item)
         return cost
 
     def _of_map(self, node: MapNode) -> int:
@@ -124,7 +131,7 @@ class _Estimation:
             cost = total(cost, self.cost(entry.key), self.cost(entry.value))
             key = key.union(self._size_or_unknown(entry.key))
             value = value.union(self._size_or_unknown(entry.value))
-        self._entries[id(node)] = _EntrySizes(Kind.MAP, key, value)
+        self._entries[id(node)] = _EntrySizes(TypeKind.MAP, key, value)
         return cost
 
     def _of_fold(self, node: Comprehension) -> int:
@@ -239,21 +246,21 @@ class _Estimation:
 
     def _iteration_key(self, over: Node) -> _Variable:
         entries = self._entry_sizes(over)
-        inside = "@indices" if self._container(over, entries) is Kind.LIST else "@keys"
+        inside = "@indices" if self._container(over, entries) is TypeKind.LIST else "@keys"
         return _Variable(self._path(over).then(inside), entries.key if entries else None, None)
 
     def _iteration_value(self, over: Node) -> _Variable:
         entries = self._entry_sizes(over)
-        inside = "@items" if self._container(over, entries) is Kind.LIST else "@values"
+        inside = "@items" if self._container(over, entries) is TypeKind.LIST else "@values"
         return _Variable(self._path(over).then(inside), entries.value if entries else None, None)
 
     def _iteration_element(self, over: Node) -> _Variable:
         """The only variable of a fold: values of a list, keys of a map."""
-        is_list = self._container(over, self._entry_sizes(over)) is Kind.LIST
+        is_list = self._container(over, self._entry_sizes(over)) is TypeKind.LIST
         return self._iteration_value(over) if is_list else self._iteration_key(over)
 
     @staticmethod
-    def _container(over: Node, entries: _EntrySizes | None) -> Kind:
+    def _container(over: Node, entries: _EntrySizes | None) -> TypeKind:
         return over.type.kind if entries is None else entries.kind
 
     # -- sizes -----------------------------------------------------------------------------------------------------
@@ -319,7 +326,7 @@ def _written_size(node: Node) -> Size | None:
 
 
 def _is_scalar(type: Type) -> bool:
-    if type.kind is Kind.OPAQUE and type.name == types.OPTIONAL_NAME:
+    if type.kind is TypeKind.OPAQUE and type.name == types.OPTIONAL_NAME:
         return _is_scalar(type.parameters[0])
     return type.kind in _SCALARS
 

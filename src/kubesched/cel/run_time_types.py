@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubesched.cel.types import Kind, Type
+from kubesched.cel.types import Type, TypeKind
 from kubesched.cel.values import Value, type_of
 
-_ANYTHING = (Kind.DYN, Kind.ANY, Kind.PARAMETER)
+_ANYTHING = (TypeKind.DYN, TypeKind.ANY, TypeKind.PARAMETER)
 
 
 def has_type(declared: Type, value: Value) -> bool:
@@ -14,9 +14,9 @@ def has_type(declared: Type, value: Value) -> bool:
         return True
     if type_of(value).name != declared.name:
         return False
-    if declared.kind is Kind.LIST:
+    if declared.kind is TypeKind.LIST:
         return not value or has_type(declared.parameters[0], value[0])
-    if declared.kind is Kind.MAP and value:
+    if declared.kind is TypeKind.MAP and value:
         key, element = next(iter(value.items()))
         key_type, element_type = declared.parameters
         return has_type(key_type, key) and has_type(element_type, element)
@@ -29,6 +29,6 @@ def needs_guard(declared: Type, known: Type) -> bool:
         return False
     if known.is_dynamic or known.kind is not declared.kind:
         return True
-    if declared.kind in (Kind.LIST, Kind.MAP):
+    if declared.kind in (TypeKind.LIST, TypeKind.MAP):
         return any(map(needs_guard, declared.parameters, known.parameters))
     return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 
-class Kind(Enum):
+class TypeKind(Enum):
     """The family a type belongs to."""
 
     ANY = "any"
@@ -38,7 +38,7 @@ class Kind(Enum):
 class Type:
     """A type, compared by kind, name and parameters. Also the value of `type(x)`."""
 
-    kind: Kind
+    kind: TypeKind
     name: str
     parameters: tuple[Type, ...] = ()
     fields: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)
@@ -46,7 +46,7 @@ class Type:
 
     def __str__(self) -> str:
         """As cel-go prints a type in Kubernetes' own messages."""
-        if self.kind is Kind.PARAMETER:
+        if self.kind is TypeKind.PARAMETER:
             return f"<{self.name}>"
         if not self.parameters:
             return self.name
@@ -55,63 +55,63 @@ class Type:
     @property
     def is_dynamic(self) -> bool:
         """True if values of every type are accepted and operations are resolved at run time."""
-        return self.kind is Kind.DYN or self.kind is Kind.ANY
+        return self.kind is TypeKind.DYN or self.kind is TypeKind.ANY
 
 
-ANY = Type(Kind.ANY, "google.protobuf.Any")
-BOOL = Type(Kind.BOOL, "bool")
-BYTES = Type(Kind.BYTES, "bytes")
-DOUBLE = Type(Kind.DOUBLE, "double")
-DURATION = Type(Kind.DURATION, "google.protobuf.Duration")
-DYN = Type(Kind.DYN, "dyn")
-ERROR = Type(Kind.ERROR, "error")
-INT = Type(Kind.INT, "int")
-NULL = Type(Kind.NULL, "null_type")
-STRING = Type(Kind.STRING, "string")
-TIMESTAMP = Type(Kind.TIMESTAMP, "google.protobuf.Timestamp")
-UINT = Type(Kind.UINT, "uint")
-TYPE = Type(Kind.TYPE, "type")
+ANY = Type(TypeKind.ANY, "google.protobuf.Any")
+BOOL = Type(TypeKind.BOOL, "bool")
+BYTES = Type(TypeKind.BYTES, "bytes")
+DOUBLE = Type(TypeKind.DOUBLE, "double")
+DURATION = Type(TypeKind.DURATION, "google.protobuf.Duration")
+DYN = Type(TypeKind.DYN, "dyn")
+ERROR = Type(TypeKind.ERROR, "error")
+INT = Type(TypeKind.INT, "int")
+NULL = Type(TypeKind.NULL, "null_type")
+STRING = Type(TypeKind.STRING, "string")
+TIMESTAMP = Type(TypeKind.TIMESTAMP, "google.protobuf.Timestamp")
+UINT = Type(TypeKind.UINT, "uint")
+TYPE = Type(TypeKind.TYPE, "type")
 
-QUANTITY = Type(Kind.OBJECT, "kubernetes.Quantity")
-SEMVER = Type(Kind.OBJECT, "kubernetes.Semver")
-URL = Type(Kind.OBJECT, "kubernetes.URL")
-IP = Type(Kind.OPAQUE, "net.IP")
-CIDR = Type(Kind.OPAQUE, "net.CIDR")
-NAMED_FORMAT = Type(Kind.OBJECT, "kubernetes.NamedFormat")
+QUANTITY = Type(TypeKind.OBJECT, "kubernetes.Quantity")
+SEMVER = Type(TypeKind.OBJECT, "kubernetes.Semver")
+URL = Type(TypeKind.OBJECT, "kubernetes.URL")
+IP = Type(TypeKind.OPAQUE, "net.IP")
+CIDR = Type(TypeKind.OPAQUE, "net.CIDR")
+NAMED_FORMAT = Type(TypeKind.OBJECT, "kubernetes.NamedFormat")
 
 OPTIONAL_NAME = "optional_type"
 
 
 def list_of(element: Type) -> Type:
-    return Type(Kind.LIST, "list", (element,))
+    return Type(TypeKind.LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    return Type(Kind.MAP, "map", (key, value))
+    return Type(TypeKind.MAP, "map", (key, value))
 
 
 def optional_of(value: Type) -> Type:
-    return Type(Kind.OPAQUE, OPTIONAL_NAME, (value,))
+    return Type(TypeKind.OPAQUE, OPTIONAL_NAME, (value,))
 
 
 def type_of_type(of: Type) -> Type:
     """The type of a type's name: `int` in an expression has the type `type(int)`."""
-    return Type(Kind.TYPE, "type", (of,))
+    return Type(TypeKind.TYPE, "type", (of,))
 
 
 def parameter(name: str) -> Type:
     """A type parameter of a generic function."""
-    return Type(Kind.PARAMETER, name)
+    return Type(TypeKind.PARAMETER, name)
 
 
 def has_parameters(type: Type) -> bool:
     """Whether a type parameter occurs in the type."""
-    return type.kind is Kind.PARAMETER or any(map(has_parameters, type.parameters))
+    return type.kind is TypeKind.PARAMETER or any(map(has_parameters, type.parameters))
 
 
 def object_type(name: str, fields: Mapping[str, Type]) -> Type:
     """A type with declared fields: others do not compile. Its values are mappings by field name."""
-    return Type(Kind.OBJECT, name, (), dict(fields))
+    return Type(TypeKind.OBJECT, name, (), dict(fields))
 
 
 LIST = list_of(DYN)

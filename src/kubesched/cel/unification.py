@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.cel.types import DYN, Kind, Type
+from kubesched.cel.types import DYN, Type, TypeKind
 
-_NULLABLE = (Kind.OPAQUE, Kind.OBJECT, Kind.ANY, Kind.DURATION, Kind.TIMESTAMP)
+_NULLABLE = (TypeKind.OPAQUE, TypeKind.OBJECT, TypeKind.ANY, TypeKind.DURATION, TypeKind.TIMESTAMP)
 
 
 class Substitutions:
@@ -36,7 +36,7 @@ class Substitutions:
 
     def apply(self, type: Type, *, unbound_to_dyn: bool = False) -> Type:
         """The type with every bound parameter replaced."""
-        if type.kind is Kind.PARAMETER:
+        if type.kind is TypeKind.PARAMETER:
             bound = self._bound.get(type.name)
             if bound is not None:
                 return self.apply(bound, unbound_to_dyn=unbound_to_dyn)
@@ -62,20 +62,20 @@ class Substitutions:
         return all(map(self._assignable, sources, targets))
 
     def _assignable(self, source: Type, target: Type) -> bool:
-        if target.kind is Kind.PARAMETER:
+        if target.kind is TypeKind.PARAMETER:
             valid, is_bound = self._substitute(source, target)
             if valid or is_bound:
                 return valid
-        if source.kind is Kind.PARAMETER:
+        if source.kind is TypeKind.PARAMETER:
             return self._substitute(target, source)[0]
         if _is_wildcard(source) or _is_wildcard(target):
             return True
-        if source.kind is Kind.NULL:
-            return target.kind in _NULLABLE or target.kind is Kind.NULL
-        if target.kind is Kind.NULL:
+        if source.kind is TypeKind.NULL:
+            return target.kind in _NULLABLE or target.kind is TypeKind.NULL
+        if target.kind is TypeKind.NULL:
             return source.kind in _NULLABLE
-        if source.kind is Kind.TYPE:
-            return target.kind is Kind.TYPE
+        if source.kind is TypeKind.TYPE:
+            return target.kind is TypeKind.TYPE
         return (
             source.kind is target.kind
             and source.name == target.name
@@ -104,7 +104,7 @@ class Substitutions:
     def _is_free_of(self, parameter: Type, within: Type) -> bool:
         if parameter == within:
             return False
-        if within.kind is Kind.PARAMETER:
+        if within.kind is TypeKind.PARAMETER:
             bound = self._bound.get(within.name)
             return bound is None or self._is_free_of(parameter, bound)
         return all([self._is_free_of(parameter, inner) for inner in within.parameters])
@@ -116,17 +116,17 @@ def most_general(first: Type, second: Type) -> Type:
 
 
 def _is_wildcard(type: Type) -> bool:
-    return type.is_dynamic or type.kind is Kind.ERROR
+    return type.is_dynamic or type.kind is TypeKind.ERROR
 
 
 def _is_equal_or_less_specific(first: Type, second: Type) -> bool:
-    if first.is_dynamic or first.kind is Kind.PARAMETER:
+    if first.is_dynamic or first.kind is TypeKind.PARAMETER:
         return True
-    if second.is_dynamic or second.kind is Kind.PARAMETER or first.kind is not second.kind:
+    if second.is_dynamic or second.kind is TypeKind.PARAMETER or first.kind is not second.kind:
         return False
-    if first.kind is Kind.TYPE:
+    if first.kind is TypeKind.TYPE:
         return True
-    if first.kind not in (Kind.OPAQUE, Kind.LIST, Kind.MAP):
+    if first.kind not in (TypeKind.OPAQUE, TypeKind.LIST, TypeKind.MAP):
         return first == second
     return (
         first.name == second.name

@@ -20,7 +20,7 @@ from kubesched.cel.syntax import (
     ObjectNode,
     Select,
 )
-from kubesched.cel.types import Kind, Type
+from kubesched.cel.types import Type, TypeKind
 
 _MIXED_ALLOWED = frozenset(("format", "cel.@block"))
 
@@ -101,8 +101,8 @@ def _children(node: Node) -> list[Node]:
 
 
 def _equivalent(first: Type, second: Type) -> bool:
-    if first.kind is Kind.PARAMETER:
-        return second.kind is Kind.PARAMETER
+    if first.kind is TypeKind.PARAMETER:
+        return second.kind is TypeKind.PARAMETER
     return (
         first.kind is second.kind
         and first.name == second.name

@@ -92,12 +92,11 @@ def _recorded(args: argparse.Namespace) -> int:
 def _golden(
     files: Sequence[str], limit: int | None, show: int, output: str, *, explained: bool = False
 ) -> int:
-    import logging
-
     from kubesched.conformance.golden import evaluate
+    from kubesched.logs import silence
 
     # The in-memory schedulers log expected failures.
-    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    silence()
     with _progress() as progress:
         report = evaluate(files, limit=limit, show=show, explained=explained, progress=progress)
     if output == "json":

@@ -85,12 +85,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    import logging
+    from kubesched.logs import silence
 
     if args.what == "schema":
         return _print_schema()
     # What a scheduler in memory logs about pods is what is printed here.
-    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    silence()
     if args.what == "pod" and args.recording is not None and not args.config:
         played = _explain_recorded(args)
         if played is not None:

@@ -43,10 +43,10 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    import logging
+    from kubesched.logs import silence
 
     # What a scheduler in memory logs about pods is what the page shows.
-    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    silence()
     with signals_held():
         from kubesched.app.event_loop import run
 

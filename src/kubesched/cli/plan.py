@@ -127,14 +127,13 @@ def _new_nodes(text: str) -> NewNodes:
 
 
 def main(args: argparse.Namespace) -> int:
-    import logging
-
     from kubesched.cli.main import usage_error
+    from kubesched.logs import silence
 
     if sum(isinstance(each, int) for each in args.replicas) > 1:
         return usage_error("--replicas N is for all files and can be given once")
     # What a scheduler in memory logs about pods is what is printed here.
-    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    silence()
     earlier = None
     if args.diff:
         from kubesched.planning.comparison import read_plan

@@ -162,13 +162,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _configure_logging(verbosity: int | None) -> None:
-    import logging
-
     from kubesched import logs
 
     logs.configure(logs.LogSettings(verbosity=verbosity or 0))
     if verbosity is None:
-        logging.getLogger().setLevel(logging.WARNING)
+        logs.set_verbosity(-10)  # warnings only
 
 
 def _repair(data_dir: str | None) -> None:

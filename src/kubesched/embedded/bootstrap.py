@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.namespace_defaults import RootCertificates
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 _MANAGER = WriteOptions(manager="kube-apiserver")
 
 
-def bootstrap(registry: Registry) -> None:
+def bootstrap(registry: RestStorage) -> None:
     """Create what is missing; a cluster restored from disk keeps its objects."""
     for name in DEFAULT_NAMESPACES:
         _ensure(
@@ -40,13 +40,13 @@ def _priority_class(name: str, value: int, purpose: str) -> JsonObject:
     }
 
 
-def _ensure(registry: Registry, resource: str, namespace: str, obj: JsonObject) -> None:
+def _ensure(registry: RestStorage, resource: str, namespace: str, obj: JsonObject) -> None:
     info = registry.catalog.get(resource)
     if registry.store.get(info.storage_key, namespace, obj["metadata"]["name"]) is None:
         registry.create(info, namespace, obj, _MANAGER)
 
 
-def publish(registry: Registry, ca_certificate: str, port: int) -> None:
+def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
     """What tells clients inside the cluster where the API server is and whom it trusts."""
     metadata: JsonObject = {"name": "kubernetes", "namespace": "default"}
     labels = {"component": "apiserver", "provider": "kubernetes"}

@@ -7,7 +7,7 @@ import random
 from kubesched.clock import Clock
 from kubesched.embedded.bootstrap import bootstrap
 from kubesched.embedded.registry.namespace_defaults import DefaultServiceAccounts
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.admission.limit_ranges import check_limits
 from kubesched.embedded.resources.admission.quotas import charge_quotas
 from kubesched.embedded.resources.catalog import ResourceCatalog
@@ -16,9 +16,9 @@ from kubesched.embedded.resources.strategies import STRATEGIES
 from kubesched.embedded.storage.store import Store
 
 
-def build_registry(store: Store, *, clock: Clock, rng: random.Random) -> Registry:
+def build_registry(store: Store, *, clock: Clock, rng: random.Random) -> RestStorage:
     """A registry over a new or a restored store, ready for use."""
-    registry = Registry(store, ResourceCatalog(), clock=clock, rng=rng, kinds=STRATEGIES)
+    registry = RestStorage(store, ResourceCatalog(), clock=clock, rng=rng, kinds=STRATEGIES)
     custom_resources = CustomResources(registry)
     DefaultServiceAccounts(registry)
     registry.checks += [check_limits, charge_quotas]

@@ -22,8 +22,8 @@ from kubesched.embedded.registry import binding, eviction
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.managed_fields.managers import Manager
 from kubesched.embedded.registry.patching import PatchKind, patch_object
-from kubesched.embedded.registry.registry import Registry, WriteOptions
 from kubesched.embedded.registry.repeated_creates import RepeatedCreates
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.registry.strategy import Propagation
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.selectors import combine, compile_field_selector, compile_label_selector
@@ -41,7 +41,7 @@ _REMEMBERED_SHAPES = 256
 class LocalApi:
     """Synchronous verbs and ordered change notifications over one registry."""
 
-    def __init__(self, registry: Registry, *, manager: str = "kubesched") -> None:
+    def __init__(self, registry: RestStorage, *, manager: str = "kubesched") -> None:
         self.registry = registry
         self._options = WriteOptions(manager=manager)
         self._creates = RepeatedCreates(registry)

@@ -9,7 +9,6 @@ before the writes it may reflect are durable (`settle`).
 
 from __future__ import annotations
 
-import logging
 import random
 from typing import Protocol
 
@@ -26,10 +25,11 @@ from kubesched.embedded.handlers.routes import Target, parse_target, unknown_pat
 from kubesched.embedded.handlers.tokens import issue_token
 from kubesched.embedded.handlers.watching import WatchStream, parse_watch_request
 from kubesched.embedded.objects import encode
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.errors import ApiError, MethodNotAllowed, ServerError
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Settling(Protocol):
@@ -55,7 +55,7 @@ class ApiServer:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: RestStorage,
         *,
         clock: Clock,
         rng: random.Random,
@@ -86,7 +86,7 @@ class ApiServer:
         except ApiError as error:
             return failure(error)
         except Exception as error:
-            logger.exception("%s %s failed", request.method, request.path)
+            log.exception("Request failed", method=request.method, path=request.path)
             return failure(ServerError(f"Internal error occurred: {type(error).__name__}: {error}"))
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from kubesched.api.core_v1 import Pod
-from kubesched.api.kinds import Kind as ApiKind
+from kubesched.api.kinds import Kind
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain.explainer import Explainer
@@ -28,7 +28,7 @@ from kubesched.state.cluster_state import KINDS, ClusterState
 
 T = TypeVar("T")
 
-Kind = Literal["playground", "scheduler", "cluster", "dump", "recording"]
+SourceKind = Literal["playground", "scheduler", "cluster", "dump", "recording"]
 
 
 class Read(Protocol):
@@ -71,7 +71,7 @@ Play = Callable[[RecordingReader, str, int, Selection, bool], Explanation | None
 class Source:
     """What the page looks at."""
 
-    kind: Kind
+    kind: SourceKind
     title: str
     view: View
     config: KubeSchedulerConfiguration
@@ -95,7 +95,7 @@ def view_of_state(
 
 
 def state_of_listers(
-    title: str, listers: Listers, unwatched: Callable[[ApiKind[Any]], list[Any]] | None = None
+    title: str, listers: Listers, unwatched: Callable[[Kind[Any]], list[Any]] | None = None
 ) -> ClusterState:
     """A copy of what informers know; the records themselves are shared.
 

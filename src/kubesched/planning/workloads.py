@@ -35,7 +35,7 @@ from kubesched.embedded.controllers.statefulset import StatefulSetController
 from kubesched.embedded.controllers.volumes import EphemeralVolumes
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject, copy_json
-from kubesched.embedded.registry.registry import WriteOptions
+from kubesched.embedded.registry.rest_storage import WriteOptions
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import ChangeType
 from kubesched.errors import AlreadyExists, ApiError

@@ -49,7 +49,7 @@ class _Jump:
     def select(self, timeout: float | None = None) -> list[object]:
         self._loop.safe_point()
         if timeout is None:
-            raise SimulationStuck("everybody waits for ever")
+            raise SimulationStuck("every task waits for ever")
         if timeout > 0:
             self.rounds = 0
             self._loop.pass_time()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
+from kubesched.logs import silence
 from kubesched.sweeps.store import key_of_cell
 from kubesched.sweeps.sweep import Keyed
 from kubesched.traces.measuring import SAMPLES
@@ -16,7 +16,7 @@ from kubesched.traces.trace import Trace
 def play_cell(trace: Trace, cell: Cell) -> bytes:
     """The outcome of one cell as JSON; in this process or another."""
     # What a scheduler in memory logs about pods is in the outcome.
-    logging.getLogger("kubesched").addHandler(logging.NullHandler())
+    silence()
     return encode(asyncio.run(play_trace(trace, cell)))
 
 

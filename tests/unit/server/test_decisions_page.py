@@ -168,7 +168,7 @@ async def test_a_hidden_pod_cannot_be_found_by_asking_for_it(ask):
     assert body["decisions"] == []
 
 
-async def test_somebody_who_may_list_all_pods_is_asked_about_once(ask):
+async def test_a_user_who_may_list_all_pods_is_asked_about_once(ask):
     reviews = PodReviews("")
     _, body = await ask(RING, user=ALICE, reviews=reviews)
     assert all(each["readable"] for each in body["decisions"])

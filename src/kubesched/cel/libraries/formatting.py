@@ -9,7 +9,7 @@ from kubesched.cel import operators, times
 from kubesched.cel.errors import EvaluationError
 from kubesched.cel.go_text import quote
 from kubesched.cel.syntax import ListNode, MapNode, Node
-from kubesched.cel.types import Kind, Type
+from kubesched.cel.types import Type, TypeKind
 from kubesched.cel.values import Duration, Timestamp, Uint, Value, type_of
 
 _DEFAULT_PRECISION = 6
@@ -29,26 +29,26 @@ _ACCEPTED = {
 }
 _STATIC_KINDS = {
     "s": (
-        Kind.LIST,
-        Kind.MAP,
-        Kind.INT,
-        Kind.UINT,
-        Kind.DOUBLE,
-        Kind.BOOL,
-        Kind.STRING,
-        Kind.TIMESTAMP,
-        Kind.BYTES,
-        Kind.DURATION,
-        Kind.TYPE,
-        Kind.NULL,
+        TypeKind.LIST,
+        TypeKind.MAP,
+        TypeKind.INT,
+        TypeKind.UINT,
+        TypeKind.DOUBLE,
+        TypeKind.BOOL,
+        TypeKind.STRING,
+        TypeKind.TIMESTAMP,
+        TypeKind.BYTES,
+        TypeKind.DURATION,
+        TypeKind.TYPE,
+        TypeKind.NULL,
     ),
-    "d": (Kind.INT, Kind.UINT),
-    "f": (Kind.DOUBLE, Kind.STRING),
-    "e": (Kind.DOUBLE, Kind.STRING),
-    "b": (Kind.INT, Kind.UINT, Kind.BOOL),
-    "x": (Kind.INT, Kind.UINT, Kind.STRING, Kind.BYTES),
-    "X": (Kind.INT, Kind.UINT, Kind.STRING, Kind.BYTES),
-    "o": (Kind.INT, Kind.UINT),
+    "d": (TypeKind.INT, TypeKind.UINT),
+    "f": (TypeKind.DOUBLE, TypeKind.STRING),
+    "e": (TypeKind.DOUBLE, TypeKind.STRING),
+    "b": (TypeKind.INT, TypeKind.UINT, TypeKind.BOOL),
+    "x": (TypeKind.INT, TypeKind.UINT, TypeKind.STRING, TypeKind.BYTES),
+    "X": (TypeKind.INT, TypeKind.UINT, TypeKind.STRING, TypeKind.BYTES),
+    "o": (TypeKind.INT, TypeKind.UINT),
 }
 
 
@@ -154,7 +154,7 @@ def _clause(text: str, at: int) -> tuple[str, int, int]:
 
 
 def _check_clause(clause: str, node: Node) -> None:
-    if node.type.kind is not Kind.DYN and node.type.kind not in _STATIC_KINDS[clause]:
+    if node.type.kind is not TypeKind.DYN and node.type.kind not in _STATIC_KINDS[clause]:
         raise _ClauseError(clause, node.type, node)
     if clause != "s":
         return
@@ -253,7 +253,7 @@ def _nested(value: Value, budget: list[int]) -> str:
         name = "timestamp" if isinstance(value, Timestamp) else "duration"
         return f"{name}({quote(_string(value, budget))})"
     known = type_of(value)
-    if known.kind in (Kind.OPAQUE, Kind.OBJECT):
+    if known.kind in (TypeKind.OPAQUE, TypeKind.OBJECT):
         raise EvaluationError(f"error during formatting: no formatting function for {known.name}")
     text = _string(value, budget)
     if isinstance(value, str):

@@ -13,7 +13,7 @@ from kubesched.embedded.auth.escalation import EscalationCheck
 from kubesched.embedded.auth.rbac import Attributes, RbacAuthorizer
 from kubesched.embedded.auth.tokens import ServiceAccountTokens
 from kubesched.embedded.auth.users import ADMINISTRATOR, AUTHENTICATED, User
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.errors import Forbidden
 
 Authorization: TypeAlias = Literal["allow", "rbac"]
@@ -26,7 +26,7 @@ class AccessControl:
     """Who may do what; with `allow`, every authenticated user may do everything."""
 
     def __init__(
-        self, registry: Registry, clock: Clock, *, token: str, authorization: Authorization
+        self, registry: RestStorage, clock: Clock, *, token: str, authorization: Authorization
     ) -> None:
         self._token = token.encode()
         # Tokens outlive a restart wherever the administrator's token does.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kubesched.embedded.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from kubesched.embedded.auth.users import AUTHENTICATED, MASTERS
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 
 _API = "rbac.authorization.k8s.io/v1"
 _READ = ["get", "list", "watch"]
@@ -77,7 +77,7 @@ BINDINGS = {
 }
 
 
-def create_roles(registry: Registry) -> None:
+def create_roles(registry: RestStorage) -> None:
     """Create what is missing; roles that were changed stay as they are."""
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
     for name, rules in ROLES.items():
@@ -109,7 +109,7 @@ def create_roles(registry: Registry) -> None:
         _ensure(registry, CLUSTER_ROLE_BINDINGS, binding)
 
 
-def _ensure(registry: Registry, resource: str, obj: JsonObject) -> None:
+def _ensure(registry: RestStorage, resource: str, obj: JsonObject) -> None:
     info = registry.catalog.get(resource)
     if registry.store.get(info.storage_key, "", obj["metadata"]["name"]) is None:
         registry.create(info, "", obj, WriteOptions(manager="kube-apiserver"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kubesched.embedded.auth.users import MASTERS, User
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 
 GROUP = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = f"clusterroles.{GROUP}"
@@ -53,7 +53,7 @@ class Attributes:
 class RbacAuthorizer:
     """Decides by the roles and bindings in the store."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
 
     def allows(self, user: User, attributes: Attributes) -> str | None:

@@ -13,7 +13,7 @@ import hmac
 from kubesched.clock import Clock
 from kubesched.embedded.auth.users import User
 from kubesched.embedded.objects import JsonObject, decode, encode
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 SHORTEST_S = 600
@@ -24,7 +24,7 @@ DEFAULT_S = 3600
 class ServiceAccountTokens:
     """Issues and verifies tokens."""
 
-    def __init__(self, registry: Registry, clock: Clock, key: bytes) -> None:
+    def __init__(self, registry: RestStorage, clock: Clock, key: bytes) -> None:
         self._registry = registry
         self._clock = clock
         self._key = key

@@ -15,11 +15,11 @@ own that yields to the loop after a burst of keys.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
 from kubesched.clock import Clock
@@ -29,8 +29,9 @@ from kubesched.embedded.controllers.informers import InformerFactory
 from kubesched.embedded.controllers.workqueue import BackOff, WorkQueue
 from kubesched.embedded.local import LocalApi
 from kubesched.errors import AlreadyExists, ApiError, Conflict, NotFound
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 BURST = 64
 SLICE_S = 0.005
@@ -139,18 +140,18 @@ class Controller(ABC, Generic[K]):
             again_s = self.sync(key)
         except _EXPECTED_ERRORS as error:
             self._failure_count += 1
-            logger.debug("%s: %s: %s; trying again", self.name, key, error)
+            log.info("Trying again", v=4, controller=self.name, key=key, err=error)
             self.queue.retry(key)
         except ApiError as error:
             self._failure_count += 1
             rest_s = self.queue.retry(key)
             # The journal reports a full disk once; every controller meets it at every attempt.
-            level = logging.DEBUG if error.code == 507 else logging.WARNING
-            logger.log(level, "%s: %s: %s; trying again in %.3gs", self.name, key, error, rest_s)
+            tell = partial(log.info, v=4) if error.code == 507 else log.warning
+            tell("Failed; trying again", controller=self.name, key=key, err=error, afterS=rest_s)
         except Exception:  # the outermost edge: one key's bug must not stop the others
             self._failure_count += 1
             rest_s = self.queue.retry(key)
-            logger.exception("%s: %s failed; trying again in %.3gs", self.name, key, rest_s)
+            log.exception("Failed; trying again", controller=self.name, key=key, afterS=rest_s)
         else:
             self.queue.forget(key)
             if again_s is not None:

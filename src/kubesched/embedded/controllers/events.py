@@ -7,7 +7,6 @@ is logged, not raised. Switched off, a recorder does nothing at all.
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -16,8 +15,9 @@ from kubesched.embedded.controllers.metadata import object_reference
 from kubesched.embedded.local import LocalApi
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.errors import ApiError, NotFound
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 NORMAL = "Normal"
 WARNING = "Warning"
@@ -148,7 +148,7 @@ class EventRecorder:
         except ApiError as error:
             # A namespace that is going away refuses new events; that is no reason to stop working.
             self._dropped += 1
-            logger.debug("event %s about %s not written: %s", reason, reference["name"], error)
+            log.info("Event not written", v=4, reason=reason, about=reference["name"], err=error)
 
     def _refill(self) -> None:
         now = self._clock.monotonic()

@@ -14,7 +14,7 @@ from kubesched.embedded.exchange import ApiResponse, Query
 from kubesched.embedded.failures import not_found
 from kubesched.embedded.handlers.routes import Target
 from kubesched.embedded.objects import JsonObject, encode, timestamp
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.selectors import compile_label_selector
 
 GROUP = "metrics.k8s.io"
@@ -26,7 +26,7 @@ _USAGE = {
 _ZERO = quantity.parse(0)
 
 
-def read_metrics(registry: Registry, target: Target, query: Query) -> ApiResponse:
+def read_metrics(registry: RestStorage, target: Target, query: Query) -> ApiResponse:
     """One NodeMetrics or PodMetrics, or the list of them."""
     is_node = target.resource.plural == "nodes"
     namespace = None if is_node else target.namespace
@@ -55,7 +55,7 @@ def _is_running(pod: JsonObject) -> bool:
     return bool((pod.get("status") or {}).get("phase") == "Running")
 
 
-def _metrics(registry: Registry, target: Target, subject: JsonObject) -> JsonObject:
+def _metrics(registry: RestStorage, target: Target, subject: JsonObject) -> JsonObject:
     known = subject["metadata"]
     metadata = {
         key: known[key] for key in ("name", "namespace", "labels") if known.get(key) is not None
@@ -71,13 +71,13 @@ def _metrics(registry: Registry, target: Target, subject: JsonObject) -> JsonObj
 
 
 def _node(
-    registry: Registry, target: Target, node: JsonObject, used: dict[str, dict[str, Quantity]]
+    registry: RestStorage, target: Target, node: JsonObject, used: dict[str, dict[str, Quantity]]
 ) -> JsonObject:
     usage = used.get(node["metadata"]["name"], {"cpu": _ZERO, "memory": _ZERO})
     return {**_metrics(registry, target, node), "usage": _shown(usage)}
 
 
-def _pod(registry: Registry, target: Target, pod: JsonObject) -> JsonObject:
+def _pod(registry: RestStorage, target: Target, pod: JsonObject) -> JsonObject:
     containers = [
         {"name": container["name"], "usage": _shown(_container_usage(pod, container))}
         for container in pod["spec"].get("containers") or ()
@@ -85,7 +85,7 @@ def _pod(registry: Registry, target: Target, pod: JsonObject) -> JsonObject:
     return {**_metrics(registry, target, pod), "containers": containers}
 
 
-def _usage_by_node(registry: Registry) -> dict[str, dict[str, Quantity]]:
+def _usage_by_node(registry: RestStorage) -> dict[str, dict[str, Quantity]]:
     used: dict[str, dict[str, Quantity]] = {}
     for entry in registry.store.collection("pods").entries():
         pod = entry.obj

@@ -19,7 +19,7 @@ from kubesched.embedded.handlers.routes import Target
 from kubesched.embedded.handlers.simulated import SIMULATED, simulated
 from kubesched.embedded.handlers.tables import table_of
 from kubesched.embedded.objects import JsonObject, decode, encode
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.registry.scale import scale_of
 from kubesched.embedded.selectors import (
     Predicate,
@@ -55,7 +55,7 @@ class Page:
         return metadata
 
 
-def get(registry: Registry, target: Target, query: Query, accepted: Accepted) -> ApiResponse:
+def get(registry: RestStorage, target: Target, query: Query, accepted: Accepted) -> ApiResponse:
     """One object, or its scale."""
     if target.resource.group == metrics_api.GROUP:
         return metrics_api.read_metrics(registry, target, query)
@@ -70,7 +70,7 @@ def get(registry: Registry, target: Target, query: Query, accepted: Accepted) ->
 
 
 def entry_response(
-    registry: Registry,
+    registry: RestStorage,
     target: Target,
     entry: Entry,
     query: Query,
@@ -88,7 +88,7 @@ def entry_response(
     return ApiResponse(status, encoder_for(target.resource, metadata_only=metadata_only)(entry))
 
 
-def list_(registry: Registry, target: Target, query: Query, accepted: Accepted) -> ApiResponse:
+def list_(registry: RestStorage, target: Target, query: Query, accepted: Accepted) -> ApiResponse:
     """A page of a collection."""
     if target.resource.group == metrics_api.GROUP:
         return metrics_api.read_metrics(registry, target, query)
@@ -109,7 +109,7 @@ def list_(registry: Registry, target: Target, query: Query, accepted: Accepted) 
     return ApiResponse(200, encode_list(kind, api_version, page.metadata(), items))
 
 
-def list_page(registry: Registry, target: Target, query: Query) -> Page:
+def list_page(registry: RestStorage, target: Target, query: Query) -> Page:
     """The entries a list request is about, at one revision."""
     collection = registry.store.collection(target.resource.storage_key)
     matches = selection(target, query)
@@ -178,7 +178,7 @@ def parse_resource_version(text: str) -> int:
     return int(text)
 
 
-def _list_revision(registry: Registry, query: Query) -> int:
+def _list_revision(registry: RestStorage, query: Query) -> int:
     """The revision a list without continuation is of: the newest, unless an exact one was asked for."""
     current = registry.store.revision
     match = query.get("resourceVersionMatch")

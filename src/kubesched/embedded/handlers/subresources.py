@@ -10,7 +10,7 @@ from kubesched.embedded.handlers.simulated import SIMULATED, simulated
 from kubesched.embedded.handlers.writing import parse_delete_options, write_options
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry import binding, eviction
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.errors import MethodNotAllowed
 
 _SUCCESS = encode(
@@ -18,7 +18,7 @@ _SUCCESS = encode(
 )
 
 
-def post(registry: Registry, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
+def post(registry: RestStorage, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
     if target.resource.plural == "bindings" or target.subresource == "binding":
         return _bind(registry, request, target, query)
     if target.subresource == "eviction":
@@ -50,7 +50,7 @@ def _named(target: Target, metadata: JsonObject) -> str:
     return target.name or stated
 
 
-def _bind(registry: Registry, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
+def _bind(registry: RestStorage, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
     body = _decode(request, "Binding")
     metadata = body.get("metadata", {})
     name = _named(target, metadata)
@@ -80,7 +80,7 @@ def _bind(registry: Registry, request: ApiRequest, target: Target, query: Query)
     return ApiResponse(201, _SUCCESS)
 
 
-def _evict(registry: Registry, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
+def _evict(registry: RestStorage, request: ApiRequest, target: Target, query: Query) -> ApiResponse:
     body = _decode(request, "Eviction")
     name = _named(target, body.get("metadata", {}))
     options = body.get("deleteOptions")

@@ -8,12 +8,12 @@ from kubesched.embedded.exchange import ApiRequest, ApiResponse, decode_body
 from kubesched.embedded.failures import invalid
 from kubesched.embedded.handlers.routes import Target
 from kubesched.embedded.objects import JsonObject, encode, timestamp
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.errors import BadRequest
 
 
 def issue_token(
-    registry: Registry, request: ApiRequest, target: Target, tokens: ServiceAccountTokens
+    registry: RestStorage, request: ApiRequest, target: Target, tokens: ServiceAccountTokens
 ) -> ApiResponse:
     """Answer a TokenRequest."""
     account = registry.get(target.resource, target.namespace or "", target.name).obj

@@ -20,7 +20,7 @@ from kubesched.embedded.handlers.representation import encode_watch_event, encod
 from kubesched.embedded.handlers.routes import Target
 from kubesched.embedded.handlers.tables import table_of
 from kubesched.embedded.objects import JsonObject, encode
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 from kubesched.embedded.storage.watch import Watch, WatchEvent
@@ -45,7 +45,7 @@ class WatchRequest:
     timeout_s: float
 
 
-def parse_watch_request(registry: Registry, query: Query, rng: random.Random) -> WatchRequest:
+def parse_watch_request(registry: RestStorage, query: Query, rng: random.Random) -> WatchRequest:
     match, version = query.get("resourceVersionMatch"), query.get("resourceVersion")
     bookmarks = query.flag("allowWatchBookmarks")
     initial = query.get("sendInitialEvents")
@@ -75,7 +75,7 @@ class WatchStream:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: RestStorage,
         target: Target,
         query: Query,
         accepted: Accepted,
@@ -182,7 +182,7 @@ def _error_event(error: ApiError) -> bytes:
 
 
 def _event_encoder(
-    registry: Registry,
+    registry: RestStorage,
     resource: ResourceInfo,
     query: Query,
     accepted: Accepted,
@@ -204,7 +204,7 @@ def _event_encoder(
 class _TableEvents:
     """Watch events as one-row tables; only the first carries the column definitions, as upstream."""
 
-    def __init__(self, registry: Registry, resource: ResourceInfo, include_object: str) -> None:
+    def __init__(self, registry: RestStorage, resource: ResourceInfo, include_object: str) -> None:
         self._registry = registry
         self._resource = resource
         self._include_object = include_object

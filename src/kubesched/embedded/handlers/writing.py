@@ -26,7 +26,7 @@ from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry import scale
 from kubesched.embedded.registry.deletion import DeleteOptions
 from kubesched.embedded.registry.patching import PatchKind, apply_object, patch_object
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.registry.strategy import Propagation
 from kubesched.errors import BadRequest, Conflict, MethodNotAllowed, NotFound, UnsupportedMediaType
 
@@ -75,7 +75,7 @@ def with_warnings(response: ApiResponse, warnings: list[str]) -> ApiResponse:
 
 
 def create(
-    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
     obj, warnings = decode_object(request, target.resource, query)
     namespace = target.namespace or ""
@@ -87,7 +87,7 @@ def create(
 
 
 def update(
-    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
     if target.subresource in SIMULATED:
         raise MethodNotAllowed("the server does not allow this method on the requested resource")
@@ -109,7 +109,7 @@ def update(
 
 
 def patch(
-    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
     if target.subresource in SIMULATED:
         raise MethodNotAllowed("the server does not allow this method on the requested resource")
@@ -144,7 +144,7 @@ def patch(
 
 
 def _apply(
-    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
     if not query.get("fieldManager"):
         raise invalid_options(
@@ -168,7 +168,7 @@ def _apply(
 
 
 def delete(
-    registry: Registry, request: ApiRequest, target: Target, query: Query, accepted: Accepted
+    registry: RestStorage, request: ApiRequest, target: Target, query: Query, accepted: Accepted
 ) -> ApiResponse:
     options = delete_options(request, query)
     entry, is_gone = registry.delete(target.resource, target.namespace or "", target.name, options)
@@ -181,7 +181,7 @@ def delete(
 
 
 def delete_collection(
-    registry: Registry, request: ApiRequest, target: Target, query: Query
+    registry: RestStorage, request: ApiRequest, target: Target, query: Query
 ) -> ApiResponse:
     """Delete what a list with the same selectors would show. Objects deleted meanwhile are skipped."""
     options = delete_options(request, query)

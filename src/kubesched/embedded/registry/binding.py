@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kubesched.embedded.failures import conflict, not_found
 from kubesched.embedded.objects import JsonObject, timestamp
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.admission.pods import add_topology_labels
 
 
 def bind(
-    registry: Registry,
+    registry: RestStorage,
     namespace: str,
     name: str,
     node_name: str,
@@ -54,7 +54,7 @@ def bind(
 
 
 def _bound(
-    registry: Registry,
+    registry: RestStorage,
     pod: JsonObject,
     node_name: str,
     now: str,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kubesched.embedded.objects import JsonObject, timestamp
 from kubesched.embedded.registry.deletion import DeleteOptions
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.selectors import selector_matches
 from kubesched.errors import ServerError, TooManyRequests
 
@@ -16,7 +16,7 @@ MAX_DISRUPTED_PODS = 2000
 _NOT_DISRUPTIVE_PHASES = ("Succeeded", "Failed", "Pending")
 
 
-def evict(registry: Registry, namespace: str, name: str, options: DeleteOptions) -> None:
+def evict(registry: RestStorage, namespace: str, name: str, options: DeleteOptions) -> None:
     """Delete the pod if no budget objects, and take the disruption from the budget's allowance."""
     pods = registry.catalog.get("pods")
     pod = registry.get(pods, namespace, name).obj

@@ -5,14 +5,13 @@ Emptying a namespace that is being deleted is the namespace controller's work.
 
 from __future__ import annotations
 
-import logging
-
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import Forbidden
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ROOT_CERTIFICATE = "kube-root-ca.crt"
 
@@ -23,7 +22,7 @@ _MANAGER = WriteOptions(manager="kube-controller-manager")
 class DefaultServiceAccounts:
     """Gives every namespace its default account, and again when it is deleted."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
         registry.store.subscribe("namespaces", self._on_namespace)
         registry.store.subscribe("serviceaccounts", self._on_service_account)
@@ -47,7 +46,7 @@ class DefaultServiceAccounts:
 class RootCertificates:
     """Keeps the cluster's root certificate in every namespace."""
 
-    def __init__(self, registry: Registry, certificate: str) -> None:
+    def __init__(self, registry: RestStorage, certificate: str) -> None:
         self._registry = registry
         self._data = {"ca.crt": certificate}
         registry.store.subscribe("namespaces", self._on_namespace)
@@ -80,7 +79,7 @@ class RootCertificates:
             self._registry.modify(resource, known, lambda obj: {**obj, "data": dict(self._data)})
 
 
-def _create(registry: Registry, resource: str, namespace: str, obj: JsonObject) -> None:
+def _create(registry: RestStorage, resource: str, namespace: str, obj: JsonObject) -> None:
     """Create an object unless its namespace is going, or has a quota that leaves no room."""
     entry = registry.store.get("namespaces", "", namespace)
     if entry is None or entry.obj["metadata"].get("deletionTimestamp"):
@@ -88,4 +87,4 @@ def _create(registry: Registry, resource: str, namespace: str, obj: JsonObject) 
     try:
         registry.create(registry.catalog.get(resource), namespace, obj, _MANAGER)
     except Forbidden as error:
-        logger.warning("%s of namespace %s: %s", resource, namespace, error)
+        log.warning("Default object not created", resource=resource, namespace=namespace, err=error)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from kubesched.embedded.exchange import decode_json
 from kubesched.embedded.handlers.bodies import check_types, to_stored
 from kubesched.embedded.objects import timestamp
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 
@@ -29,7 +29,7 @@ _Key: TypeAlias = tuple[str, str, bytes, WriteOptions, str, tuple[int, ...]]
 class RepeatedCreates:
     """Creates objects from encoded bodies, taking over what the last create of the same body found out."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
         self._firsts: OrderedDict[_Key, Entry] = OrderedDict()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.api import field_errors
 from kubesched.embedded.failures import invalid, stale
 from kubesched.embedded.objects import Json, JsonObject, copy_json
-from kubesched.embedded.registry.registry import NO_OPTIONS, Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import NO_OPTIONS, RestStorage, WriteOptions
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import BadRequest
@@ -33,7 +33,7 @@ def scale_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
 
 
 def update(
-    registry: Registry,
+    registry: RestStorage,
     resource: ResourceInfo,
     namespace: str,
     name: str,

@@ -20,11 +20,11 @@ from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.registry.metadata import NameRule, subdomain_problems
 
 if TYPE_CHECKING:
-    from kubesched.embedded.registry.registry import Registry
+    from kubesched.embedded.registry.rest_storage import RestStorage
 
 Defaulter: TypeAlias = Callable[[JsonObject], None]
-Admission: TypeAlias = "Callable[[Registry, JsonObject], None]"
-UpdateAdmission: TypeAlias = "Callable[[Registry, JsonObject, JsonObject], None]"
+Admission: TypeAlias = "Callable[[RestStorage, JsonObject], None]"
+UpdateAdmission: TypeAlias = "Callable[[RestStorage, JsonObject, JsonObject], None]"
 Validator: TypeAlias = Callable[[JsonObject], list[FieldError]]
 UpdateValidator: TypeAlias = Callable[[JsonObject, JsonObject], list[FieldError]]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kubesched.api.field_errors import FieldError, invalid, required
 from kubesched.embedded.objects import JsonObject, timestamp
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.registry.strategy import GENERIC_CUSTOM, Strategy
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.resources.schema_rules import compile_rules, rule_problems
@@ -32,7 +32,7 @@ def default_definition(obj: JsonObject) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
-def admit_definition(registry: Registry, obj: JsonObject) -> None:
+def admit_definition(registry: RestStorage, obj: JsonObject) -> None:
     metadata = obj["metadata"]
     finalizers = metadata.setdefault("finalizers", [])
     if CLEANUP not in finalizers:
@@ -147,7 +147,7 @@ def custom_strategy(resource: ResourceInfo) -> Strategy:
 class CustomResources:
     """Keeps the catalogue in step with the stored definitions."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
         registry.store.subscribe(DEFINITIONS, self._on_definition)
 

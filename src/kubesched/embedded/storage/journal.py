@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import sqlite3
 import threading
@@ -28,8 +27,9 @@ from kubesched.embedded.registry.managed_fields.managers import Manager, parse_m
 from kubesched.embedded.storage import database as db
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import KubeschedError, ServerError
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 DATABASE = "cluster.db"
 LOCK = "lock"
@@ -168,9 +168,8 @@ class SqliteJournal:
                     with self._wake_up:
                         self._wake_up.wait(RETRY_S)
                     continue
-                logger.exception(
-                    "cannot write to %s, %d changes are lost", self._folder / DATABASE, len(batch)
-                )
+                database = str(self._folder / DATABASE)
+                log.exception("Cannot write; changes are lost", file=database, changes=len(batch))
                 self._tell(self._fail, error)
                 return
             self._tell(self._advance, batch[-1][1].revision)
@@ -210,7 +209,8 @@ class SqliteJournal:
         self._committed = revision
         if self.is_full:
             self.is_full = False
-            logger.warning("there is room in %s again: writes are accepted", self._folder)
+            folder = str(self._folder)
+            log.warning("There is room again: writes are accepted", folder=folder)
         waiting = []
         for waiter in self._waiters:
             if waiter.revision > revision:
@@ -223,8 +223,9 @@ class SqliteJournal:
         if self.is_full:
             return
         self.is_full = True
-        logger.error(
-            "no space left in %s: writes are refused until there is room, reads go on", self._folder
+        log.error(
+            "No space left: writes are refused until there is room, reads go on",
+            folder=str(self._folder),
         )
         consequence = "the change is kept in memory and written when there is room"
         self._dismiss(

@@ -18,7 +18,6 @@ Not here: admission, defaults, uids, conflict messages (`local`), waiting and st
 from __future__ import annotations
 
 import bisect
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -28,8 +27,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 from kubesched.embedded.objects import JsonObject, encode
 from kubesched.embedded.registry.managed_fields.managers import Manager
 from kubesched.errors import Gone
+from kubesched.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -384,12 +384,12 @@ class Store:
                         subscriber(change)
                     except Exception:
                         metadata = change.entry.obj["metadata"]
-                        logger.exception(
-                            "subscriber of %s failed on %s %s/%s",
-                            collection.resource,
-                            change.type,
-                            metadata.get("namespace", ""),
-                            metadata["name"],
+                        log.exception(
+                            "Subscriber failed",
+                            resource=collection.resource,
+                            change=change.type,
+                            namespace=metadata.get("namespace", ""),
+                            name=metadata["name"],
                         )
         finally:
             self._is_notifying = False

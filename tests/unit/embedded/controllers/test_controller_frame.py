@@ -86,7 +86,8 @@ def test_a_bug_is_logged_with_its_key(scripted, caplog):
     controller = scripted(bad=[ValueError("a bug")])
     controller.queue.add("bad")
     controller.process()
-    assert "scripted: bad failed" in caplog.text
+    (record,) = [r for r in caplog.records if r.getMessage() == "Failed; trying again"]
+    assert (record.values["controller"], record.values["key"]) == ("scripted", "bad")
     assert "a bug" in caplog.text
 
 

@@ -50,7 +50,7 @@ def test_the_new_set_grows_before_old_ones_shrink():
     assert rolling_step(Bounds(4, 1, 1), size("new", 0), [size("old", 4)]) == {"new": 1}
 
 
-def test_pods_that_serve_nobody_go_first():
+def test_pods_that_serve_no_traffic_go_first():
     steps = rolling_step(
         Bounds(4, 0, 1), size("new", 0), [size("broken", 2, available=0, age=1), size("good", 3)]
     )

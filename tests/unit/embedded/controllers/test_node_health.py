@@ -104,7 +104,7 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods(world):
     assert world.get("deployments.apps", "web")["status"]["readyReplicas"] == 3
 
 
-def test_a_node_nobody_heartbeats_keeps_what_it_says_of_itself(make_world):
+def test_a_node_without_heartbeats_keeps_what_it_says_of_itself(make_world):
     world = make_world(kubelet=None)
     status = {"conditions": [{"type": "Ready", "status": "True", "reason": "ByHand"}]}
     world.create("nodes", {"metadata": {"name": "paper"}, "status": status}, "")

@@ -64,7 +64,7 @@ def test_a_pod_that_stops_matching_is_let_go_and_replaced(world):
     assert len(world.pods("app=web")) == 1
 
 
-def test_somebody_elses_pod_is_left_alone(world):
+def test_a_pod_of_another_owner_is_left_alone(world):
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u", "controller": True}
     world.create("configmaps", {"metadata": {"name": "x"}})
     uid = world.get("configmaps", "x")["metadata"]["uid"]
@@ -192,7 +192,7 @@ def test_times_of_the_same_magnitude_are_decided_by_uid():
 
 
 @pytest.mark.parametrize("resource", ["replicasets.apps", "replicationcontrollers"])
-def test_a_status_that_somebody_else_wrote_is_repaired(world, resource):
+def test_a_status_that_another_client_wrote_is_repaired(world, resource):
     selector = {"app": "web"}
     spec = {
         "replicas": 2,

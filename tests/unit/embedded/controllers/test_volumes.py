@@ -139,7 +139,7 @@ def test_two_claims_never_share_a_volume(world):
     [
         pytest.param("Retain", "Released", id="kept for the administrator"),
         pytest.param("Recycle", "Available", id="scrubbed and free again"),
-        pytest.param("Delete", "Released", id="nobody knows how to delete a hand-made volume"),
+        pytest.param("Delete", "Released", id="a hand-made volume has no deleter"),
     ],
 )
 def test_what_becomes_of_a_volume_whose_claim_is_deleted(world, policy, expected):
@@ -383,7 +383,7 @@ def test_an_ephemeral_volume_lives_and_dies_with_its_pod(stored):
     assert world.list(PV) == []
 
 
-def test_a_claim_of_that_name_which_is_somebody_elses_is_not_taken(stored):
+def test_a_claim_of_that_name_with_another_owner_is_not_taken(stored):
     world = stored(binding_mode="Immediate")
     mine = claim(world, "user-scratch", klass="standard")
     ephemeral_pod(world)

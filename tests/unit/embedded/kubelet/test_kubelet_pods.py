@@ -52,7 +52,7 @@ def test_a_bound_pod_is_first_created_then_runs(world):
     assert world.reasons("solo") == ["Pulled", "Created", "Started"]
 
 
-def test_an_unbound_pod_is_nobodys_business(world):
+def test_an_unbound_pod_is_left_to_the_scheduler(world):
     world.is_scheduling = False
     world.pod()
     world.run(30)

@@ -81,7 +81,7 @@ def test_a_pod_carries_the_topology_labels_of_its_node(
 def test_another_incarnation_of_the_pod_is_not_bound(api, nodes, make_pod):
     api.create("pods", make_pod("p"))
     with pytest.raises(Conflict, match="UID in precondition"):
-        api.bind("default", "p", "n1", uid="somebody-else")
+        api.bind("default", "p", "n1", uid="another-uid")
 
 
 def test_a_gated_pod_is_not_bound(api, nodes, make_pod):
@@ -159,7 +159,7 @@ def test_an_eviction_beyond_the_budget_is_refused_with_the_reason(api, nodes, ma
     assert "deletionTimestamp" not in api.get("pods", "default", "p")["metadata"]
 
 
-def test_a_budget_nobody_has_looked_at_yet_asks_for_patience(api, nodes, make_pod):
+def test_a_budget_that_was_never_computed_asks_for_patience(api, nodes, make_pod):
     running(api, make_pod, "p")
     budget(api, observedGeneration=0, disruptionsAllowed=5)
     with pytest.raises(TooManyRequests) as caught:

@@ -1,4 +1,4 @@
-"""The short ways for this process's own writes give what the long ways give: repeated creates and computed statuses."""
+"""The fast paths for this process's own writes give what the slow paths give: repeated creates and computed statuses."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from kubesched.embedded.registry.managed_fields.paths import (
     to_fields_v1,
 )
 from kubesched.embedded.registry.patching import apply_object
-from kubesched.embedded.registry.registry import WriteOptions
+from kubesched.embedded.registry.rest_storage import WriteOptions
 from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.errors import BadRequest, Conflict
 
@@ -107,14 +107,14 @@ def test_a_container_its_owner_drops_goes_with_its_defaults(api):
     assert [each["name"] for each in result["spec"]["template"]["spec"]["containers"]] == ["a"]
 
 
-def test_what_somebody_else_owns_too_stays(api):
+def test_what_another_manager_owns_too_stays(api):
     apply(api, config_map(x="1", y="2"), "alice")
     apply(api, config_map(y="2"), "bob")
     assert apply(api, config_map(x="1"), "alice")["data"] == {"x": "1", "y": "2"}
     assert owners(api, "configmaps", "c")["bob", "Apply"] == {"f:data/f:y"}
 
 
-def test_changing_somebody_elses_field_is_a_conflict_that_names_it(api):
+def test_changing_a_field_of_another_manager_is_a_conflict_that_names_it(api):
     apply(api, deployment(A), "alice")
     with pytest.raises(Conflict) as caught:
         apply(api, deployment({"name": "a", "image": "a:2"}, replicas=5), "bob")
@@ -172,7 +172,7 @@ def test_leaving_a_field_to_another_manager(api):
     assert apply(api, deployment(A, replicas=None), "alice")["spec"]["replicas"] == 7
 
 
-def test_an_object_nobody_kept_account_of_belongs_to_before_first_apply(api):
+def test_an_object_without_managed_fields_belongs_to_before_first_apply(api):
     api.as_manager("").create("configmaps", config_map(x="1"), "default")
     with pytest.raises(Conflict, match=r'conflict with "before-first-apply" using v1: \.data\.x'):
         apply(api, config_map(x="2"))
@@ -218,7 +218,7 @@ def test_an_applied_object_may_not_bring_its_own_account(api):
         apply(api, config)
 
 
-@pytest.mark.parametrize("precondition", [{"resourceVersion": "1"}, {"uid": "somebody-else"}])
+@pytest.mark.parametrize("precondition", [{"resourceVersion": "1"}, {"uid": "another-uid"}])
 def test_a_configuration_meant_for_another_version_is_a_conflict(api, precondition):
     apply(api, config_map(x="1"))
     config = config_map(x="2")

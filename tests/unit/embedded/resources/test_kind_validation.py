@@ -113,7 +113,7 @@ def volume(**spec: object) -> dict:
             "storageclasses.storage.k8s.io",
             {"metadata": {"name": "x"}},
             "provisioner: Required value",
-            id="a class nobody provisions",
+            id="a class without a provisioner",
         ),
         pytest.param(
             "poddisruptionbudgets.policy",

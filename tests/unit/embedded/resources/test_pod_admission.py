@@ -64,7 +64,7 @@ def test_requests_are_filled_in_from_limits_and_written_canonically(api, make_po
     }
 
 
-def test_a_quantity_nobody_can_read_refuses_the_pod(api, make_pod):
+def test_an_unreadable_quantity_refuses_the_pod(api, make_pod):
     resources = {"requests": {"cpu": "lots"}}
     with pytest.raises(BadRequest, match="quantities must match the regular expression"):
         api.create(

@@ -106,7 +106,7 @@ async def test_a_directory_serves_one_process_at_a_time(tmp_path):
         pass
 
 
-async def test_the_files_are_nobody_elses_business(tmp_path):
+async def test_the_files_are_open_to_their_owner_only(tmp_path):
     folder = tmp_path / "data"
     async with Session(folder):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -126,7 +126,7 @@ async def test_a_disk_that_fails_acknowledges_nothing_more(tmp_path, monkeypatch
             await session.journal.settled()
         with pytest.raises(ServerError, match="storage has failed"):
             await session.journal.settled()
-    assert "cannot write to" in caplog.text
+    assert "Cannot write; changes are lost" in caplog.text
 
 
 async def test_what_is_no_database_is_refused_by_name(tmp_path):

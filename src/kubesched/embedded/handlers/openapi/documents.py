@@ -16,7 +16,7 @@ from kubesched.embedded.handlers.openapi.custom_schemas import published_schema
 from kubesched.embedded.handlers.openapi.schemas import collect, identity_of, model_name, top_level
 from kubesched.embedded.handlers.routes import unknown_path
 from kubesched.embedded.objects import JsonObject, encode
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.errors import NotAcceptable
 
@@ -54,7 +54,7 @@ _VERBS = {
 class OpenApi:
     """OpenAPI documents, kept until the catalogue of resources changes."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: RestStorage) -> None:
         self._registry = registry
         self._cache: dict[str, bytes] = {}
         registry.catalog.on_change(self._cache.clear)

@@ -6,7 +6,7 @@ from kubesched.embedded.handlers.tables import cluster, workloads
 from kubesched.embedded.handlers.tables.custom import custom_columns
 from kubesched.embedded.handlers.tables.pods import POD_COLUMNS
 from kubesched.embedded.handlers.tables.table import AGE, NAME, Column
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.catalog import ResourceInfo
 
 DEFAULT_COLUMNS = (NAME, AGE)
@@ -48,7 +48,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 
 
-def columns_for(registry: Registry, resource: ResourceInfo) -> tuple[Column, ...]:
+def columns_for(registry: RestStorage, resource: ResourceInfo) -> tuple[Column, ...]:
     if resource.custom:
         return custom_columns(registry, resource)
     return COLUMNS.get(resource.storage_key, DEFAULT_COLUMNS)

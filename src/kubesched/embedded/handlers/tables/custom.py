@@ -6,7 +6,7 @@ import re
 
 from kubesched.embedded.handlers.tables.table import AGE, NAME, Column, age
 from kubesched.embedded.objects import Json, JsonObject
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.catalog import ResourceInfo
 
 _STEP = re.compile(
@@ -14,7 +14,7 @@ _STEP = re.compile(
 )
 
 
-def custom_columns(registry: Registry, resource: ResourceInfo) -> tuple[Column, ...]:
+def custom_columns(registry: RestStorage, resource: ResourceInfo) -> tuple[Column, ...]:
     entry = registry.store.get("customresourcedefinitions.apiextensions.k8s.io", "", resource.key)
     if entry is not None:
         for version in (entry.obj.get("spec") or {}).get("versions") or ():

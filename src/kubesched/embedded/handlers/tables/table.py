@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from kubesched.embedded.handlers.representation import partial_metadata
 from kubesched.embedded.objects import JsonObject, parse_timestamp
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 
@@ -36,7 +36,7 @@ class Column:
 
 
 def table_of(
-    registry: Registry,
+    registry: RestStorage,
     resource: ResourceInfo,
     entries: Sequence[Entry],
     metadata: JsonObject,

@@ -18,7 +18,7 @@ from kubesched.embedded.registry.managed_fields.compare import compare
 from kubesched.embedded.registry.managed_fields.managers import Manager, encode_fields, ownable
 from kubesched.embedded.registry.managed_fields.merge import merge, prefixes, prune
 from kubesched.embedded.registry.managed_fields.paths import Layout, Path, describe, paths_of
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.storage.store import Entry
 from kubesched.errors import BadRequest, Conflict
@@ -27,7 +27,7 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 
 
 def apply_object(
-    registry: Registry,
+    registry: RestStorage,
     resource: ResourceInfo,
     namespace: str,
     name: str,

@@ -23,7 +23,7 @@ from kubesched.embedded.registry import scale
 from kubesched.embedded.registry.patching.json_patch import apply_json_patch
 from kubesched.embedded.registry.patching.merge_patch import apply_merge_patch
 from kubesched.embedded.registry.patching.strategic import apply_strategic_patch
-from kubesched.embedded.registry.registry import NO_OPTIONS, Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import NO_OPTIONS, RestStorage, WriteOptions
 from kubesched.embedded.resources.catalog import ResourceInfo
 from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.embedded.resources.validation.common import IS_IMMUTABLE
@@ -34,7 +34,7 @@ PatchKind: TypeAlias = Literal["merge", "strategic", "json"]
 
 
 def patch_object(
-    registry: Registry,
+    registry: RestStorage,
     resource: ResourceInfo,
     namespace: str,
     name: str,
@@ -86,7 +86,7 @@ def _check_result(
 
 
 def _check_identity(
-    registry: Registry, resource: ResourceInfo, old: Entry, metadata: JsonObject
+    registry: RestStorage, resource: ResourceInfo, old: Entry, metadata: JsonObject
 ) -> None:
     """A patch may state which version it was made for, but not turn an object into another."""
     known = old.obj["metadata"]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from kubesched.embedded.failures import forbidden
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 
 _SERVICE_NETWORK = (10, 96)  # 10.96.0.0/16, the usual choice
 _ADDRESS_ATTEMPTS = 4096
 _NODE_PORTS = range(30000, 32768)
 
 
-def admit_namespace(registry: Registry, obj: JsonObject) -> None:
+def admit_namespace(registry: RestStorage, obj: JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     spec["finalizers"] = ["kubernetes"]
     obj["status"] = {"phase": "Active"}
 
 
-def admit_priority_class(registry: Registry, obj: JsonObject) -> None:
+def admit_priority_class(registry: RestStorage, obj: JsonObject) -> None:
     if not obj.get("globalDefault"):
         return
     name = obj["metadata"]["name"]
@@ -28,12 +28,12 @@ def admit_priority_class(registry: Registry, obj: JsonObject) -> None:
             raise forbidden(registry.catalog.get("priorityclasses.scheduling.k8s.io"), name, why)
 
 
-def admit_priority_class_update(registry: Registry, obj: JsonObject, old: JsonObject) -> None:
+def admit_priority_class_update(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
     if not old.get("globalDefault"):
         admit_priority_class(registry, obj)
 
 
-def admit_service(registry: Registry, obj: JsonObject) -> None:
+def admit_service(registry: RestStorage, obj: JsonObject) -> None:
     """Give a service its addresses; clients see the same fields as in a real cluster, nothing is routed."""
     spec = obj["spec"]
     obj["status"] = {"loadBalancer": {}}
@@ -50,7 +50,7 @@ def admit_service(registry: Registry, obj: JsonObject) -> None:
                 port["nodePort"] = _free_node_port(registry, spec)
 
 
-def keep_service_addresses(registry: Registry, obj: JsonObject, old: JsonObject) -> None:
+def keep_service_addresses(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
     """An update that does not mention the addresses keeps them."""
     before, after = old["spec"], obj["spec"]
     if after["type"] == "ExternalName":
@@ -65,7 +65,7 @@ def keep_service_addresses(registry: Registry, obj: JsonObject, old: JsonObject)
             obj["status"] = status
 
 
-def _free_address(registry: Registry) -> str:
+def _free_address(registry: RestStorage) -> str:
     taken = {
         entry.obj["spec"].get("clusterIP")
         for entry in registry.store.collection("services").entries()
@@ -78,7 +78,7 @@ def _free_address(registry: Registry) -> str:
     raise forbidden(registry.catalog.get("services"), "", "no cluster address is free")
 
 
-def _free_node_port(registry: Registry, spec: JsonObject) -> int:
+def _free_node_port(registry: RestStorage, spec: JsonObject) -> int:
     taken = {
         port.get("nodePort")
         for entry in registry.store.collection("services").entries()

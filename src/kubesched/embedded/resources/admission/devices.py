@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kubesched.api import field_errors
 from kubesched.embedded.failures import invalid
 from kubesched.embedded.objects import JsonObject, timestamp
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.validation.resource_claims import allocated_devices, device_key
 
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
@@ -15,18 +15,18 @@ _CLAIMS = "resourceclaims.resource.k8s.io"
 _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 
 
-def admit_resource_claim(registry: Registry, claim: JsonObject) -> None:
+def admit_resource_claim(registry: RestStorage, claim: JsonObject) -> None:
     claim["status"] = {}
     _check_admin_access(registry, _CLAIMS, claim, _admin_requests(claim["spec"], "spec"))
 
 
-def admit_resource_claim_template(registry: Registry, template: JsonObject) -> None:
+def admit_resource_claim_template(registry: RestStorage, template: JsonObject) -> None:
     # Upstream: the path is that of a claim, although the request is one level deeper.
     requests = _admin_requests(template["spec"]["spec"], "spec")
     _check_admin_access(registry, _TEMPLATES, template, requests)
 
 
-def admit_claim_status(registry: Registry, claim: JsonObject, old: JsonObject) -> None:
+def admit_claim_status(registry: RestStorage, claim: JsonObject, old: JsonObject) -> None:
     """Drop what drivers said about devices that are released, and check new admin access."""
     status, before = claim.get("status") or {}, old.get("status") or {}
     allocation, allocated_before = status.get("allocation"), before.get("allocation")
@@ -41,15 +41,15 @@ def admit_claim_status(registry: Registry, claim: JsonObject, old: JsonObject) -
         _check_admin_access(registry, _CLAIMS, claim, _admin_results(allocation))
 
 
-def admit_resource_slice(registry: Registry, obj: JsonObject) -> None:
+def admit_resource_slice(registry: RestStorage, obj: JsonObject) -> None:
     _set_taint_times(registry, obj)
 
 
-def admit_resource_slice_update(registry: Registry, obj: JsonObject, old: JsonObject) -> None:
+def admit_resource_slice_update(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
     _set_taint_times(registry, obj)
 
 
-def _set_taint_times(registry: Registry, obj: JsonObject) -> None:
+def _set_taint_times(registry: RestStorage, obj: JsonObject) -> None:
     for device in obj["spec"].get("devices") or ():
         for taint in device.get("taints") or ():
             if not taint.get("timeAdded"):
@@ -71,7 +71,7 @@ def _admin_results(allocation: JsonObject | None) -> Iterable[str]:
 
 
 def _check_admin_access(
-    registry: Registry, resource: str, obj: JsonObject, paths: Iterable[str]
+    registry: RestStorage, resource: str, obj: JsonObject, paths: Iterable[str]
 ) -> None:
     """Refuse admin access outside of namespaces that are labelled for it."""
     for path in paths:

@@ -11,7 +11,7 @@ from kubesched.api import quantity
 from kubesched.api.quantity import Quantity
 from kubesched.embedded.failures import forbidden
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.resources.admission.pod_totals import Totals, pod_total
 from kubesched.embedded.resources.catalog import ResourceInfo
 
@@ -19,7 +19,7 @@ RESOURCE = "limitranges"
 ANNOTATION = "kubernetes.io/limit-ranger"
 
 
-def apply_defaults(registry: Registry, pod: JsonObject) -> None:
+def apply_defaults(registry: RestStorage, pod: JsonObject) -> None:
     """Give containers what the namespace's ranges say they get if they ask for nothing."""
     for limit_range in _ranges(registry, pod["metadata"].get("namespace", "")):
         requests: JsonObject = {}
@@ -50,7 +50,7 @@ def _fill(
 
 
 def check_limits(
-    registry: Registry,
+    registry: RestStorage,
     resource: ResourceInfo,
     obj: JsonObject,
     old: JsonObject | None,
@@ -74,7 +74,7 @@ def check_limits(
             raise forbidden(resource, obj["metadata"].get("name", ""), text)
 
 
-def _ranges(registry: Registry, namespace: str) -> list[JsonObject]:
+def _ranges(registry: RestStorage, namespace: str) -> list[JsonObject]:
     collection = registry.store.collection(RESOURCE)
     if not collection.count:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.api import field_errors
 from kubesched.embedded.failures import forbidden, invalid
 from kubesched.embedded.objects import JsonObject, timestamp
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.admission.limit_ranges import (
     apply_defaults as apply_limit_range_defaults,
 )
@@ -22,7 +22,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def admit_pod(registry: Registry, pod: JsonObject) -> None:
+def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
     spec = pod["spec"]
     if spec.get("ephemeralContainers"):
         problem = field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
@@ -37,7 +37,7 @@ def admit_pod(registry: Registry, pod: JsonObject) -> None:
     pod["status"] = initial_status(spec, timestamp(registry.clock.now()))
 
 
-def admit_pod_update(registry: Registry, pod: JsonObject, old: JsonObject) -> None:
+def admit_pod_update(registry: RestStorage, pod: JsonObject, old: JsonObject) -> None:
     """Restore default tolerations and priority that an update left out, before validation compares them."""
     _default_tolerations(pod["spec"])
     for field in ("priority", "preemptionPolicy"):
@@ -45,7 +45,7 @@ def admit_pod_update(registry: Registry, pod: JsonObject, old: JsonObject) -> No
             pod["spec"][field] = old["spec"][field]
 
 
-def add_topology_labels(registry: Registry, metadata: JsonObject, node_name: str) -> None:
+def add_topology_labels(registry: RestStorage, metadata: JsonObject, node_name: str) -> None:
     """A pod gets the zone and region of its node, in place of what it says itself. A node may be missing."""
     node = registry.store.get("nodes", "", node_name)
     labels = node.obj["metadata"].get("labels") if node is not None else None
@@ -59,7 +59,7 @@ def _service_account(spec: JsonObject) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
 
 
-def _priority(registry: Registry, pod: JsonObject, spec: JsonObject) -> None:
+def _priority(registry: RestStorage, pod: JsonObject, spec: JsonObject) -> None:
     """Resolve the class into a number; a stated number must be the class's."""
     class_name = spec.get("priorityClassName")
     if class_name:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kubesched.api import quantity
 from kubesched.embedded.failures import forbidden
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.resources.admission.pod_totals import Totals
 from kubesched.embedded.resources.admission.quota_usage import (
     add,
@@ -27,7 +27,7 @@ _CHANGES_COUNT = frozenset({"pods", "services", "persistentvolumeclaims"})
 
 
 def charge_quotas(
-    registry: Registry,
+    registry: RestStorage,
     resource: ResourceInfo,
     obj: JsonObject,
     old: JsonObject | None,
@@ -95,7 +95,7 @@ def _charged(
     return after
 
 
-def _write_used(registry: Registry, entry: Entry, used: Totals) -> None:
+def _write_used(registry: RestStorage, entry: Entry, used: Totals) -> None:
     amounts = {name: str(amount) for name, amount in used.items()}
     status = {**(entry.obj.get("status") or {}), "used": amounts}
     resource = registry.catalog.get(RESOURCE)

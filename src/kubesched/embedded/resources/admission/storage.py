@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from kubesched.embedded.objects import JsonObject, timestamp
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.storage.store import Collection
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def admit_persistent_volume(registry: Registry, obj: JsonObject) -> None:
+def admit_persistent_volume(registry: RestStorage, obj: JsonObject) -> None:
     obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": timestamp(registry.clock.now())}
 
 
-def admit_persistent_volume_claim(registry: Registry, obj: JsonObject) -> None:
+def admit_persistent_volume_claim(registry: RestStorage, obj: JsonObject) -> None:
     obj["status"] = {"phase": "Pending"}
     spec = obj["spec"]
     if spec.get("storageClassName") is None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.registry import Registry
+from kubesched.embedded.registry.rest_storage import RestStorage
 
 
-def admit_job(registry: Registry, obj: JsonObject) -> None:
+def admit_job(registry: RestStorage, obj: JsonObject) -> None:
     """A job finds its pods by its own uid, unless the user insists on a selector."""
     obj["status"] = {}
     spec, metadata = obj["spec"], obj["metadata"]
@@ -27,7 +27,7 @@ def admit_job(registry: Registry, obj: JsonObject) -> None:
     selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
-def admit_pod_disruption_budget(registry: Registry, obj: JsonObject) -> None:
+def admit_pod_disruption_budget(registry: RestStorage, obj: JsonObject) -> None:
     obj["status"] = {
         "currentHealthy": 0,
         "desiredHealthy": 0,
@@ -36,7 +36,7 @@ def admit_pod_disruption_budget(registry: Registry, obj: JsonObject) -> None:
     }
 
 
-def admit_workload(registry: Registry, obj: JsonObject) -> None:
+def admit_workload(registry: RestStorage, obj: JsonObject) -> None:
     """A workload that has done nothing yet says so."""
     obj["status"] = dict(_FIRST_STATUS.get(obj["kind"], {}))
 

@@ -78,13 +78,13 @@ class WriteOptions:
 NO_OPTIONS = WriteOptions()
 
 AdmissionCheck: TypeAlias = Callable[
-    ["Registry", ResourceInfo, JsonObject, JsonObject | None, str, WriteOptions], None
+    ["RestStorage", ResourceInfo, JsonObject, JsonObject | None, str, WriteOptions], None
 ]
 """(registry, resource, new object, old object or None, subresource, options)."""
 
 
-class Registry:
-    """All verbs over one store."""
+class RestStorage:
+    """All verbs over one store: what upstream calls REST storage."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kubesched.embedded.registry.registry import DeleteOptions, WriteOptions
+from kubesched.embedded.registry.rest_storage import DeleteOptions, WriteOptions
 from kubesched.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 
 
@@ -198,7 +198,7 @@ def test_background_deletion_after_foreground_lets_go(api):
         api.get("configmaps", "default", "c")
 
 
-def test_a_pod_nobody_runs_goes_at_once(api, make_pod):
+def test_a_pod_that_runs_nowhere_goes_at_once(api, make_pod):
     api.create("pods", make_pod("p"))
     api.delete("pods", "default", "p")
     with pytest.raises(NotFound):
