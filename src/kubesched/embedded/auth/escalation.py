@@ -22,7 +22,7 @@ from kubesched.embedded.auth.rbac import (
 from kubesched.embedded.auth.users import MASTERS, User
 from kubesched.embedded.failures import forbidden, not_found
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.registry import Registry, WriteOptions
+from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.embedded.resources.catalog import ResourceInfo
 
 _EVERYTHING: list[JsonObject] = [
@@ -40,7 +40,7 @@ class EscalationCheck:
 
     def __call__(
         self,
-        registry: Registry,
+        registry: RestStorage,
         resource: ResourceInfo,
         obj: JsonObject,
         old: JsonObject | None,
@@ -75,7 +75,7 @@ class EscalationCheck:
             raise forbidden(resource, metadata["name"], _NEEDS_EVERYTHING)
 
     def _check_binding(
-        self, registry: Registry, resource: ResourceInfo, user: User, binding: JsonObject
+        self, registry: RestStorage, resource: ResourceInfo, user: User, binding: JsonObject
     ) -> None:
         metadata = binding["metadata"]
         namespace = metadata.get("namespace", "")
