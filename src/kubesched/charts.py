@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from html import escape
+from importlib.resources import files
 
 WIDTH = 980
 COURSE_HEIGHT = 240
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 44
 """Room around a course for its axes."""
-COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)")
+COLOURS = ("var(--accent)", "var(--warn)", "var(--good)", "var(--other)")
 
-STYLE = """\
-:root { color-scheme: light dark; --a: #1f63d6; --b: #c8590f; --c: #1f7a49; --d: #7d3fa8;
-        --text: #1b1f24; --dim: #59636e; --line: #d8dce1; --page: #fff; }
-@media (prefers-color-scheme: dark) {
-  :root { --a: #6ea8ff; --b: #f0a35e; --c: #6fcf97; --d: #c79bf0;
-          --text: #e6e8ea; --dim: #9aa4af; --line: #3a4149; --page: #14171a; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
-       max-width: 70rem; margin: 2rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .4rem; }
+_STYLE = """\
+body { max-width: 70rem; margin: 2rem auto; padding: 0 1.2rem; }
+h1 { font-size: 20px; margin-bottom: .3rem; } h2 { font-size: 15px; margin: 2.4rem 0 .4rem; }
 p.note, dl { color: var(--dim); font-size: 13px; margin: .3rem 0; } div.wide { overflow-x: auto; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin-top: .8rem; }
 dd { margin: 0; }
-table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem 0 .25rem .9rem; text-align: right; white-space: nowrap;
-         border-bottom: 1px solid var(--line); }
-th { white-space: normal; vertical-align: bottom; font-weight: 600; color: var(--dim); font-size: 11.5px; }
+th, td { padding: .25rem 0 .25rem .9rem; text-align: right; white-space: nowrap; }
+th { white-space: normal; vertical-align: bottom; font-weight: 600; color: var(--dim); font-size: 12px; }
+tbody tr:hover td { background: var(--raised); }
 th:first-child, td:first-child, th.text, td.text { text-align: left; }
 th:first-child, td:first-child { padding-left: 0; }
 svg { width: 100%; min-width: 42rem; height: auto; } svg text { fill: var(--text); font-size: 13px; }
@@ -42,13 +37,19 @@ svg .range { stroke: var(--text); stroke-width: 1.2; }
 """
 
 
+@cache
+def style() -> str:
+    """The colours and figures that all pages share, and what reports add."""
+    return files("kubesched").joinpath("theme.css").read_text(encoding="utf-8") + _STYLE
+
+
 def document(title: str, parts: Sequence[str]) -> str:
     """The whole page around its parts."""
     head = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
+        f"<title>{escape(title)}</title><style>{style()}</style></head><body>",
     ]
     return "\n".join([*head, *parts, "</body></html>", ""])
 

@@ -1,6 +1,7 @@
 """The page while things happen: rollouts, restarts, several tabs, links that were used, names that attack."""
 
 import socket
+from random import Random
 
 from page_servers import playground_server, source_server
 from playwright.sync_api import expect
@@ -10,6 +11,8 @@ from kubesched.config.features import DEFAULT_GATES
 from kubesched.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 
+TOP = {"x": 0, "y": 0, "width": 1280, "height": 640}
+"""The part of a picture that the documentation shows."""
 OFFLINE = ("Failed to load resource", "ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED", "ERR_EMPTY")
 
 
@@ -194,8 +197,13 @@ def test_five_thousand_nodes_are_drawn_and_searched(visit, screenshots):
         .build()
         for i in range(5000)
     ]
+    random = Random(1)
+    # Fuller towards the end of a zone, as clusters are that were extended.
     pods = [
-        make_pod(f"pod-{i}").cpu(f"{(i * 7919) % 31 + 1}").on(f"node-{i}").build()
+        make_pod(f"pod-{i}")
+        .cpu(f"{int(32000 * min(0.99, random.betavariate(2 + 6 * (5000 - i) / 5000, 3)))}m")
+        .on(f"node-{i}")
+        .build()
         for i in range(5000)
     ]
     with source_server(dump(*nodes, *pods)) as server:
@@ -206,10 +214,38 @@ def test_five_thousand_nodes_are_drawn_and_searched(visit, screenshots):
             "() => { const c = document.querySelector('.canvas canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
             " const seen = new Set(); for (let i = 0; i < d.length; i += 400) seen.add(d[i] << 16 | d[i+1] << 8 | d[i+2]); return seen.size > 20; }"
         )
-        page.screenshot(path=screenshots / "map-5000.png")
+        page.get_by_role("button", name="Got it").click()
+        page.locator(".canvas canvas").hover(position={"x": 300, "y": 120})
+        page.screenshot(path=screenshots / "map-5000.png", clip=TOP)
         page.get_by_role("button", name="Table").click()
         assert page.locator("tbody tr[data-index]").count() < 100  # only the rows in sight
         page.keyboard.press("/")
         page.get_by_role("combobox").fill("node-4999")
         page.get_by_role("option").first.click()
         expect(page.locator(".panel h3")).to_have_text("node-4999")
+
+
+def test_a_decision_with_many_reasons_is_told_apart(visit, screenshots):
+    random = Random(2)
+    nodes, pods = [], []
+    for i in range(60):
+        node = make_node(f"node-{i}").capacity(cpu="16", memory="64Gi", pods=110)
+        node = node.zone(f"zone-{'abc'[i % 3]}").label("disk", "ssd" if i % 5 else "hdd")
+        if i % 10 == 7:
+            node = node.taint("gpu", "true")
+        if i % 20 == 3:
+            node = node.unschedulable()
+        nodes.append(node.build())
+        pods.append(make_pod(f"old-{i}").cpu(f"{random.randint(2, 15)}").on(f"node-{i}").build())
+    waiting = make_pod("trainer").cpu("9").memory("8Gi").node_selector(disk="ssd").build()
+    with source_server(dump(*nodes, *pods, waiting)) as server:
+        visitor = visit(server.value, "#/decision?pod=default/trainer")
+        page = visitor.page
+        expect(page.locator(".matrix tbody tr[data-index]").first).to_be_visible()
+        for plugin in ("NodeResourcesFit", "TaintToleration", "NodeAffinity", "NodeUnschedulable"):
+            expect(page.locator(".wide")).to_contain_text(plugin)
+        expect(page.locator(".facts")).to_contain_text("Ahead of the next by")
+        page.get_by_role("button", name="Got it").click()
+        page.screenshot(path=screenshots / "decision-60.png", clip=TOP)
+        page.locator(".heatmap canvas").click(position={"x": 700, "y": 10})
+        expect(page.locator(".matrix tr.selected")).to_have_count(1)

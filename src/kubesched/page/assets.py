@@ -34,7 +34,8 @@ class Asset:
 def assets() -> Mapping[str, Asset]:
     """By file name."""
     found = {}
-    for file in files("kubesched.page").joinpath("static").iterdir():
+    static = files("kubesched.page").joinpath("static")
+    for file in [files("kubesched").joinpath("theme.css"), *static.iterdir()]:
         suffix = file.name[file.name.rfind(".") :]
         if suffix in _TYPES:
             body = file.read_bytes()

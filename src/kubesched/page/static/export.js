@@ -20,7 +20,8 @@ export async function exportView(main, view) {
   const box = table && copy.querySelector(".tablebox");
   if (box && table.rows().length) box.replaceWith(wholeTable(table));
   copy.querySelectorAll("a").forEach((each) => each.replaceWith(...each.childNodes));
-  const style = await (await fetch("static/style.css")).text();
+  const sheets = await Promise.all(["theme", "style"].map(async (each) => (await fetch(`static/${each}.css`)).text()));
+  const style = sheets.join("\n");
   // As text: a style element made here would be subject to this page's own policy.
   const body = h("body", { class: "exported" }, h("p", { class: "dim" }, `${store.meta.title}, ${new Date().toISOString()}, kubesched ${store.meta.version}`), copy);
   const title = h("title", null, `kubesched: ${store.meta.title}`);
