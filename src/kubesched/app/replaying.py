@@ -216,7 +216,7 @@ class _Player:
                 recorder=lambda _profile: no_events,
                 clock=self.clock,
                 random=Random(self._header.seed),
-                jitter=Random(0),
+                jitter=_ShortestPauses(),
                 call_later=self._call_later,
                 metrics=SchedulerMetrics(MetricsRegistry()),
                 extenders=self._extenders,
@@ -418,6 +418,13 @@ class _Player:
     def _at(self, entry: Attempt | Decision, text: str) -> str:
         when = format_time(self._header.wall_time + (entry.time - self._header.time))
         return f"attempt {entry.number} at {when}, record {self._log.count}: {text}"
+
+
+class _ShortestPauses(Random):
+    """Tasks that pause between retries wake up before the log says that they went on, and wait for that."""
+
+    def random(self) -> float:
+        return 0.0
 
 
 class _Finished(Exception):
