@@ -19,6 +19,10 @@ from random import Random
 from time import perf_counter, process_time
 
 from kubesched.config.load import default_config
+from kubesched.sweeps.executors import LocalProcesses
+from kubesched.sweeps.store import ResultStore
+from kubesched.sweeps.sweep import run_sweep
+from kubesched.traces.cells import keyed, play_cell
 from kubesched.traces.openb import NODE_COLUMNS, POD_COLUMNS, read
 from kubesched.traces.player import Cell, play_trace
 
@@ -63,7 +67,7 @@ def write_trace(folder: Path, node_count: int, pod_count: int, seed: int = 1) ->
             _, cpu, memory, count, milli = chosen(rng, PODS)
             # Most of openb's pods come in its last third, and live long enough to fill it.
             created = int(SPAN_S * (rng.random() ** 0.35))
-            lifetime = int(min(rng.lognormvariate(14.3, 1.2), 8_000_000)) + 1
+            lifetime = int(min(rng.lognormvariate(13.6, 1.2), 6_000_000)) + 1
             spec = "V100M16|V100M32" if count and rng.random() < 0.05 else ""
             end = created + lifetime
             row = [f"openb-pod-{number:04}", cpu, memory, count, milli, spec, created, end, created]
@@ -95,11 +99,33 @@ def one_cell(node_count: int, pod_count: int) -> None:
         )
 
 
+def sweep(cell_count: int = 64) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trace = read(*write_trace(Path(folder), 100, 500))
+    cells = [
+        keyed(trace, Cell(name="default", config=default_config(), seed=seed))
+        for seed in range(cell_count)
+    ]
+    took = {}
+    for workers in (1, 2):
+        clock = perf_counter()
+        executor = LocalProcesses(workers)
+        results = list(run_sweep(play_cell, trace, cells, executor, ResultStore(None)))
+        took[workers] = perf_counter() - clock
+        assert all(result.data for result in results)
+        print(f"{cell_count} cells, {workers} workers: {took[workers]:.1f} s clock")
+    print(f"two workers are {took[1] / took[2]:.2f} times as fast")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("size", nargs="*", type=int, default=[1523, 8152])
     parser.add_argument("--write", metavar="DIR")
+    parser.add_argument("--sweep", action="store_true")
     args = parser.parse_args()
+    if args.sweep:
+        sweep()
+        return
     if args.write:
         Path(args.write).mkdir(parents=True, exist_ok=True)
         print(*write_trace(Path(args.write), *args.size))

@@ -89,6 +89,8 @@ class Dependencies:
     flight: FlightRecorder | None = None
     plugin_client: SchedulerClient | None = None
     """The client that plugins get, if it is not `client`: a recorder must know when their calls return."""
+    measures_plugins: bool = True
+    """Whether extension points and plugins are timed and counted; what-ifs in memory do without it."""
     jitter: Random | None = None
     """For pauses between retries, if not `random`: with a recorder, draws must follow from the log alone."""
 
@@ -142,7 +144,7 @@ def assemble(
             listers=world.listers,
             client=world.plugin_client or world.client,
             recorder=world.recorder(profile),
-            metrics=world.metrics,
+            metrics=world.metrics if world.measures_plugins else None,
             waiting_pods=waiting_pods,
             pods_in_pre_bind=in_pre_bind,
             feature_gates=gates,

@@ -168,6 +168,7 @@ def in_memory_scheduler(
             ),  # apart, as a recorded scheduler has it: ties then draw the same numbers
             call_later=call_later or _call_later,
             metrics=SchedulerMetrics(MetricsRegistry()),
+            measures_plugins=False,
             extenders=extenders,
             plugin_client=plugin_client,
         ),

@@ -238,6 +238,8 @@ class _Player:
         self._number = 0
         self._lifetimes: dict[str, Arrival] = {}
         """Pod's uid -> how it came."""
+        self._placed: dict[str, str] = {}
+        """Pod's uid -> its last node."""
         self._is_own_removal = False
         turns = (event.time_s for event in trace.events if isinstance(event, Turn))
         self._turns = sorted(turns, reverse=True)
@@ -271,7 +273,17 @@ class _Player:
         if world.recorded_calls is not None:
             meter.evictions += world.recorded_calls.evictions
         notes = [f"left out, as the scheduler would: {each}" for each in world.problems]
+        notes += self._reproduced()
         return meter.outcome(self._cell.name, self._cell.seed, self._ends_s, notes)
+
+    def _reproduced(self) -> list[str]:
+        """Of a recording under its own configuration and seed: how many of its placements came out again."""
+        own, cell = self._trace.own, self._cell
+        if own is None or (own.config, own.gates, own.seed) != (cell.config, cell.gates, cell.seed):
+            return []
+        logged = own.placements
+        same = sum(self._placed.get(uid) == node for uid, node in logged.items())
+        return [f"{cell.name}: {same} of {len(logged)} recorded placements were reproduced"]
 
     def _sample_times(self) -> Iterator[float]:
         for number in range(SAMPLES):
@@ -397,6 +409,7 @@ class _Player:
     def _bound(self, pod: Pod) -> None:
         now_s = self._world.now_s
         self._meter.bound(key_of(pod.metadata), pod, now_s)
+        self._placed[pod.metadata.uid] = pod.spec.node_name
         self._on_bound(pod)
         arrival = self._lifetimes.get(pod.metadata.uid)
         if arrival is not None and arrival.lifetime_s is not None:

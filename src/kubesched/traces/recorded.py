@@ -68,15 +68,6 @@ def of_reader(reader: RecordingReader) -> Trace:
     return conversion.trace()
 
 
-def placements_of(run: Run) -> dict[str, str]:
-    """What was decided: pod's uid -> node, of the last decision that chose one."""
-    return {
-        entry.uid: entry.node
-        for entry in run.entries()
-        if isinstance(entry, Decision) and entry.node
-    }
-
-
 class _Conversion:
     """A run being read."""
 
@@ -91,6 +82,7 @@ class _Conversion:
         self._state: ClusterState | None = None
         self._digest = hashlib.sha256()
         self._claim_updates = 0
+        self._placements: dict[str, str] = {}
         self._schedules_from_s = 0.0
 
     def read(self) -> None:
@@ -106,6 +98,9 @@ class _Conversion:
                 self._change(entry, time_s)
             elif isinstance(entry, Attempt):
                 self._events.append(Turn(time_s))
+            elif isinstance(entry, Decision):
+                if entry.node:
+                    self._placements[entry.uid] = entry.node
             elif isinstance(entry, SchedulingBegan):
                 self._schedules_from_s = time_s
             elif isinstance(entry, CallDone) and entry.verb in ("patch", "delete"):
@@ -148,6 +143,7 @@ class _Conversion:
                 gates=gates,
                 seed=header.seed,
                 max_in_unschedulable_s=header.max_in_unschedulable_s,
+                placements=self._placements,
             ),
         )
 

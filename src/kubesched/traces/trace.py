@@ -96,6 +96,8 @@ class OwnSettings:
     gates: FeatureGates
     seed: int
     max_in_unschedulable_s: float
+    placements: dict[str, str]
+    """Pod's uid -> the node that was chosen for it last."""
 
 
 @dataclass(slots=True, kw_only=True)

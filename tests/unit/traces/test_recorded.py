@@ -13,7 +13,7 @@ from kubesched.recording.reader import RecordingReader
 from kubesched.recording.surroundings import open_recording
 from kubesched.recording.writer import Limits
 from kubesched.traces.player import Cell, play_trace
-from kubesched.traces.recorded import of_reader, placements_of
+from kubesched.traces.recorded import of_reader
 
 
 def recorded(name):
@@ -37,9 +37,8 @@ def recorded(name):
     ],
 )
 def test_own_configuration_gives_all_placements_back(name):
-    reader = recorded(name)
-    logged = placements_of(reader.runs()[-1])
-    trace = of_reader(reader)
+    trace = of_reader(recorded(name))
+    logged = trace.own.placements
     placed = {}
 
     def bound(pod):
@@ -51,3 +50,5 @@ def test_own_configuration_gives_all_placements_back(name):
     # A pod that was still waiting when the recording ended may be placed afterwards.
     assert {uid: placed.get(uid) for uid in logged} == logged
     assert outcome.placed >= len(logged) > 0
+    count = len(logged)
+    assert outcome.notes == [f"own: {count} of {count} recorded placements were reproduced"]
