@@ -120,6 +120,14 @@ class LocalApi:
         self.registry.check_version(info, old, metadata)
         return self.registry.replace_status(info, old, status, self._options).obj
 
+    def write_spec(self, resource: Resource, obj: JsonObject, spec: JsonObject) -> JsonObject:
+        """The same for the spec of kinds without defaults and generation, such as Leases."""
+        info = self._resource(resource)
+        metadata = obj["metadata"]
+        old = self.registry.get(info, metadata.get("namespace", ""), metadata["name"])
+        self.registry.check_version(info, old, metadata)
+        return self.registry.replace_spec(info, old, spec, self._options).obj
+
     def patch(
         self,
         resource: Resource,

@@ -366,6 +366,18 @@ class RestStorage:
             )
         return self._finish(resource, old, obj, options, managers)
 
+    def replace_spec(
+        self, resource: ResourceInfo, old: Entry, spec: JsonObject, options: WriteOptions
+    ) -> Entry:
+        """`replace` of the spec by this process's own components, for kinds without defaults and generation (Leases)."""
+        strategy = self.strategy(resource)
+        obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "spec": spec}
+        causes = strategy.validate(obj) if strategy.validate is not None else []
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
+        managers = self._after_update(resource, old.managers, old.obj, obj, options, "")
+        return self._finish(resource, old, obj, options, managers)
+
     def _carry_over_metadata(self, old: JsonObject, new: JsonObject) -> None:
         """What no client may change by leaving it out or inventing it."""
         new.pop("selfLink", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kubesched.embedded.objects import Json, JsonObject
 from kubesched.embedded.registry.managed_fields.paths import (
@@ -89,6 +90,8 @@ def _compare_items(
         if step not in before:
             result.changed.add(here)
             result.changed |= _members(inner, item, here)
+        elif before[step] == item:
+            continue
         elif isinstance(item, dict) and isinstance(before[step], dict):
             _compare_members(inner, before[step], item, here, result)
     for step in before.keys() - after.keys():
@@ -96,12 +99,22 @@ def _compare_items(
         result.removed |= _members(inner, before[step], (*path, step))
 
 
-def _members(layout: Layout, item: Json, path: Path) -> set[Path]:
+def _members(layout: Layout, item: Json, path: Path) -> set[Path] | frozenset[Path]:
+    if not isinstance(item, dict):
+        return set()
+    kinds = set(map(type, item.values()))
+    if dict not in kinds and list not in kinds:
+        return _plain_members(path, tuple(item))
     collected: list[Path] = []
-    if isinstance(item, dict):
-        for name, value in item.items():
-            collect_paths(layout.child(name), value, (*path, f"f:{name}"), collected)
+    for name, value in item.items():
+        collect_paths(layout.child(name), value, (*path, f"f:{name}"), collected)
     return set(collected)
+
+
+@lru_cache(maxsize=1024)
+def _plain_members(path: Path, names: tuple[str, ...]) -> frozenset[Path]:
+    """The members of an item without structure, such as a condition: the same for thousands of objects."""
+    return frozenset((*path, f"f:{name}") for name in names)
 
 
 def _below(layout: Layout, value: Json, path: Path) -> set[Path]:
