@@ -188,3 +188,16 @@ def test_pods_meant_for_a_node_that_is_gone_are_removed(world):
     world.delete("nodes", "node-2")
     world.settle()
     assert len(world.pods()) == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rollout_takes_no_longer_than_its_pods(make_world, seed):
+    """One node after the other: the old pod ends, the new one starts, and nothing waits for a wake-up that never comes."""
+    world = make_world(3, seed=seed)
+    world.workload(DS)
+    world.run(5)
+    set_image(world, "image:2")
+    end_s, start_s = 1.5, 1.0  # the longest the built-in stages take
+    world.run(3 * (end_s + start_s))
+    status = world.get(DS, "web")["status"]
+    assert (status["updatedNumberScheduled"], status["numberAvailable"]) == (3, 3)
