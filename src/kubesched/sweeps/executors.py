@@ -60,6 +60,8 @@ def parse(text: str) -> Executor:
         count = _count(rest, text) if rest else os.cpu_count() or 1
         return InProcess() if count == 1 else LocalProcesses(count)
     if kind == "dask" and rest:
+        if not rest.rpartition(":")[0] or not rest.rpartition(":")[2].isdecimal():
+            raise ValueError(f"{text!r}: expected the address of a Dask scheduler, HOST:PORT")
         return Dask(address=rest)
     if kind == "dask-local":
         return Dask(workers=_count(rest, text))

@@ -148,7 +148,9 @@ class Meter:
             utilisation={name: _mean(values) for name, values in series.utilisation.items()},
             fragmentation={name: _mean(values) for name, values in series.fragmentation.items()},
             gpu_fragmentation=_mean(series.gpu_fragmentation) if self._gpus is not None else None,
-            nodes_used=round(sum(self._used_s.values()) / ends_s, DIGITS) if ends_s else 0.0,
+            nodes_used=round(sum(self._used_s.values()) / ends_s, DIGITS)
+            if ends_s
+            else float(len(self._pods_on)),
             nodes_used_most=self._most_used,
             cost=self._cost(),
             wait_quantiles=[_quantile(waits, percent / 100) for percent in range(101)],

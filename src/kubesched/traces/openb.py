@@ -41,6 +41,8 @@ def read(nodes_file: str, pods_file: str) -> Trace:
     state = ClusterState(nodes_file)
     for row in csv_rows(nodes_file, NODE_COLUMNS):
         _add_node(state, row)
+    if not len(state):
+        raise TraceError(f"{nodes_file}: no nodes in it")
     rows = list(csv_rows(pods_file, POD_COLUMNS))
     if not rows:
         raise TraceError(f"{pods_file}: no pods in it")

@@ -48,6 +48,8 @@ from kubesched.traces.trace import (
 
 PAUSE_S = 1.0
 """So long before its next turn a recorded scheduler had nothing to do, and the replay may work on by itself."""
+NEVER_S = 1e12
+"""Longer than any trace."""
 SAME_CALL_S = 60.0
 """A plugin's call that the recording has so soon after is the same call, and returns when that one did."""
 
@@ -118,7 +120,7 @@ class _ReplayedCluster(PlannedCluster):
             gates=cell.gates,
             registry=registry,
             seed=cell.seed,
-            max_in_unschedulable_s=own.max_in_unschedulable_s if own is not None else math.inf,
+            max_in_unschedulable_s=own.max_in_unschedulable_s if own is not None else NEVER_S,
             plugin_client=cast("Any", self.recorded_calls),
         )
         if self.recorded_calls is not None:

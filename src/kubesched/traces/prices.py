@@ -18,6 +18,9 @@ def read_prices(path: str) -> Prices:
         value = load(Path(path).read_bytes())
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        raise TraceError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise TraceError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(value, dict) or not value:

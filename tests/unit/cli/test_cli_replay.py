@@ -80,6 +80,18 @@ def test_prices_give_a_cost(capsys, tmp_path):
     assert "failed: default, seed 1" in out
 
 
+def test_prices_that_are_no_yaml(capsys, tmp_path):
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("default: [1")
+    code, _, err = run(capsys, SAMPLES / "openb", "--prices", prices)
+    assert code == 1
+    assert err.count("\n") == 1
+    assert "prices.yaml:" in err
+    prices.write_text("default: dear\n")
+    _, _, err = run(capsys, SAMPLES / "openb", "--prices", prices)
+    assert "prices.yaml: default: 'dear' is not a price per hour" in err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

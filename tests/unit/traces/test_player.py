@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from traces import SAMPLES, strategy, write_openb
 
+from kubesched.config import features
 from kubesched.config.load import default_config
 from kubesched.state.cluster_state import ClusterState
 from kubesched.traces.cells import play_cell
@@ -116,6 +117,24 @@ def test_a_node_that_leaves_takes_its_pods_with_it():
     )
     outcome = play(trace)
     assert (outcome.placed, outcome.evictions) == (2, 1)
+
+
+def test_backoffs_that_must_expire_pass_in_virtual_time():
+    """Without the gate that lets an idle scheduler take pods out of backoff."""
+    trace = trace_of(
+        Arrival(0.0, pod("a"), lifetime_s=100.0),
+        Arrival(10.0, pod("b"), lifetime_s=50.0),
+        Arrival(10.0, pod("c"), lifetime_s=50.0),
+        Arrival(99.5, pod("d"), lifetime_s=500.0),
+    )
+    gates = features.parse("SchedulerPopFromBackoffQ=false")
+    outcome = asyncio.run(play_trace(trace, cell(gates=gates)))
+    assert outcome.placed == 4
+
+
+def test_everything_at_once_and_for_ever():
+    outcome = play(trace_of(Arrival(0.0, pod("a")), Arrival(0.0, pod("b"))))
+    assert (outcome.placed, outcome.unplaced, outcome.nodes_used) == (1, 1, 1.0)
 
 
 def test_cost_is_hours_in_use_times_price():
