@@ -48,6 +48,7 @@ def _load(path: str) -> None:
     import resource
 
     from kubesched.state.dumps import load_dumps
+    from kubesched.state.memory import in_memory_scheduler
 
     started, cpu = time.perf_counter(), time.process_time()
     state = load_dumps([path])
@@ -59,6 +60,10 @@ def _load(path: str) -> None:
     print(
         f"loaded in {seconds:.1f} s ({cpu:.1f} s CPU), peak {peak_mb:.0f} MiB, then {now_mb:.0f} MiB"
     )
+    cpu = time.process_time()
+    in_memory_scheduler(state)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"a scheduler over it: {time.process_time() - cpu:.1f} s CPU, peak {peak_mb:.0f} MiB")
 
 
 def _write(file: IO[str], nodes: int, pods: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import gzip
 import os
 import sys
@@ -14,6 +13,7 @@ from typing import BinaryIO
 
 from kubesched.state.buffers import unpacked
 from kubesched.state.cluster_state import ClusterState
+from kubesched.state.collector import collector_paused
 from kubesched.state.documents import DocumentReader
 from kubesched.state.problems import Problem, StateError
 from kubesched.state.sharing import Sharing
@@ -32,7 +32,7 @@ def load_dumps(paths: Sequence[str]) -> ClusterState:
     state = ClusterState(", ".join("standard input" if path == STDIN else path for path in paths))
     problems: list[Problem] = []
     sharing = Sharing()
-    with _collector_paused():
+    with collector_paused(lambda: len(state)):
         for path in _files(paths):
             _load(path, state, problems, sharing)
     if problems:
@@ -82,15 +82,3 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
         if not found:
             raise StateError(f"{path}: no {', '.join(SUFFIXES)} files in this directory")
         yield from found
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Records hold no cycles; walking over millions of them again and again would double the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -29,6 +29,7 @@ from kubesched.informers.store import Store
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
+from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.factory import (
     Assembly,
     Dependencies,
@@ -37,6 +38,7 @@ from kubesched.scheduler.factory import (
     no_extenders,
 )
 from kubesched.state.cluster_state import ClusterState
+from kubesched.state.collector import collector_paused
 
 
 class MemoryListers:
@@ -187,9 +189,14 @@ def fill(assembly: Assembly, listers: MemoryListers, state: ClusterState) -> lis
 
     Returns what the scheduler refused; an informer would log it and go on, too.
     """
+    with collector_paused(lambda: len(state)):
+        return _fill(assembly.handlers, listers, state)
+
+
+def _fill(handlers: EventHandlers, listers: MemoryListers, state: ClusterState) -> list[str]:
     for obj in state:
         listers.put(obj)
-    handlers, problems = assembly.handlers, list[str]()
+    problems: list[str] = []
     told: tuple[tuple[type[Any], Callable[[Any], None]], ...] = (
         (Namespace, handlers.namespace_changed),
         (Node, handlers.node_added),
