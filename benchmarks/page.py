@@ -30,7 +30,7 @@ from kubesched.page.assets import assets
 from kubesched.page.serving import serve_page
 from kubesched.page.source import Source, View
 from kubesched.page.updates import Updates
-from kubesched.scheduler.decisions import DecisionRing
+from kubesched.scheduler.decisions import DecisionRing, Outcome
 from kubesched.snapshot.pods import PodInfo
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.memory import in_memory_scheduler
@@ -216,7 +216,7 @@ def stream() -> None:
                 pod = PodInfo(make_pod(f"p-{placed}").cpu("1m").build())
                 assembly.table.add_pod(pod, f"node-{placed * 37 % 5000}")
                 info = QueuedPodInfo(pod, 0.0)
-                ring.scheduled(info, "default-scheduler", 0.0, 0.0, "node-0", 1, 1)
+                ring.add(info, "default-scheduler", 0.0, 0.0, Outcome.SCHEDULED, "node-0", 1, 1)
                 placed += 1
             start = thread_time()
             event = await anext(events)

@@ -6,9 +6,10 @@ import argparse
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,7 @@ async def served(source: Source, args: argparse.Namespace) -> AsyncIterator[Serv
         source,
         address=args.page_address,
         port=args.page_port,
-        key=load_or_make_key(_key_path()),
+        key=_key(load_or_make_key),
         on_link_used=_link_used,
     ) as page:
         print(f"page at {page.link}", flush=True)
@@ -109,9 +110,13 @@ def _link_used(page: ServedPage) -> None:
     print(f"page opened; for another browser: {page.link}", flush=True)
 
 
-def _key_path() -> Path:
+def _key(load_or_make: Callable[[Path], bytes]) -> bytes:
+    """The key in the user's cache; without a folder to keep it in, one for this process."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "kubesched" / "page.key"
+    try:
+        return load_or_make(cache / "kubesched" / "page.key")
+    except OSError:
+        return secrets.token_bytes(32)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
     source        what is looked at: a running scheduler, a watched cluster, a dump, a recording
     columns       typed arrays with a JSON header: how columns travel to the browser
     nodes         the node table as columns, changed rows, and one node in full
+    devices       devices per node and driver
     pending       the pods that wait, in queue order
     attempts      decisions: from the ring of a scheduler, a recording, or the pods' conditions
     decision      one pod's explanation with the whole matrix of nodes and plugins

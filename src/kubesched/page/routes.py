@@ -19,6 +19,7 @@ from kubesched.http_server.messages import Response
 from kubesched.page import assets, attempts, columns, nodes, pending
 from kubesched.page.access import with_headers
 from kubesched.page.decision import MatrixSelection
+from kubesched.page.devices import device_columns
 from kubesched.page.moments import Moments
 from kubesched.page.source import Busy, Source, Turns, View
 from kubesched.page.updates import Updates
@@ -149,6 +150,7 @@ class Pages:
             "title": source.title,
             "live": source.is_live,
             "canAct": source.actions is not None,
+            "readers": self.updates.readers,
             "version": __version__,
             "kubernetes": KUBERNETES_VERSION,
             "profiles": [profile.scheduler_name for profile in source.config.profiles],
@@ -162,7 +164,11 @@ class Pages:
         view = await self._view(call)
 
         def look() -> tuple[dict[str, Any], dict[str, columns.Array]]:
-            header, made = nodes.node_columns(view.assembly.table)
+            table = view.assembly.table
+            header, made = nodes.node_columns(table)
+            resources, more = device_columns(view.assembly, nodes.live_rows(table))
+            header["resources"] += resources
+            made |= more
             if view is self.source.view:
                 header["id"] = str(self.updates.place())
             # Copies, since the table goes on changing while they are packed.

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.http_server.event_stream import Event
+from kubesched.page import devices
 from kubesched.page.attempts import Listed, from_ring
 from kubesched.page.nodes import changed_rows, identities, resources_of
 from kubesched.page.source import Source
@@ -42,14 +43,16 @@ class Place:
     decisions: int
     """Number of the last attempt."""
     resources: int
+    devices: int
+    """Version of slices and claims."""
 
     def __str__(self) -> str:
-        return f"{self.epoch}.{self.rows}.{self.nodes}.{self.decisions}.{self.resources}"
+        return f"{self.epoch}.{self.rows}.{self.nodes}.{self.decisions}.{self.resources}.{self.devices}"
 
     @classmethod
     def parse(cls, text: str) -> Place | None:
         epoch, *numbers = text.split(".")
-        if len(numbers) != 4 or not all(each.isdecimal() and len(each) < 19 for each in numbers):
+        if len(numbers) != 5 or not all(each.isdecimal() and len(each) < 19 for each in numbers):
             return None
         return cls(epoch, *map(int, numbers))
 
@@ -72,6 +75,7 @@ class Updates:
             table.node_log.end,
             0 if ring is None else ring.count,
             len(resources_of(table)),
+            devices.version(self._source.view.assembly),
         )
 
     async def events(self, last_event_id: str) -> AsyncGenerator[Event, None]:
@@ -102,7 +106,9 @@ class Updates:
         now = self.place()
         queue = self._sizes()
         change: dict[str, Any] = {}
-        if now.rows != known.rows:
+        if now.devices != known.devices:
+            change["reload"] = True  # few claims change beside pods, and all columns are right then
+        elif now.rows != known.rows:
             rows, nodes = table.pod_log.since(known.rows), table.node_log.since(known.nodes)
             distinct = set(rows or ())
             is_new_shape = now.resources != known.resources

@@ -3,16 +3,24 @@
 import asyncio
 import contextlib
 import json
+import socket
+from functools import partial
 
 import aiohttp
 import pytest
 from page_columns import unpack
+from yarl import URL
 
 from kubesched.app.page_sources import state_source
 from kubesched.clock import SystemClock
 from kubesched.config.features import DEFAULT_GATES
+from kubesched.http_server.limits import Limits
+from kubesched.page import routes, serving
 from kubesched.page.serving import serve_page
+from kubesched.page.source import View
+from kubesched.page.updates import Updates
 from kubesched.state.cluster_state import ClusterState
+from kubesched.state.memory import in_memory_scheduler
 from kubesched.testing import make_node, make_pod
 
 KEY = b"k" * 32
@@ -203,3 +211,34 @@ async def test_many_questions_at_once_are_answered_or_refused_but_never_lost():
         statuses = {status for status, _ in answers}
         assert statuses <= {200, 503}
         assert 200 in statuses
+
+
+async def test_a_reader_that_does_not_read_is_dropped(monkeypatch):
+    monkeypatch.setattr(serving, "LIMITS", Limits(send_s=0.2, sweep_s=0.1))
+    monkeypatch.setattr(routes, "Updates", partial(Updates, period_s=0.001))
+    state = ClusterState("test")
+    for i in range(1500):
+        state.put(make_node(f"n{i}").build())
+    assembly = in_memory_scheduler(state).assembly
+    source = state_source(state, None, DEFAULT_GATES)
+    source.is_live = True
+    source.view = View(assembly=assembly, state=lambda: state, explainer=None)
+    async with visiting(source) as (client, page):
+        cookies = client.cookie_jar.filter_cookies(URL(page.url))
+        cookie = "; ".join(f"{each.key}={each.value}" for each in cookies.values())
+        host, port = page.url.removeprefix("http://").split(":")
+        with socket.socket() as stalled:
+            stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stalled.connect((host, int(port)))
+            head = f"GET /api/events HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {cookie}\r\n\r\n"
+            stalled.sendall(head.encode())
+            async with asyncio.timeout(60):
+                _, open_streams = await get_json(client, "/api/meta")
+                while not open_streams["readers"]:
+                    _, open_streams = await get_json(client, "/api/meta")
+                # Every row changes, again and again: in the end more than the sockets' buffers hold.
+                while open_streams["readers"]:
+                    for row in range(1500):
+                        assembly.table.pod_log.append(row)
+                    await asyncio.sleep(0.005)
+                    _, open_streams = await get_json(client, "/api/meta")

@@ -69,8 +69,8 @@ def test_conditions_tell_where_pods_of_other_schedulers_wait():
 def test_decisions_of_a_ring_and_of_conditions():
     ring = DecisionRing()
     info = QueuedPodInfo(PodInfo(make_pod("p").build()), 0.0)
-    ring.scheduled(info, "default-scheduler", 5.0, 0.001, "n", 2, 3)
-    ring.failed(
+    ring.add(info, "default-scheduler", 5.0, 0.001, Outcome.SCHEDULED, "n", 2, 3)
+    ring.add(
         info,
         "default-scheduler",
         6.0,

@@ -10,7 +10,7 @@ from kubesched.page import updates
 from kubesched.page.nodes import node_columns
 from kubesched.page.source import Source, View
 from kubesched.page.updates import Place, Updates
-from kubesched.scheduler.decisions import DecisionRing
+from kubesched.scheduler.decisions import DecisionRing, Outcome
 from kubesched.snapshot.pods import PodInfo
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.memory import in_memory_scheduler
@@ -54,7 +54,7 @@ async def test_a_reader_is_told_to_begin_and_then_what_changed():
     await following(stream, "update")  # the sizes of the queue
     pod = PodInfo(make_pod("p").cpu("500m").build())
     table.add_pod(pod, "n2")
-    ring.scheduled(QueuedPodInfo(pod, 0.0), "default-scheduler", 1.0, 0.1, "n2", 3, 4)
+    ring.add(QueuedPodInfo(pod, 0.0), "default-scheduler", 1.0, 0.1, Outcome.SCHEDULED, "n2", 3, 4)
     event = await following(stream, "update")
     data = json.loads(event.data)
     assert data["nodes"]["row"] == [table.row_of["n2"]]
@@ -81,7 +81,7 @@ async def test_a_reader_that_comes_back_gets_what_it_missed_and_nothing_else():
 
 async def test_ids_of_another_process_and_nonsense_mean_a_fresh_start():
     source, _table, _ring = live()
-    for text in ("", "x", "deadbeef.1.2.3.4", "a.b.c.d.e", "1.2.3"):
+    for text in ("", "x", "deadbeef.1.2.3.4.5", "a.b.c.d.e", "1.2.3"):
         stream = Updates(source).events(text)
         assert (await anext(stream)).name == "reset"
         await stream.aclose()

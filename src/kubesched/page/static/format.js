@@ -47,4 +47,11 @@ export function time(seconds) {
   return day === today ? clock : `${day} ${clock}`;
 }
 
+// node-2 before node-10.
+const collator = new Intl.Collator("en", { numeric: true });
+
+export function natural(a, b) {
+  return typeof a === "string" && typeof b === "string" ? collator.compare(a, b) : a < b ? -1 : a > b ? 1 : 0;
+}
+
 export function iso(seconds) { return seconds ? new Date(seconds * 1000).toISOString() : ""; }

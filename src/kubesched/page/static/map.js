@@ -1,6 +1,6 @@
 // Every node as a cell. One pixel per node is kept in a bitmap; panning and zooming only scale it.
 import { button, canvasBox, css, fill, h, hideTip, link, name, perFrame, select, showTip } from "./dom.js";
-import { amount, count, percent } from "./format.js";
+import { amount, count, natural, percent } from "./format.js";
 import { arrange } from "./layout.js";
 import { amend, address, current, go } from "./route.js";
 import { COLOURS, STEPS, ink, legend, pixel, step } from "./scale.js";
@@ -92,7 +92,7 @@ export function show(main) {
       if (list) list.push(i); else members.set(ids[i], [i]);
     }
     return [...members].map(([id, list]) => ({ title: id < 0 ? absent : values[id], members: Int32Array.from(list) }))
-      .sort((a, b) => (a.title < b.title ? -1 : a.title > b.title ? 1 : 0));
+      .sort((a, b) => natural(a.title, b.title));
   }
 
   async function rebuild() {
@@ -171,7 +171,8 @@ export function show(main) {
       if (group.title && (w > 40 || layout.groups.length < 12)) {
         context.fillStyle = dim;
         context.font = "12px system-ui, sans-serif";
-        context.fillText(clipped(context, `${group.title} · ${count(group.members.length, "node")}`, Math.max(w, 60)), x, y - 6);
+        const room = Math.max(w, 60), whole = `${group.title} · ${count(group.members.length, "node")}`;
+        context.fillText(context.measureText(whole).width <= room ? whole : clipped(context, group.title, room), x, y - 6);
       }
       if (scale >= 7) details(context, group, x, y, scale, width, height);
     });
@@ -353,7 +354,7 @@ export function show(main) {
 
   function drawTools() {
     const nodes = store.nodes;
-    const colours = nodes.resources.map((each) => [each, each === "pods" ? "number of pods" : `requested ${each}`]);
+    const colours = nodes.resources.map((each) => [each, each === "pods" ? "number of pods" : each.startsWith("devices ") ? `allocated ${each}` : `requested ${each}`]);
     fill(tools,
       h("div", { class: "tabs", role: "group", "aria-label": "Show as" },
         ["map", "table"].map((each) => button(each === "map" ? "Map" : "Table", () => change({ as: each }), { "aria-pressed": String(state.as === each) }))),

@@ -1,5 +1,6 @@
 // A table of any length: only the rows in sight exist. Columns sort; rows can be opened with Enter or a click.
 import { fill, h, perFrame } from "./dom.js";
+import { natural } from "./format.js";
 
 const ROW = 30;
 
@@ -33,7 +34,7 @@ export function virtualTable(label, columns, options = {}) {
     if (column) {
       const keyed = rows.map((row) => [column.value(row), row]);
       const sign = sort.down ? -1 : 1;
-      keyed.sort(([a], [b]) => (a < b ? -sign : a > b ? sign : 0));
+      keyed.sort(([a], [b]) => sign * natural(a, b));
       order = keyed.map(([, row]) => row);
     }
     drawHead();

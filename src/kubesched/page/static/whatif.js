@@ -11,7 +11,7 @@ export const title = "What if";
 export const hint = "Write pods, workloads, nodes or a configuration on the left; on the right is where the scheduler would put everything. Nothing is changed.";
 
 const ALL = { ...TEMPLATES, ...WHAT_IF_ONLY };
-const DELAY = 120, LONGEST_LINK = 6000;
+const DELAY = 80, LONGEST_LINK = 6000;
 
 export function show(main) {
   let stopped = false, asked = null, tables = [];

@@ -1,0 +1,93 @@
+"""Devices per node and driver, from resource slices and claims: what dynamic resource allocation gives and has given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.api.resource_v1 import ResourceClaim, ResourceSlice
+from kubesched.informers.factory import UndeclaredKind
+from kubesched.page.columns import Array
+from kubesched.scheduler.factory import Assembly
+from kubesched.snapshot.columns import Indices
+from kubesched.snapshot.node_table import NodeTable
+
+PREFIX: Final = "devices "
+"""The page shows devices of a driver as a resource of this name."""
+
+
+def version(assembly: Assembly) -> int:
+    """Changes with every slice and every claim; 0 if devices are not watched."""
+    found = _listers(assembly)
+    return 0 if found is None else sum(each.version for each in found)
+
+
+def device_columns(assembly: Assembly, rows: Indices) -> tuple[list[str], dict[str, Array]]:
+    """(resources, columns) of the devices that belong to single nodes."""
+    found = _listers(assembly)
+    if found is None:
+        return [], {}
+    slices, claims = (each.list() for each in found)
+    offered = _offered(slices)
+    taken = _allocated(claims) & offered.keys()
+    drivers = sorted({driver for driver, _, _ in offered})
+    columns: dict[str, Array] = {}
+    for driver in drivers:
+        mine = [key for key in offered if key[0] == driver]
+        used = [offered[key] for key in taken if key[0] == driver]
+        columns[f"allocatable {PREFIX}{driver}"] = _counts(
+            assembly.table, rows, (offered[key] for key in mine)
+        )
+        columns[f"requested {PREFIX}{driver}"] = _counts(assembly.table, rows, used)
+    return [f"{PREFIX}{driver}" for driver in drivers], columns
+
+
+def _listers(assembly: Assembly) -> tuple[Any, Any] | None:
+    listers = next(iter(assembly.frameworks.values())).handle.listers
+    if listers is None:
+        return None
+    try:
+        return listers.of(ResourceSlice), listers.of(ResourceClaim)
+    except UndeclaredKind:
+        return None
+
+
+_Device = tuple[str, str, str]
+"""Driver, pool and name."""
+
+
+def _offered(slices: Iterable[ResourceSlice]) -> dict[_Device, str]:
+    """Device -> node. Of a pool only the newest generation counts."""
+    newest: dict[tuple[str, str], int] = {}
+    local = [each for each in slices if each.spec.node_name]
+    for each in local:
+        pool = (each.spec.driver, each.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), each.spec.pool.generation)
+    return {
+        (each.spec.driver, each.spec.pool.name, device.name): each.spec.node_name or ""
+        for each in local
+        if each.spec.pool.generation == newest[each.spec.driver, each.spec.pool.name]
+        for device in each.spec.devices or ()
+    }
+
+
+def _allocated(claims: Iterable[ResourceClaim]) -> set[_Device]:
+    """Devices that some claim has; access for administration takes none."""
+    return {
+        (result.driver, result.pool, result.device)
+        for claim in claims
+        if claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results or ()
+        if not result.admin_access
+    }
+
+
+def _counts(table: NodeTable, rows: Indices, nodes: Iterable[str]) -> Array:
+    counts = np.zeros(max(table.high_water, 1), dtype=np.int64)
+    for node in nodes:
+        row = table.row_of.get(node)
+        if row is not None:
+            counts[row] += 1
+    return counts[rows]
