@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec import structs
 
+from kubesched.api.core_v1 import ContainerStatus, ResourceRequirements
 from kubesched.cache.cache import Cache, CacheError
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import TERM_KINDS
@@ -196,6 +197,22 @@ class CacheMachine(RuleBasedStateMachine):
             del self.model[uid]
 
     @rule(
+        data=st.data(),
+        allocated=st.sampled_from([None, {"cpu": "0"}, {"cpu": "100m"}, {"cpu": "2"}]),
+    )
+    def report_resources(self, data, allocated):
+        """The kubelet tells what it has allocated, which may be what the spec asks for, or not."""
+        candidates = sorted(uid for uid, (state, _) in self.model.items() if state == "added")
+        if not candidates:
+            return
+        current = self.cache.get_pod(data.draw(st.sampled_from(candidates))).pod
+        name = current.spec.containers[0].name
+        resources = None if allocated is None else ResourceRequirements(requests=allocated)
+        reported = ContainerStatus(name=name, resources=resources)
+        status = structs.replace(current.status, container_statuses=[reported])
+        self.cache.update_pod(current, structs.replace(current, status=status))
+
+    @rule(
         app=st.sampled_from(APPS),
         namespace=st.sampled_from(NAMESPACES),
         key=st.sampled_from([HOSTNAME, ZONE]),
@@ -221,9 +238,31 @@ class CacheMachine(RuleBasedStateMachine):
         if hasattr(self, "cache"):
             self.cache.check_invariants()
             assert {pod.uid for pod in self.cache.pods()} == self.model.keys()
+            for pod in self.cache.pods():
+                anew = PodInfo(pod.pod)
+                assert pod.requests == anew.requests
+                assert pod.nonzero_requests == anew.nonzero_requests
             for uid, (state, _) in self.model.items():
                 assert self.cache.is_assumed(uid) == (state == "assumed")
 
 
 TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_status_that_changes_no_request_leaves_the_row_clean():
+    cache = Cache(NodeTable())
+    cache.add_node(make_node("n").capacity(cpu="4").build())
+    pod = make_pod("a").cpu("1").on("n").build()
+    cache.add_pod(pod)
+    before = cache.table.pod_log.end
+    name = pod.spec.containers[0].name
+    for amount, is_dirty in (("1", False), ("1000m", False), ("2", True)):
+        resources = ResourceRequirements(requests={"cpu": amount})
+        reported = ContainerStatus(name=name, resources=resources)
+        newer = structs.replace(
+            pod, status=structs.replace(pod.status, container_statuses=[reported])
+        )
+        cache.update_pod(pod, newer)
+        assert (cache.table.pod_log.end != before) == is_dirty
+        pod = newer
