@@ -46,7 +46,7 @@ from kubesched.traces.trace import (
     Turn,
 )
 
-PAUSE_S = 1.0
+PAUSE_S = 5.0
 """So long before its next turn a recorded scheduler had nothing to do, and the replay may work on by itself."""
 NEVER_S = 1e12
 """Longer than any trace."""
