@@ -10,7 +10,7 @@ from enum import Enum
 from kubesched.conformance.recordings import RecordedAnswer, Rejection
 from kubesched.conformance.sequences import Decision
 
-_COMPLAINTS = re.compile(r"\[(expected at least one victim pod on node [^\]]*)\]")
+_COMPLAINTS = re.compile(r"(?<=preemption: )\[(.*)\]")
 
 
 class Aspect(Enum):
@@ -116,7 +116,7 @@ def compare_decisions(expected: Decision, got: Decision) -> Iterator[Finding]:
 def in_order(message: str) -> str:
     """The message with complaints about several nodes sorted.
 
-    # Upstream: preemption looks at nodes from a random one on, and complains in that order about those without victims.
+    # Upstream: preemption looks at nodes from a random one on, and lists in that order what went wrong on each.
     """
     return _COMPLAINTS.sub(lambda match: f"[{', '.join(sorted(match[1].split(', ')))}]", message)
 

@@ -103,10 +103,16 @@ def test_agreement_is_complete_until_something_differs():
     assert (tally.compared, tally.agreed) == (2, 1)
 
 
-def test_the_order_in_which_nodes_are_complained_about_does_not_count():
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        'expected at least one victim pod on node "{}"',
+        'running "DynamicResources" filter plugin: claim a/c, request r: pool {} is being updated',
+    ],
+)
+def test_the_order_in_which_nodes_are_complained_about_does_not_count(complaint):
     one, two = (
-        f'0/2 nodes are available. preemption: [expected at least one victim pod on node "{a}", '
-        f'expected at least one victim pod on node "{b}"]'
+        f"0/2 nodes are available. preemption: [{complaint.format(a)}, {complaint.format(b)}]"
         for a, b in (("n1", "n2"), ("n2", "n1"))
     )
     results = list(compare_decisions(Decision(unschedulable=one), Decision(unschedulable=two)))
