@@ -18,6 +18,7 @@ import pytest
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.embedded.objects import JsonObject
+from kubesched.framework.extenders import Victims
 from kubesched.framework.interfaces import (
     PostBindPlugin,
     PostFilterResult,
@@ -29,12 +30,13 @@ from kubesched.plugins.dynamic_resources import DynamicResources
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.volume_binding import VolumeBinding
 from kubesched.preemption.budgets import Budgets
-from kubesched.preemption.candidates import candidates_of
+from kubesched.preemption.candidates import Candidate, candidates_of
 from kubesched.simulation import devices, storage, workloads
 from kubesched.simulation import run as simulation_run
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.options import Options, draw
 from kubesched.simulation.run import SimulationResult, simulate
+from kubesched.simulation.virtual_loop import SENDER
 from kubesched.simulation.world import World
 
 MAX_SEEDS = 40
@@ -182,6 +184,70 @@ class Deluded(DefaultPreemption):
         return super().post_filter(state, pod, statuses)
 
 
+class _Generous(DefaultPreemption):
+    """More pods of the chosen node are evicted than have to be."""
+
+    @staticmethod
+    def also(priority: int, own: int) -> bool:
+        raise NotImplementedError
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        find = self.evaluator._find_candidates
+
+        def remember(state: Any, pod: Any, statuses: Any) -> Any:
+            self._priority = pod.spec.priority or 0
+            return find(state, pod, statuses)
+
+        best = self.evaluator._best
+
+        def more(shortlist: Any) -> Any:
+            chosen = best(shortlist)
+            row = handle.table.row_of[chosen.node_name]
+            known = {pod.metadata.uid for pod in chosen.victims.pods}
+            added = [
+                info.pod
+                for info in handle.table.pods[row].values()
+                if info.uid not in known and self.also(info.priority, self._priority)
+            ]
+            victims = Victims((*chosen.victims.pods, *added), chosen.victims.pdb_violations)
+            return Candidate(chosen.node_name, victims)
+
+        self.evaluator._find_candidates = remember  # type: ignore[method-assign]
+        self.evaluator._best = more  # type: ignore[method-assign]
+
+
+class Ruthless(_Generous):
+    """Evicts its equals as well."""
+
+    @staticmethod
+    def also(priority: int, own: int) -> bool:
+        return priority >= own
+
+
+class Wasteful(_Generous):
+    """Evicts all it may."""
+
+    @staticmethod
+    def also(priority: int, own: int) -> bool:
+        return priority < own
+
+
+class Insistent(DefaultPreemption):
+    """Deletes victims that are terminating, too."""
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        executor = self.evaluator.executor
+
+        def start(candidate: Any, preemptor: Any) -> None:
+            executor._preempting.add(preemptor.metadata.uid)
+            victims = list(candidate.victims.pods)
+            handle.spawn(executor._evict(candidate, victims, preemptor), "evict")
+
+        executor.start = start  # type: ignore[method-assign]
+
+
 class _PreemptsWith(SimulatedProcess):
     """Preempts in another way, and is watched all the same."""
 
@@ -202,6 +268,24 @@ class IgnoresBudgets(_PreemptsWith):
     """Evicts whom it likes, and as many as it can."""
 
     way = Careless
+
+
+class EvictsItsEquals(_PreemptsWith):
+    """Evicts pods of the same priority."""
+
+    way = Ruthless
+
+
+class EvictsTooMany(_PreemptsWith):
+    """Evicts pods that could have stayed."""
+
+    way = Wasteful
+
+
+class EvictsTwice(_PreemptsWith):
+    """Evicts pods that are terminating."""
+
+    way = Insistent
 
 
 class PreemptsInVain(_PreemptsWith):
@@ -303,6 +387,14 @@ RULES: dict[str, dict[str, Any]] = {
 }
 """What a scheduler without each of the plugins is tried with."""
 
+PREEMPTING: dict[str, Any] = {
+    "instances": 1,
+    "mischief": 0.0,
+    "extras": (),
+    "nodes": 3,
+    "mixes": ("priorities",),
+}
+
 BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str, ...]]] = [
     *(
         (
@@ -347,6 +439,14 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
             "mixes": ("priorities",),
         },
         ("no disruption budget is violated without need",),
+    ),
+    *(
+        (broken, {**PREEMPTING, **pinned}, (promise,))
+        for broken, pinned, promise in (
+            (EvictsItsEquals, {}, "only pods of lower priority are evicted"),
+            (EvictsTooMany, {}, "no pod is evicted without need"),
+            (EvictsTwice, {"pods": 30, "change_every_s": 0.5}, "no victim is evicted twice"),
+        )
     ),
     (
         BindsBeforeVolumes,
@@ -428,6 +528,18 @@ def _overcommit(cluster: SimulatedCluster) -> None:
     _put(cluster, "pods", pod, {"nodeName": node, "containers": containers})
 
 
+def _call_unschedulable(cluster: SimulatedCluster) -> None:
+    bound = next(pod for pod in cluster.active_pods() if pod["spec"].get("nodeName"))
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    status = {**bound.get("status", {}), "conditions": conditions}
+    cluster.store.put("pods", deepcopy({**bound, "status": status}))
+
+
+def _bind_undecided(cluster: SimulatedCluster) -> None:
+    SENDER.set("s0.1")
+    _put(cluster, "pods", _waiting(cluster), {"nodeName": cluster.nodes()[0]["metadata"]["name"]})
+
+
 def _give_volume_away(cluster: SimulatedCluster) -> None:
     for volume in cluster.api.list(storage.VOLUMES)[0]:
         owner = volume["spec"].get("claimRef") or {}
@@ -484,6 +596,8 @@ BROKEN_CLUSTERS: list[tuple[Callable[[SimulatedCluster], None], str]] = [
     (_bind_again, "no pod is bound twice"),
     (_bind_to_nowhere, "no pod is bound to a node that is gone"),
     (_overcommit, "no node is over its allocatable"),
+    (_call_unschedulable, "no bound pod is called unschedulable"),
+    (_bind_undecided, "no pod is bound without a decision"),
     (_give_volume_away, "no volume is given to two claims"),
     (_bind_out_of_reach, "volumes are within reach"),
     (_leave_reservation, "no claim is left reserved for a pod that is gone"),

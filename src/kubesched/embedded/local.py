@@ -31,7 +31,7 @@ from kubesched.embedded.storage.store import Change, ChangeType, Store
 from kubesched.embedded.storage.watch import Watch
 
 Resource: TypeAlias = ResourceInfo | str
-Subresource: TypeAlias = Literal["", "status", "scale"]
+Subresource: TypeAlias = Literal["", "status", "scale", "resize"]
 Listener: TypeAlias = Callable[[ChangeType, JsonObject, JsonObject | None], None]
 
 
@@ -137,7 +137,7 @@ class LocalApi:
         kind: PatchKind = "merge",
         subresource: Subresource = "",
     ) -> JsonObject:
-        """Patch an object, its status or its scale."""
+        """Patch an object, or what one of its subresources writes."""
         info = self._resource(resource)
         entry, _warnings = patch_object(
             self.registry,

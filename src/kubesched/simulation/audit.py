@@ -23,9 +23,10 @@ from kubesched.framework.interfaces import Plugin, PostFilterAnswer, ReservePlug
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.preemption.candidates import Candidate
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.simulation.rules import State, objection
-from kubesched.simulation.victims import Budget, fits_without_victims, violations
+from kubesched.simulation.victims import Budget, fits_without_victims, spareable, violations
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.ports import HostPortIndex
 
@@ -37,14 +38,20 @@ Complain = Callable[[str, str], None]
 """(property, what happened)"""
 
 
-def make_auditor(complain: Complain, verdicts: Mapping[str, tuple[str, ...]]) -> type[Plugin]:
-    """A Reserve plugin: it sees every decision with the state it was made from, and what an extender had said."""
+def make_auditor(
+    complain: Complain, verdicts: Mapping[str, tuple[str, ...]], decided: set[tuple[str, str]]
+) -> type[Plugin]:
+    """A Reserve plugin: it sees every decision with the state it was made from, and what an extender had said.
+
+    It adds the pod's UID and the node's name to `decided`.
+    """
 
     class Auditor(ReservePlugin):
         name = AUDITOR
 
         def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             del state
+            decided.add((pod.metadata.uid, node_name))
             # While an extender is awaited, claims and volumes keep changing; `checkers` verify them at the binding.
             why = objection(
                 to_json(pod),
@@ -75,6 +82,48 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
     """The production plugin, whose choice of a node is compared with all others."""
 
     class AuditedPreemption(DefaultPreemption):
+        def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # the plugin's own arguments
+            super().__init__(args, handle)
+            executor = self.evaluator.executor
+            start, delete = executor.start, executor._delete
+
+            def audited(candidate: Candidate, preemptor: Pod) -> None:
+                if executor.rehearsal is None:
+                    self._judge_victims(candidate, preemptor)
+                start(candidate, preemptor)
+
+            async def delete_once(victim: Pod, preemptor: Pod) -> bool:
+                if victim.metadata.deletion_timestamp is not None:
+                    complain("no victim is evicted twice", key_of(victim.metadata))
+                return await delete(victim, preemptor)
+
+            executor.start = audited  # type: ignore[method-assign]  # this executor only
+            executor._delete = delete_once  # type: ignore[method-assign]
+
+        def _judge_victims(self, candidate: Candidate, preemptor: Pod) -> None:
+            """Whether they may go, and have to."""
+            victims, name = candidate.victims.pods, key_of(preemptor.metadata)
+            for victim in victims:
+                if (victim.spec.priority or 0) >= (preemptor.spec.priority or 0):
+                    complain(
+                        "only pods of lower priority are evicted",
+                        f"pod {name} preempts {key_of(victim.metadata)}",
+                    )
+            if self.handle.extenders or not is_plain(preemptor):
+                return  # an extender may choose as it likes; affinity can need more than room
+            spared = spareable(
+                to_json(preemptor),
+                candidate.node_name,
+                known_state(self.handle, without=preemptor),
+                self._nominated(preemptor),
+                [victim.metadata.uid for victim in victims],
+            )
+            if spared is not None:
+                complain(
+                    "no pod is evicted without need",
+                    f"pod {name} would fit on {candidate.node_name} beside {spared}",
+                )
+
         def post_filter(
             self, state: CycleState, pod: Pod, statuses: NodeToStatus
         ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
@@ -138,6 +187,14 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             ]
 
     return AuditedPreemption
+
+
+def is_plain(pod: Pod) -> bool:
+    """Whether all that can be short for a pod is room."""
+    spec = pod.spec
+    return not (
+        spec.affinity or spec.topology_spread_constraints or spec.volumes or spec.resource_claims
+    )
 
 
 def _miscounts(pod: Pod, there: Iterable[JsonObject]) -> bool:

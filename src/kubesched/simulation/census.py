@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 CODES: Final = (409, 429, 500, 503)
+UNUSUAL_CODES: Final = (401, 403, 404, 422)
+"""Only some runs have these. 404 is for lists, watches and creations: believed of an object, it would be a lie."""
 """What calls are refused with."""
 LOST: Final = {
     "unreachable": "connection refused",
@@ -22,23 +24,31 @@ CHANGES: Final = (
     *("add_node", "remove_node", "relabel_node", "taint_node", "cordon_node", "resize_node"),
     *("delete_pod", "recreate_pod", "ungate_one", "change_budget", "delete_claim", "refuse_node"),
     *("compact", "change_slice", "delete_resource_claim", "restore_shared_claims"),
+    *("resize_pod", "relabel_pod", "add_odd_pod", "add_odd_node"),
 )
 MOODS: Final = ("dead", "nonsense", "refuses", "errs", "silent", "breaks", "slow", "moody")
 
 FAULTS: Final = {
     "calls": (
         "late",
-        *(f"refused with {code}" for code in CODES),
+        *(f"refused with {code}" for code in (*CODES, *UNUSUAL_CODES)),
+        "asked to wait for an absurd time",
+        *(
+            "arrived after its deadline",
+            "answered after its deadline",
+            "answered at the last moment",
+        ),
         *(f"{LOST[how]} without effect" for how in ("unreachable", "broken", "silent")),
         *(f"{LOST[how]} after it took effect" for how in ("broken", "silent", "refused")),
     ),
-    "watches": ("late", "overtaken", "repeated", "cut", "expired", "silent"),
+    "watches": ("late", "overtaken", "repeated", "cut", "expired", "silent", "in pieces"),
     "processes": (
         *("crashed in a call without effect", "crashed in a call that took effect"),
         "started again",
         *("cut off from the lease", "cut off", "lost the lead", "took the lead"),
+        "frozen",
     ),
-    "time": ("clock jumped", "world frozen"),
+    "time": ("clock jumped", "world frozen", "clock drifts", "restored to an older revision"),
     "cluster": CHANGES,
     "plugins": (
         *("raised", "returned garbage", "returned an error"),

@@ -19,9 +19,16 @@ from kubesched.simulation.census import Census
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.device_checks import DeviceChecks
 from kubesched.simulation.processes import Incarnation, Processes
-from kubesched.simulation.rules import is_bound, overcommitment, reaches, roomier
+from kubesched.simulation.rules import (
+    is_bound,
+    is_called_unschedulable,
+    less_demanding,
+    overcommitment,
+    reaches,
+    roomier,
+)
 from kubesched.simulation.violation import Complaints, Violation
-from kubesched.simulation.virtual_loop import EPOCH_S
+from kubesched.simulation.virtual_loop import EPOCH_S, SENDER
 from kubesched.simulation.workloads import claim_names
 
 MAX_WAIT_S = 300.0 + LEFTOVER_PERIOD_S
@@ -52,7 +59,10 @@ class Checkers:
         *,
         now: Callable[[], float],
         has_one_writer: bool,
+        was_decided: Callable[[str, str], bool],
     ) -> None:
+        """`was_decided`: whether some scheduler chose this node (its name) for that pod (its UID)."""
+        self.was_decided = was_decided
         self._cluster = cluster
         self._processes = processes
         self._complaints = complaints
@@ -66,6 +76,12 @@ class Checkers:
         self._rooms: dict[str, JsonObject] = {}
         """The most that each node has had room for: a scheduler cannot know at once that it has shrunk."""
         self._claims_made_at: dict[str, float] = {}
+        self._least: dict[str, JsonObject] = {}
+        """Resized pods by UID, with the least they ever requested since: a scheduler cannot know at once."""
+        self._bound_by: dict[str, str] = {}
+        """Pod UID -> the process that bound it."""
+        self.history_is_broken = False
+        """The cluster was restored: what schedulers knew until they noticed proves nothing."""
         cluster.store.subscribe("nodes", self._on_node)
         cluster.store.subscribe("pods", self._on_pod)
         self.devices: DeviceChecks | None = None
@@ -89,34 +105,80 @@ class Checkers:
                 self._complain(
                     "no pod is bound twice", f"{key_of_manifest(pod)} from {before} to {node_name}"
                 )
+            self._on_placed_pod(pod, change)
             return
+        if SENDER.get():
+            self._bound_by[pod["metadata"]["uid"]] = SENDER.get()
         self._on_binding(pod, node_name)
 
+    def _on_placed_pod(self, pod: JsonObject, change: Change) -> None:
+        assert change.old is not None, "a pod that had a node"
+        if change.old.obj["spec"]["containers"] is not pod["spec"]["containers"]:
+            uid = pod["metadata"]["uid"]
+            before = self._least.get(uid, change.old.obj)
+            self._least[uid] = less_demanding(before, pod)
+        # Another replica's condition may still be on its way when a pod is bound.
+        if self._has_one_writer and is_called_unschedulable(pod):
+            self._complain(
+                "no bound pod is called unschedulable",
+                f"{key_of_manifest(pod)} on {pod['spec']['nodeName']}",
+            )
+
     def _on_binding(self, pod: JsonObject, node_name: str) -> None:
+        uid = pod["metadata"]["uid"]
+        if SENDER.get() and not self.was_decided(uid, node_name):
+            self._complain(
+                "no pod is bound without a decision",
+                f"{key_of_manifest(pod)} ({uid}) to {node_name}",
+            )
+        if self.history_is_broken:
+            return
         node = self._cluster.store.get("nodes", "", node_name)
         if node is None:
             self._complain(
                 "no pod is bound to a node that is gone", f"{key_of_manifest(pod)} to {node_name}"
             )
             return
-        # With two schedulers a binding may still be on its way when the other one takes over; the API has no means
-        # against that. What each of them decides is checked against what it knows, see `plugins`.
-        if self._has_one_writer:
-            there = [
-                other
-                for other in self._cluster.active_pods()
-                if other["spec"].get("nodeName") == node_name
-            ]
-            why = overcommitment(self._rooms[node_name], there)
-            if why is not None:
-                self._complain(
-                    "no node is over its allocatable",
-                    f"{key_of_manifest(pod)} to {node_name}: {why}",
-                )
+        why = overcommitment(self._rooms[node_name], self._accountable(node_name))
+        if why is not None:
+            self._complain(
+                "no node is over its allocatable",
+                f"{key_of_manifest(pod)} to {node_name}: {why}",
+            )
 
         self._check_volumes(pod, node.obj)
         if self.devices is not None:
             self.devices.on_binding(pod, node_name)
+
+    def _accountable(self, node_name: str) -> list[JsonObject]:
+        """The pods on a node that the sender of a binding had to count.
+
+        With two schedulers a binding may still be on its way when the other one takes over; the API has no means
+        against that. So of two, each answers for what it bound itself and for what its informer shows.
+        """
+        there = [
+            other
+            for other in self._cluster.active_pods()
+            if other["spec"].get("nodeName") == node_name
+        ]
+        sender = SENDER.get()
+        if not self._has_one_writer:
+            known = self._known_pods(sender)
+            there = [
+                other
+                for other in there
+                if self._bound_by.get(other["metadata"]["uid"]) == sender
+                or other["metadata"]["uid"] in known
+            ]
+        return [self._least.get(other["metadata"]["uid"], other) for other in there]
+
+    def _known_pods(self, process: str) -> set[str]:
+        """UIDs of the placed pods that a process's informer shows."""
+        for incarnation in self._processes.alive():
+            if incarnation.name == process:
+                pods = incarnation.process.informers.of(Pod).list()
+                return {pod.metadata.uid for pod in pods if pod.spec.node_name}
+        return set()
 
     def _on_node(self, change: Change) -> None:
         node = change.entry.obj

@@ -62,6 +62,8 @@ class SimulatedCluster:
             self._watched += (BUDGETS,)
             for app in workloads.APPS:
                 self.api.create(BUDGETS, workloads.budget(app, random.randint(0, 8)))
+        self.first_backup = self.store.revision
+        """The oldest revision that `restore` may go back to."""
         self._is_recount_due = False
         for resource in self._watched:
             self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
@@ -220,6 +222,12 @@ class SimulatedCluster:
                 self._compact,
             ),
             *((self._resize_node, self._resize_node) if "resizing" in self._extras else ()),
+            *(
+                (self.resize_pod, self.resize_pod, self._relabel_pod)
+                if "resizes" in self._extras
+                else ()
+            ),
+            *((self._add_odd_pod, self._add_odd_node) if "odd objects" in self._extras else ()),
             *((self._change_budget,) if "budgets" in self._extras else ()),
             *(
                 (self.storage.delete_claim, self.storage.refuse_node, self.storage.refuse_node)
@@ -279,6 +287,81 @@ class SimulatedCluster:
             patch: JsonObject = {"status": {"allocatable": room}}
             name = node["metadata"]["name"]
             self.api.patch("nodes", None, name, patch, subresource="status")
+
+    def resize_pod(self) -> None:
+        """A placed pod gets other requests, of which the scheduler is not asked."""
+        placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
+        if placed:
+            pod = self._random.choice(placed)
+            requests = workloads.requests(self._random)
+            self._set_requests(pod, requests)
+
+    def _set_requests(self, pod: JsonObject, requests: JsonObject) -> None:
+        first, *others = pod["spec"]["containers"]
+        containers = [{**first, "resources": {"requests": requests}}, *others]
+        patch: JsonObject = {"spec": {"containers": containers}}
+        name = pod["metadata"]["name"]
+        self.api.patch("pods", "default", name, patch, subresource="resize")
+
+    def shrink_pod(self) -> None:
+        """A placed pod is scaled down as far as it goes."""
+        placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
+        if placed:
+            pod = self._random.choice(placed)
+            self._set_requests(pod, {"cpu": "1m", "memory": "1Mi"})
+
+    def _relabel_pod(self) -> None:
+        pods = self._staying_pods()
+        if pods:
+            name = self._random.choice(pods)["metadata"]["name"]
+            labels = {"app": self._random.choice(workloads.APPS)}
+            self.api.patch("pods", "default", name, {"metadata": {"labels": labels}})
+
+    def _staying_pods(self) -> list[JsonObject]:
+        return [pod for pod in self.active_pods() if not _is_leaving(pod)]
+
+    def _add_odd_pod(self) -> None:
+        """A pod with as much as an object may have, in all scripts."""
+        self._pod_count += 1
+        made = workloads.pod(f"p{self._pod_count}", ("plain",), self._random)
+        self._create_pod(workloads.oddly(made, self._random))
+
+    def _add_odd_node(self) -> None:
+        self._node_count += 1
+        made = workloads.node(f"n{self._node_count}", self._random)
+        self.api.create("nodes", workloads.oddly(made, self._random))
+
+    def restore(self) -> bool:
+        """Go back to an older revision, as after a restore from a backup; False if none is left to go back to."""
+        oldest = max(
+            self.first_backup,
+            *(collection.compacted for collection in self.store.collections()),
+        )
+        if oldest >= self.store.revision:
+            return False
+        # Mostly a little, since much of what follows is then undone.
+        reach = self._random.choice((5, 20, 1000))
+        revision = self._random.randint(
+            max(oldest, self.store.revision - reach), self.store.revision
+        )
+        self._trace.add("restore", f"from revision {self.store.revision} to {revision}")
+        self.store.rewind(revision)
+        for pod in self.pods():
+            metadata = pod["metadata"]
+            if _is_leaving(pod):
+                self._loop.call_later(
+                    self._random.uniform(0.05, 2.0),
+                    self._finish_deletion,
+                    *(metadata["name"], metadata["uid"]),
+                )
+            node_name = pod["spec"].get("nodeName")
+            if node_name and not self.has_node(node_name):
+                self._loop.call_later(
+                    self._random.uniform(0.5, 5.0), self._collect_pods_of, node_name
+                )
+        if "budgets" in self._extras:
+            self._recount_soon()
+        return True
 
     def _change_budget(self) -> None:
         name = self._random.choice(self.api.list(BUDGETS)[0])["metadata"]["name"]

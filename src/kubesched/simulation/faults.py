@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -17,19 +18,30 @@ from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response, Transport
 from kubesched.embedded.objects import encode
 from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded
-from kubesched.simulation.census import CODES, LOST
+from kubesched.simulation.census import CODES, LOST, UNUSUAL_CODES
 from kubesched.simulation.options import NO_FAULTS, Rates
 from kubesched.simulation.trace import Trace
+from kubesched.simulation.virtual_loop import OWNER, SENDER
 
 MAX_EXTRA_S = 0.8
 """Longest latency of a request or an ordinary watch event. Below the margin that leader election keeps between two
 leaders: no scheduler could be safe against requests that take longer."""
 MAX_STALL_S = 25.0
 FOCUSED = 4.0
+MAX_HELD_S = 40.0
+"""How long after its deadline a request may still arrive."""
+RETRY_AFTER = (
+    *("0", "1", "7", "86400", "9" * 400, "-1", "1.5", "inf", "nan", "\u00b2", ""),
+    *("Wed, 21 Oct 2099 07:28:00 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", "never"),
+)
 
 _REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
     409: "Conflict",
     410: "Expired",
+    422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
@@ -43,12 +55,14 @@ class CallFault:
     how: str
     commits: bool
     code: int = 0
+    retry_after: str = "1"
+    """The header of a 429 or 503."""
 
 
 FINE = CallFault("fine", commits=True)
 
 
-def failure_answer(code: int) -> BufferedResponse:
+def failure_answer(code: int, retry_after: str = "1") -> BufferedResponse:
     """A refusal as the API server words it."""
     status = {
         "kind": "Status",
@@ -60,8 +74,8 @@ def failure_answer(code: int) -> BufferedResponse:
         "code": code,
     }
     headers = [(b"content-type", b"application/json")]
-    if code == 429:
-        headers.append((b"retry-after", b"1"))
+    if code == 429 or (code == 503 and retry_after != "1"):
+        headers.append((b"retry-after", retry_after.encode("latin-1")))
     return BufferedResponse(code, headers, encode(status))
 
 
@@ -75,6 +89,10 @@ class Network:
         self._random = random
         self.trace = trace
         self._under_way: set[asyncio.Task[Response]] = set()
+        self.epoch = 0
+        """Streams opened before the last restore of the cluster are dead: the server behind them was started anew."""
+        self.holds_leases_only = False
+        """Whether `Rates.hold` is about calls for the lease alone."""
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         """Overrides the random draw if it returns a fault. Used for crashes and sweeps."""
 
@@ -90,6 +108,11 @@ class Network:
 
     def uniform(self, low: float, high: float) -> float:
         return self._random.uniform(low, high)
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """Two or three parts that together are the chunk."""
+        first, second = sorted(self._random.randint(0, len(chunk)) for _ in range(2))
+        yield from filter(None, (chunk[:first], chunk[first:second], chunk[second:]))
 
     def latency_s(self) -> float:
         if self.chance(self.rates.delay):
@@ -109,6 +132,12 @@ class Network:
             code = draw.choice(CODES[1:] if request.method == "GET" else CODES)
             self.tally("calls", f"refused with {code}")
             return CallFault("refused", commits=False, code=code)
+        if self.chance(rates.refuse_oddly * weight):
+            return self._refuse_oddly(request)
+        if self.chance(rates.hold * weight) and self._may_hold(request):
+            how = draw.choice(("held", "answer held", "answer late"))
+            self.tally("calls", HELD[how])
+            return CallFault(how, commits=True)
         if self.chance(rates.lose_request * weight):
             how = draw.choice(("unreachable", "broken", "silent"))
             self.tally("calls", f"{LOST[how]} without effect")
@@ -119,9 +148,27 @@ class Network:
             return CallFault(how, commits=True, code=draw.choice((500, 503)))
         return FINE
 
-    def deliver(self, work: Coroutine[Any, Any, Response]) -> asyncio.Task[Response]:
-        """Deliver a request, even if its sender has died."""
-        task = asyncio.get_running_loop().create_task(work)
+    def _may_hold(self, request: Request) -> bool:
+        is_lease = "/leases/" in request.target
+        return not request.stream and (is_lease or not self.holds_leases_only)
+
+    def _refuse_oddly(self, request: Request) -> CallFault:
+        draw = self._random
+        code = draw.choice((*UNUSUAL_CODES, 429, 503))
+        if code == 404 and not _is_about_many(request):
+            code = 403
+        self.tally("calls", f"refused with {code}")
+        if code in UNUSUAL_CODES:
+            return CallFault("refused", commits=False, code=code)
+        self.tally("calls", "asked to wait for an absurd time")
+        return CallFault("refused", commits=False, code=code, retry_after=draw.choice(RETRY_AFTER))
+
+    def deliver(self, process: str, work: Coroutine[Any, Any, Response]) -> asyncio.Task[Response]:
+        """Deliver a request, even if its sender is frozen or has died."""
+        context = copy_context()
+        context.run(OWNER.set, "")
+        context.run(SENDER.set, process)
+        task = asyncio.get_running_loop().create_task(work, context=context)
         self._under_way.add(task)
         task.add_done_callback(self._delivered)
         return task
@@ -159,13 +206,34 @@ class FaultyTransport:
             await asyncio.sleep(network.latency_s())
             raise ConnectFailed("connection refused")
         if fault.commits:
-            answer = network.deliver(self._deliver(request))
+            held_s = 0.0
+            if fault.how == "held":
+                held_s = request.deadline_s + network.uniform(0.0, MAX_HELD_S)
+            answer = network.deliver(self.process, self._deliver(request, held_s))
+            if fault.how in HELD:
+                return await self._wait_for_held(request, fault, answer)
             return await self._outcome(request, fault, asyncio.shield(answer))
         return await self._outcome(request, fault, None)
 
-    async def _deliver(self, request: Request) -> Response:
-        await asyncio.sleep(self._network.latency_s())
+    async def _deliver(self, request: Request, held_s: float) -> Response:
+        left_s = self._network.latency_s() + held_s
+        while left_s > MAX_EXTRA_S and self._network.rates.hold:  # nothing is held once faults stop
+            await asyncio.sleep(MAX_EXTRA_S)
+            left_s -= MAX_EXTRA_S
+        await asyncio.sleep(min(left_s, MAX_EXTRA_S))
         return await self._inner.request(request)
+
+    async def _wait_for_held(
+        self, request: Request, fault: CallFault, answer: asyncio.Task[Response]
+    ) -> Response:
+        """The answer comes when the caller has just given up, or is about to."""
+        if fault.how == "answer late":
+            await asyncio.sleep(request.deadline_s * self._network.uniform(0.5, 0.99))
+            return await self._outcome(request, fault, asyncio.shield(answer))
+        await asyncio.sleep(request.deadline_s)
+        if answer.done() and not answer.cancelled() and answer.exception() is None:
+            _give_up(answer.result())
+        raise DeadlineExceeded(f"{request.method} {request.target}: no answer")
 
     async def _outcome(
         self, request: Request, fault: CallFault, answer: Awaitable[Response] | None
@@ -178,7 +246,7 @@ class FaultyTransport:
         await asyncio.sleep(self._network.latency_s())
         if fault.how == "refused":
             _give_up(response)
-            return failure_answer(fault.code)
+            return failure_answer(fault.code, fault.retry_after)
         if fault.how == "broken" or self.is_cut or self.is_dead or response is None:
             _give_up(response)
             raise StreamEnded("connection reset by peer")
@@ -189,6 +257,20 @@ class FaultyTransport:
     async def aclose(self) -> None:
         self.is_dead = True
         await self._inner.aclose()
+
+
+HELD = {
+    "held": "arrived after its deadline",
+    "answer held": "answered after its deadline",
+    "answer late": "answered at the last moment",
+}
+"""Ways in which a call takes effect and its caller does not hear of it in time."""
+
+
+def _is_about_many(request: Request) -> bool:
+    """A list, a watch or the recording of an event, of which a 404 says nothing about an object."""
+    path = request.target.partition("?")[0]
+    return (request.method == "GET" and "?" in request.target) or path.endswith("/events")
 
 
 def _give_up(response: Response | None) -> None:
@@ -203,6 +285,7 @@ class FaultyStream:
         self._inner = inner
         self._transport = transport
         self._network = network
+        self._epoch = network.epoch
 
     @property
     def status(self) -> int:
@@ -223,7 +306,8 @@ class FaultyStream:
         process = self._transport.process
         async for chunk in self._inner.iter_chunks():
             rates = network.rates
-            if self._transport.is_cut or network.chance(rates.cut_watch):
+            is_cut = self._transport.is_cut or self._epoch != network.epoch
+            if is_cut or network.chance(rates.cut_watch):
                 network.trace.add("watch", f"{process} cut")
                 network.tally("watches", "cut")
                 if network.chance(0.5):
@@ -246,7 +330,13 @@ class FaultyStream:
                 network.tally("watches", "repeated")
                 chunk += chunk
             self._transport.delivered += 1
-            yield chunk
+            if network.chance(rates.split_watch):
+                network.tally("watches", "in pieces")
+                for piece in network.pieces(chunk):
+                    yield piece
+                    await asyncio.sleep(network.latency_s())
+            else:
+                yield chunk
 
     async def _delay(self) -> None:
         """Delay this chunk, so that other watches of the process overtake it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 FOCUSES = ("", "", "", "/binding", "/status", "/leases/kube-scheduler", "/pods", "/nodes")
 MIXES = ("plain", "affinity", "spread", "ports", "priorities", "gates")
@@ -13,6 +13,8 @@ EXTRAS = {"volumes": 0.3, "budgets": 0.3, "extender": 0.25, "resizing": 0.4, "de
 """What else a world may have, and how likely: storage with its controllers, disruption budgets, an HTTP extender, nodes
 whose allocatable changes, devices with their claims."""
 _DRAWN_LAST = ("devices",)
+MORE_EXTRAS = {"resizes": 0.35, "odd objects": 0.2, "tight": 0.35}
+"""Pods that are resized and relabelled; objects that are huge or in all scripts; more pods than there is room for."""
 EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
 """The verbs an extender may take part in; whether it may be ignored; whether it is sent names instead of nodes."""
 
@@ -38,6 +40,12 @@ class Rates:
     """Events delivered twice."""
     delay_watch: float = 0.0
     """Late on one watch and not on the others: order across watches changes."""
+    split_watch: float = 0.0
+    """Delivered in pieces that end anywhere, even within a character."""
+    refuse_oddly: float = 0.0
+    """Answered with 401, 403, 404 or 422, or with any Retry-After, without effect."""
+    hold: float = 0.0
+    """Held on the way, there or back, until the caller has given up or is about to."""
 
 
 NO_FAULTS = Rates()
@@ -73,6 +81,14 @@ class Options:
     """Of `EXTENDER_TRAITS`; matters if there is an extender."""
     extender_trouble: float = 0.0
     """How often the extender is late, silent, dead or answers malformed JSON, per call."""
+    freeze_every_s: float = 0.0
+    """Mean time between freezes of one process while the world goes on; 0 for never."""
+    drift: float = 0.0
+    """By how much of a second per second machines' clocks may be fast or slow."""
+    restore_every_s: float = 0.0
+    """Mean time between restores of the cluster to an older revision; 0 for never."""
+    probes: int = 0
+    """How many single changes are made once all is quiet, each of which has to wake the pods it helps."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,7 +98,8 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
     """What the seed draws, with these extras besides."""
     options = draw(Random(f"{seed}/options"), faults=faults)
     wanted = {*options.extras, *extras}
-    return replace(options, extras=tuple(name for name in EXTRAS if name in wanted))
+    options = replace(options, extras=tuple(name for name in EXTRAS if name in wanted))
+    return extend(options, Random(f"{seed}/more"), faults)
 
 
 def draw(random: Random, *, faults: bool) -> Options:
@@ -130,3 +147,54 @@ def draw(random: Random, *, faults: bool) -> Options:
     trouble = sometimes(0.8, 0.05, 0.5)
     extras += [name for name in _DRAWN_LAST if random.random() < EXTRAS[name]]
     return replace(drawn, extras=tuple(extras), extender_traits=traits, extender_trouble=trouble)
+
+
+SMALL: Final = 0.85
+"""How many of the worlds are small: what goes wrong there is found much sooner."""
+LARGE: Final = 0.001
+"""How many are large, with up to 200 nodes and 1,000 pods."""
+
+
+def extend(drawn: Options, random: Random, faults: bool) -> Options:
+    """Add the kinds of trouble that `draw` does not know: from a generator of their own, so that its runs stay theirs."""
+
+    def sometimes(probability: float, low: float, high: float) -> float:
+        hit, value = random.random() < probability, random.uniform(low, high)
+        return value if faults and hit else 0.0
+
+    has_controllers = bool({"volumes", "devices"} & set(drawn.extras))
+    may_restore = drawn.instances == 1 and not has_controllers
+    # What arrives after its sender has been replaced cannot be told from what the successor sends.
+    may_hold = not drawn.crash_every_s and drawn.instances == 1
+    split, odd, hold = (
+        sometimes(0.3, 0.05, 0.5),
+        sometimes(0.3, 0.01, 0.1),
+        sometimes(0.3, 0.01, 0.05),
+    )
+    restore_every_s = sometimes(0.3, 10.0, 30.0)
+    extras = tuple(name for name, chance in MORE_EXTRAS.items() if random.random() < chance)
+    return replace(
+        _sized(drawn, random),
+        rates=replace(
+            drawn.rates,
+            split_watch=split,
+            refuse_oddly=odd,
+            hold=hold if may_hold or drawn.instances == 2 else 0.0,
+        ),
+        freeze_every_s=sometimes(0.35, 8.0, 30.0),
+        drift=sometimes(0.4, 0.0001, 0.01),
+        restore_every_s=restore_every_s if may_restore else 0.0,
+        probes=random.choice((0, 2, 4)),
+        extras=drawn.extras + extras,
+    )
+
+
+def _sized(drawn: Options, random: Random) -> Options:
+    size, nodes, pods = random.random(), random.randint(1, 4), random.randint(4, 12)
+    short_s = random.uniform(8.0, 25.0)
+    if size < SMALL:
+        return replace(drawn, nodes=nodes, pods=pods, duration_s=short_s)
+    if size > 1.0 - LARGE:
+        nodes, pods = random.randint(50, 200), random.randint(200, 1_000)
+        return replace(drawn, nodes=nodes, pods=pods, duration_s=short_s)
+    return drawn

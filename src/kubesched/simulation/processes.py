@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from random import Random
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.faults import CallFault, FaultyTransport, Network
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Complaints
-from kubesched.simulation.virtual_loop import LoopClock, VirtualLoop
+from kubesched.simulation.virtual_loop import OWNER, LoopClock, VirtualLoop
 
 MIN_RESTART_S, MAX_RESTART_S = 2.0, 6.0
 """A crashed process restarts only after its requests in flight have arrived."""
@@ -139,6 +140,8 @@ class Processes:
         self._extender = extender
         self._random = Random(f"{seed}/processes")
         self._started = 0
+        self.drift = 0.0
+        """By how much the clocks of new processes may run fast or slow."""
         self.slots: dict[int, Incarnation] = {}
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         network.on_call = self._on_call
@@ -164,7 +167,9 @@ class Processes:
         name = f"s{slot}.{self._started}"
         self._trace.add("start", name)
         transports = (self._transport(name), self._transport(name))
-        clock = LoopClock(self._loop, wall_error_s=self._random.uniform(-2.0, 2.0))
+        clock = LoopClock(
+            self._loop, wall_error_s=self._random.uniform(-2.0, 2.0), drift=self._draw_drift()
+        )
         process = self._make_process(
             self._config,
             DEFAULT_GATES,
@@ -180,9 +185,17 @@ class Processes:
         audit_pops(process.assembly.scheduler.queue, self._complaints.add)
         watch_ports(process.assembly.scheduler.cache.table)
         incarnation = Incarnation(name, process, transports, clock)
-        incarnation.task = self._loop.create_task(process.run())
+        context = copy_context()
+        context.run(OWNER.set, name)
+        incarnation.task = self._loop.create_task(process.run(), context=context)
         incarnation.task.add_done_callback(lambda _task: incarnation.over.set())
         return incarnation
+
+    def _draw_drift(self) -> float:
+        if not self.drift:
+            return 0.0
+        self._trace.census.tally("time", "clock drifts")
+        return self._random.uniform(-self.drift, self.drift)
 
     def _transport(self, name: str) -> FaultyTransport:
         return FaultyTransport(MemoryTransport(self._cluster.server), self._network, name)
@@ -225,9 +238,20 @@ class Processes:
 
     def _kill(self, incarnation: Incarnation) -> None:
         incarnation.die()
+        self._loop.thaw(incarnation.name)
         if incarnation.task is not None:
             incarnation.task.cancel()
             incarnation.task.add_done_callback(_retrieve)
+
+    def freeze_one(self, seconds: float) -> None:
+        """Stop a process for a while, as a paused machine or SIGSTOP does; the world goes on."""
+        alive = self.alive()
+        if alive:
+            chosen = self._random.choice(alive)
+            self._trace.add("freeze", f"{chosen.name} for {seconds:.3f} s")
+            self._tally("frozen")
+            self._loop.freeze(chosen.name)
+            self._loop.call_later(seconds, self._loop.thaw, chosen.name)
 
     def partition_one(self, seconds: float) -> None:
         """Partition a process for a while, from its lease alone or from everything."""
@@ -267,6 +291,7 @@ class Processes:
         """Clear the faults of all live processes."""
         for incarnation in self.alive():
             incarnation.crash = None
+            self._loop.thaw(incarnation.name)
             incarnation.transport.is_cut = incarnation.lock_transport.is_cut = False
 
 

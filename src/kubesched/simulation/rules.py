@@ -59,6 +59,23 @@ def roomier(one: JsonObject, other: JsonObject) -> JsonObject:
     return {"status": {"allocatable": room}}
 
 
+def less_demanding(one: JsonObject, other: JsonObject) -> JsonObject:
+    """A pod with the smaller requests of two."""
+    requests = {
+        name: min(_request(one, name), _request(other, name), key=_amount)
+        for name in ("cpu", "memory")
+    }
+    return {"spec": {"containers": [{"resources": {"requests": requests}}]}}
+
+
+def is_called_unschedulable(pod: JsonObject) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(
+        condition["type"] == "PodScheduled" and condition["status"] == "False"
+        for condition in conditions
+    )
+
+
 def _request(pod: JsonObject, resource: str) -> str:
     requests = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
     request: str = str(requests.get(resource, "0"))

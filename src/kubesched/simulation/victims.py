@@ -64,6 +64,24 @@ def fits_without_victims(
     return _fits(pod, node_name, state, _ahead(pod, nominated))
 
 
+def spareable(
+    pod: JsonObject,
+    node_name: str,
+    state: State,
+    nominated: Iterable[Placed],
+    victim_uids: Sequence[str],
+) -> str | None:
+    """The name of a victim beside which the pod would fit all the same; None if each of them has to go."""
+    ahead, uids = _ahead(pod, nominated), set(victim_uids)
+    victims = [other for other, _name in state.placed if other["metadata"]["uid"] in uids]
+    for victim in victims:
+        others = [other for other in victims if other is not victim]
+        if _fits(pod, node_name, _without(state, others), ahead):
+            name: str = victim["metadata"]["name"]
+            return name
+    return None
+
+
 def _ahead(pod: JsonObject, nominated: Iterable[Placed]) -> tuple[Placed, ...]:
     return tuple(
         nomination for nomination in nominated if _priority(nomination[0]) >= _priority(pod)

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import heapq
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar, cast
 
 from kubesched.errors import KubeschedError
 
 T = TypeVar("T")
 
+OWNER: ContextVar[str] = ContextVar("owner", default="")
+"""Which simulated process a task or callback belongs to; empty for the world around them."""
+SENDER: ContextVar[str] = ContextVar("sender", default="")
+"""Which simulated process sent the request that is being served; empty if none is."""
+
 EPOCH_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+RESOLUTION_S = 1e-6
+"""Least time that passes while a loop waits, as on a real machine. Without it a task whose own clock is a little slow would
+come ever closer to its deadline and never reach it."""
 MAX_ROUNDS_AT_ONE_INSTANT = 20_000
 """Rounds of the loop without time passing before a run counts as stuck in a busy loop."""
 
@@ -48,6 +58,9 @@ class _Jump:
 
     def select(self, timeout: float | None = None) -> list[object]:
         self._loop.safe_point()
+        if self._loop.is_partly_frozen:
+            self._loop.hold_back()
+            timeout = self._loop.idle_s()
         if timeout is None:
             raise SimulationStuck("every task waits for ever")
         if timeout > 0:
@@ -76,6 +89,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.safe_point: Callable[[], None] = lambda: None
         """Called between two rounds, when no task or callback runs. What it raises ends the run."""
         self._broken: BaseException | None = None
+        self._frozen: dict[str, list[asyncio.Handle]] = {}
         self.set_exception_handler(self._note_broken)
         # typeshed's factory is generic in a way that no method can be.
         self.set_task_factory(cast("Any", self._new_task))
@@ -93,7 +107,66 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._broken is not None:
             raise SimulationStuck(f"a callback broke: {self._broken!r}") from self._broken
         self.before_time_passes()
-        self._elapsed_s = max(self._elapsed_s, self._scheduled[0].when())  # type: ignore[attr-defined]  # asyncio's heap of timers
+        self._elapsed_s = max(self._elapsed_s + RESOLUTION_S, self._timers[0].when())
+
+    # One process stands still while the others go on.
+
+    def freeze(self, owner: str) -> None:
+        """Run nothing that belongs to this process until `thaw`, as after SIGSTOP. Takes effect in the next round."""
+        self._frozen.setdefault(owner, [])
+
+    def thaw(self, owner: str) -> None:
+        """Go on with all that was held back, in its order; overdue timers fire at once."""
+        for handle in self._frozen.pop(owner, ()):
+            if isinstance(handle, asyncio.TimerHandle):
+                heapq.heappush(self._timers, handle)
+            else:
+                self._queued.append(handle)
+
+    def thaw_all(self) -> None:
+        for owner in list(self._frozen):
+            self.thaw(owner)
+
+    @property
+    def is_partly_frozen(self) -> bool:
+        return bool(self._frozen)
+
+    def idle_s(self) -> float | None:
+        """How long nothing is to be done; None for ever."""
+        if self._queued:
+            return 0.0
+        timers = self._timers
+        while timers and timers[0].cancelled():
+            heapq.heappop(timers)
+        return max(0.0, timers[0].when() - self._elapsed_s) if timers else None
+
+    def hold_back(self) -> None:
+        """Set aside what belongs to frozen processes. For the selector, between two rounds."""
+        queued = list(self._queued)
+        self._queued.clear()
+        self._queued.extend(handle for handle in queued if not self._is_held(handle))
+        timers = self._timers
+        kept = [handle for handle in timers if not self._is_held(handle)]
+        if len(kept) < len(timers):
+            timers[:] = kept
+            heapq.heapify(timers)
+
+    def _is_held(self, handle: asyncio.Handle) -> bool:
+        context = handle._context  # type: ignore[attr-defined]  # no public way to ask
+        held = self._frozen.get(context.get(OWNER, ""))
+        if held is None:
+            return False
+        held.append(handle)
+        return True
+
+    @property
+    def _queued(self) -> Any:  # noqa: ANN401  # asyncio's deque of handles
+        return self._ready  # type: ignore[attr-defined]
+
+    @property
+    def _timers(self) -> list[asyncio.TimerHandle]:
+        heap: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # asyncio's own
+        return heap
 
     def begin_instant(self) -> None:
         """What spun so far is forgiven."""
@@ -129,17 +202,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class LoopClock:
-    """The clock of one machine: monotonic with the loop, and a wall clock that may be wrong."""
+    """The clock of one machine: monotonic, a little fast or slow perhaps, and a wall clock that may be wrong."""
 
-    def __init__(self, loop: VirtualLoop, *, wall_error_s: float = 0.0) -> None:
+    def __init__(self, loop: VirtualLoop, *, wall_error_s: float = 0.0, drift: float = 0.0) -> None:
+        """`drift` is by how much of a second the clock gains every second."""
         self._loop = loop
         self.wall_error_s = wall_error_s
+        self._speed = 1.0 + drift
 
     def now(self) -> float:
-        return EPOCH_S + self._loop.time() + self.wall_error_s
+        return EPOCH_S + self.monotonic() + self.wall_error_s
 
     def monotonic(self) -> float:
-        return self._loop.time()
+        return self._loop.time() * self._speed
 
 
 def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
@@ -153,6 +228,7 @@ def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
         return loop.run_until_complete(main(loop))
     finally:
         loop.before_time_passes = loop.safe_point = lambda: None
+        loop.thaw_all()
         _finish(loop)
         if was_enabled:
             gc.enable()

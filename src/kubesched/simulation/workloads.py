@@ -45,12 +45,15 @@ def node(name: str, random: Random) -> JsonObject:
     }
 
 
-def _pod(name: str, random: Random) -> JsonObject:
-    requests = {
+def requests(random: Random) -> JsonObject:
+    return {
         "cpu": f"{random.choice((100, 250, 500, 1000, 1500))}m",
         "memory": f"{random.choice((64, 256, 512))}Mi",
     }
-    container = {"name": "c", "image": "app", "resources": {"requests": requests}}
+
+
+def _pod(name: str, random: Random) -> JsonObject:
+    container = {"name": "c", "image": "app", "resources": {"requests": requests(random)}}
     return {
         "metadata": {
             "name": name,
@@ -173,6 +176,28 @@ def pod(name: str, mixes: Sequence[str], random: Random) -> JsonObject:
     made = _pod(name, random)
     for mix in random.sample(mixes, 2 if len(mixes) > 1 and random.random() < 0.25 else 1):
         MIXES[mix](made, random)
+    return made
+
+
+SCRIPTS = "kubernetes κυβερνήτης Кубернетес クーベネティス 🚢\U0010ffff \u2028 \u202e é"
+
+
+def oddly(made: JsonObject, random: Random) -> JsonObject:
+    """Add what makes an object large, or hard to decode."""
+    text = SCRIPTS * random.choice((1, 40, 2_000))
+    made["metadata"]["annotations"] = {"example.com/text": text}
+    if "containers" in made["spec"]:
+        more = [{"name": f"c{number}", "image": "app"} for number in range(random.choice((0, 60)))]
+        made["spec"]["containers"] += more
+        made["spec"].setdefault("tolerations", []).extend(
+            {"key": f"example.com/{number}", "operator": "Exists"}
+            for number in range(random.choice((0, 200)))
+        )
+    else:
+        made["status"]["images"] = [
+            {"names": [f"registry.example.com/image-{number}:1"], "sizeBytes": number * 10**7}
+            for number in range(50)
+        ]
     return made
 
 

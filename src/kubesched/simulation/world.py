@@ -21,6 +21,7 @@ from kubesched.simulation.faults import Network
 from kubesched.simulation.liveness import wait_until_settled
 from kubesched.simulation.options import Options
 from kubesched.simulation.plugins import TROUBLEMAKER, Mischief, make_troublemaker
+from kubesched.simulation.probes import Probes
 from kubesched.simulation.processes import Processes, ProcessFactory
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Complaints
@@ -38,6 +39,7 @@ leaderElection:
       enabled: [{plugins}]
 """
 
+TIGHT_NODES = 2
 START_S = 1.0
 """How long the schedulers get before the first fault; the informers' first lists may be hit already."""
 
@@ -72,8 +74,11 @@ class World:
         self.scenario: Scenario | None = None
         self._random = Random(f"{seed}/world")
         self.complaints = Complaints()
+        self._decided: set[tuple[str, str]] = set()
+        """Pod UID and node name of every decision so far."""
         self.cluster = SimulatedCluster(loop, Random(f"{seed}/cluster"), trace, options.extras)
         self.network = Network(options.rates, Random(f"{seed}/network"), trace, focus=options.focus)
+        self.network.holds_leases_only = options.instances > 1
         self.mischief = Mischief(
             options.mischief,
             Random(f"{seed}/mischief"),
@@ -94,6 +99,7 @@ class World:
             registry=self._registry,
             extender=self.extender,
         )
+        self.processes.drift = options.drift
         self.checkers = Checkers(
             self.cluster,
             self.processes,
@@ -101,6 +107,10 @@ class World:
             trace.census,
             now=loop.time,
             has_one_writer=options.instances == 1,
+            was_decided=lambda uid, node_name: (uid, node_name) in self._decided,
+        )
+        self._probes = Probes(
+            self.cluster, Random(f"{seed}/probes"), trace, has_extender=self._has_extender
         )
         loop.before_time_passes = self.checkers.instant_is_over
 
@@ -118,7 +128,7 @@ class World:
     def _registry(self) -> Registry:
         registry = in_tree_registry()
         extra: dict[str, type[Plugin]] = {
-            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts),
+            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decided),
             TROUBLEMAKER: make_troublemaker(self.mischief),
         }
         if not self.options.mischief:  # else it is unknown which nodes a broken filter left
@@ -146,11 +156,15 @@ class World:
         await self._trouble()
         self.heal()
         await self.settle()
+        for _ in range(self.options.probes):
+            self._probes.strike()
+            await self.settle()
         self.stop(keepers)
 
     def start(self) -> list[asyncio.Task[None]]:
         """Nodes first, then schedulers; pods come later."""
-        for _ in range(self.options.nodes):
+        nodes = self.options.nodes
+        for _ in range(min(nodes, TIGHT_NODES) if "tight" in self.options.extras else nodes):
             self.cluster.add_node()
         return [
             self._group.create_task(self.processes.keep_running(slot))
@@ -169,6 +183,8 @@ class World:
                     (options.crash_every_s, self.processes.crash_one),
                     (options.partition_every_s, self._partition),
                     (options.jump_every_s, self._jump),
+                    (options.freeze_every_s, self._freeze),
+                    (options.restore_every_s, self._restore),
                 )
                 if mean_s > 0
             ]
@@ -209,6 +225,15 @@ class World:
 
     def _partition(self) -> None:
         self.processes.partition_one(self._random.uniform(1.0, 25.0))
+
+    def _freeze(self) -> None:
+        self.processes.freeze_one(self._random.uniform(0.5, 30.0))
+
+    def _restore(self) -> None:
+        if self.cluster.restore():
+            self.trace.census.tally("time", "restored to an older revision")
+            self.network.epoch += 1
+            self.checkers.history_is_broken = True
 
     def _jump(self) -> None:
         if self._random.random() < 0.7:

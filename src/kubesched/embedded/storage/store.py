@@ -227,6 +227,22 @@ class Collection:
         if len(self._history) > self._history_limit:
             self._drop(len(self._history) - self._history_limit * 3 // 4)
 
+    def rewind(self, revision: int) -> None:
+        """Undo every change after `revision`, see `Store.rewind`."""
+        while self._history and self._history[-1].revision > revision:
+            change = self._history.pop()
+            metadata = change.entry.obj["metadata"]
+            namespace, name = metadata.get("namespace", ""), metadata["name"]
+            names = self.by_namespace.setdefault(namespace, {})
+            self.count += (change.old is not None) - (name in names)
+            names.pop(name, None)
+            if change.old is not None:
+                names[name] = change.old
+            elif not names:
+                del self.by_namespace[namespace]
+            self._sorted_names.pop(namespace, None)
+        self.changed_at = self._history[-1].revision if self._history else self.compacted
+
     def _drop(self, count: int) -> None:
         if count <= 0:
             return
@@ -339,6 +355,17 @@ class Store:
                 subscribers.remove(subscriber)
 
         return unsubscribe
+
+    def rewind(self, revision: int) -> None:
+        """Go back to an older revision, as when etcd is restored from a backup; for tests and simulation.
+
+        Subscribers are not told, and open watches stay silent. `Gone` if the history does not reach back.
+        """
+        for collection in self._collections.values():
+            collection.require_history(revision)
+        for collection in self._collections.values():
+            collection.rewind(revision)
+        self.revision = revision
 
     def check_invariants(self) -> None:
         """Assert what must hold between writes; for tests and simulation."""
