@@ -8,6 +8,7 @@ import pytest
 
 from kubesched.simulation.virtual_loop import (
     EPOCH_S,
+    OWNER,
     LoopClock,
     SimulationStuck,
     VirtualLoop,
@@ -43,6 +44,51 @@ def test_a_freeze_makes_timers_late() -> None:
         return loop.time()
 
     assert run_virtual(main) == 10.5
+
+
+def test_one_process_is_frozen_while_the_others_go_on() -> None:
+    async def ticks(owner: str, seen: list[tuple[str, float]], loop: VirtualLoop) -> None:
+        OWNER.set(owner)
+        while True:
+            await asyncio.sleep(1.0)
+            seen.append((owner, loop.time()))
+
+    async def main(loop: VirtualLoop) -> list[tuple[str, float]]:
+        seen: list[tuple[str, float]] = []
+        tasks = [loop.create_task(ticks(owner, seen, loop)) for owner in ("a", "b")]
+        loop.call_later(1.5, loop.freeze, "a")
+        loop.call_later(3.5, loop.thaw, "a")
+        await asyncio.sleep(4.2)
+        for task in tasks:
+            task.cancel()
+        return seen
+
+    assert run_virtual(main) == [("a", 1), ("b", 1), ("b", 2), ("b", 3), ("a", 3.5), ("b", 4)]
+
+
+def test_a_run_can_end_while_a_process_is_frozen() -> None:
+    async def sleeper() -> None:
+        OWNER.set("a")
+        await asyncio.sleep(100.0)
+
+    async def main(loop: VirtualLoop) -> None:
+        loop.create_task(sleeper())
+        await asyncio.sleep(1.0)
+        loop.freeze("a")
+        await asyncio.sleep(1.0)
+
+    run_virtual(main)
+
+
+def test_a_slow_clock_reaches_its_deadlines() -> None:
+    async def main(loop: VirtualLoop) -> float:
+        clock = LoopClock(loop, drift=-0.01)
+        deadline = clock.monotonic() + 10.0
+        while (left_s := deadline - clock.monotonic()) > 0:
+            await asyncio.sleep(left_s)
+        return loop.time()
+
+    assert run_virtual(main) == pytest.approx(10.0 / 0.99, abs=1e-4)
 
 
 def test_waiting_for_ever_is_an_error() -> None:

@@ -131,3 +131,32 @@ def test_changing_a_stored_object_in_place_is_found_out():
     entry.obj["spec"]["x"] = 2
     with pytest.raises(AssertionError, match="changed in place"):
         store.check_invariants()
+
+
+def test_a_store_goes_back_to_an_older_revision():
+    store = Store()
+    store.put("pods", obj("a", spec={"x": 1}))
+    store.put("pods", obj("b"))
+    before = store.revision
+    store.put("pods", obj("a", spec={"x": 2}))
+    store.remove("pods", "ns", "b")
+    store.put("pods", obj("c"))
+    store.rewind(before)
+    assert store.revision == before
+    assert [entry.obj["metadata"]["name"] for entry in store.collection("pods").entries()] == [
+        "a",
+        "b",
+    ]
+    assert store.get("pods", "ns", "a").obj["spec"] == {"x": 1}
+    store.check_invariants()
+    assert store.put("pods", obj("d")).revision == before + 1
+
+
+def test_a_store_does_not_go_back_beyond_what_it_remembers():
+    store = Store()
+    store.put("pods", obj("a"))
+    store.put("pods", obj("b"))
+    store.collection("pods").compact(store.revision)
+    with pytest.raises(Gone):
+        store.rewind(store.revision - 1)
+    assert store.collection("pods").count == 2
