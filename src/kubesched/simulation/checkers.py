@@ -80,6 +80,8 @@ class Checkers:
         """Resized pods by UID, with the least they ever requested since: a scheduler cannot know at once."""
         self._bound_by: dict[str, str] = {}
         """Pod UID -> the process that bound it."""
+        self.are_writes_held = False
+        """Whether writes may arrive after those that were sent later."""
         self.history_is_broken = False
         """The cluster was restored: what schedulers knew until they noticed proves nothing."""
         cluster.store.subscribe("nodes", self._on_node)
@@ -117,8 +119,8 @@ class Checkers:
             uid = pod["metadata"]["uid"]
             before = self._least.get(uid, change.old.obj)
             self._least[uid] = less_demanding(before, pod)
-        # Another replica's condition may still be on its way when a pod is bound.
-        if self._has_one_writer and is_called_unschedulable(pod):
+        # A condition may still be on its way when a pod is bound: another replica's, or one that was held up.
+        if self._has_one_writer and not self.are_writes_held and is_called_unschedulable(pod):
             self._complain(
                 "no bound pod is called unschedulable",
                 f"{key_of_manifest(pod)} on {pod['spec']['nodeName']}",

@@ -339,8 +339,7 @@ class SimulatedCluster:
         )
         if oldest >= self.store.revision:
             return False
-        # Mostly a little, since much of what follows is then undone.
-        reach = self._random.choice((5, 20, 1000))
+        reach = self._random.choice((20, 100, 1000))
         revision = self._random.randint(
             max(oldest, self.store.revision - reach), self.store.revision
         )

@@ -243,6 +243,12 @@ class Processes:
             incarnation.task.cancel()
             incarnation.task.add_done_callback(_retrieve)
 
+    def restart_all(self) -> None:
+        """End every process; each is started again."""
+        for incarnation in self.alive():
+            self._trace.add("stop", incarnation.name)
+            self._kill(incarnation)
+
     def freeze_one(self, seconds: float) -> None:
         """Stop a process for a while, as a paused machine or SIGSTOP does; the world goes on."""
         alive = self.alive()

@@ -109,10 +109,13 @@ class World:
             has_one_writer=options.instances == 1,
             was_decided=lambda uid, node_name: (uid, node_name) in self._decided,
         )
+        self.checkers.are_writes_held = bool(options.rates.hold)
+        self._restored_from = 0
+        """The revision that the cluster was last taken back from, until it is reached again."""
         self._probes = Probes(
             self.cluster, Random(f"{seed}/probes"), trace, has_extender=self._has_extender
         )
-        loop.before_time_passes = self.checkers.instant_is_over
+        loop.before_time_passes = self._instant_is_over
 
     def _config(self) -> bytes:
         names = [AUDITOR, TROUBLEMAKER] if self.options.mischief else [AUDITOR]
@@ -229,8 +232,17 @@ class World:
     def _freeze(self) -> None:
         self.processes.freeze_one(self._random.uniform(0.5, 30.0))
 
+    def _instant_is_over(self) -> None:
+        if 0 < self._restored_from <= self.cluster.store.revision:
+            # From here on no client can tell the two histories apart by their revisions; operators start it anew.
+            self._restored_from = 0
+            self.processes.restart_all()
+        self.checkers.instant_is_over()
+
     def _restore(self) -> None:
+        reached = self.cluster.store.revision
         if self.cluster.restore():
+            self._restored_from = max(reached, self._restored_from)
             self.trace.census.tally("time", "restored to an older revision")
             self.network.epoch += 1
             self.checkers.history_is_broken = True

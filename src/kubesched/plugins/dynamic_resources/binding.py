@@ -196,25 +196,30 @@ class ClaimBinder:
 
         Given back at once, they could be allocated to another claim before the watch shows who has them.
         """
-        meta, pause_s = claim.metadata, FIRST_PAUSE_S
+        meta = claim.metadata
         try:
-            while True:
-                try:
-                    stored = await self._client.get(ResourceClaim, meta.namespace, meta.name)
-                    self._claims.assume(stored)
-                    break
-                except NotFound:
-                    break
-                except KubeschedError as error:
-                    log.info("Claim not read", v=2, claim=key_of(meta), err=error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await self._assume_stored(claim)
         finally:
             self._unanswered.discard(meta.uid)
             self._claims.remove_in_flight(meta.uid)
         if self._handle.activate is not None:
             # While the claim was in flight the pod was turned away, and nothing may have changed since.
             self._handle.activate({key_of(pod.metadata): pod})
+
+    async def _assume_stored(self, claim: ResourceClaim) -> None:
+        """Read a claim, however long that takes, so that what the API server has of it counts."""
+        meta, pause_s = claim.metadata, FIRST_PAUSE_S
+        while True:
+            try:
+                stored = await self._client.get(ResourceClaim, meta.namespace, meta.name)
+                self._claims.assume(stored)
+                return
+            except NotFound:
+                return
+            except KubeschedError as error:
+                log.info("Claim not read", v=2, claim=key_of(meta), err=error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _with_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         finalizers = claim.metadata.finalizers or []
@@ -381,6 +386,9 @@ class ClaimBinder:
             )
         except KubeschedError as error:
             log.error("unreserve", error, resourceclaim=key_of(meta))
+            # It may have taken effect all the same. The pod's next attempt waits for this, see `_wait_for_unreserve`:
+            # trusting the reservation it last saw, it would bind the pod without one. (Upstream does.)
+            await self._assume_stored(claim)
             return
         self._claims.assume(updated)
 

@@ -349,6 +349,27 @@ async def test_a_reservation_that_cannot_be_taken_back_is_only_logged(caplog):
     assert world.stored("c").status.reserved_for
 
 
+async def test_a_reservation_whose_removal_got_no_answer_is_looked_up():
+    """The write may have taken effect, and the watch may be late: the next attempt must not trust what it last saw."""
+    world = World(claim("c"))
+    state = world.reserved("c")
+    await world.bind(state)
+
+    def lose_answer(call):
+        if call == "patch":
+            stored = world.stored("c")
+            status = structs.replace(stored.status, reserved_for=[])
+            meta = structs.replace(stored.metadata, resource_version="1000")
+            world.client.find = lambda *_key: structs.replace(stored, metadata=meta, status=status)
+            raise ServerError("down")
+
+    world.client.trouble = lose_answer
+    world.binder.unreserve(state, POD)
+    await world.finish()
+    assert world.client.calls[-2:] == ["patch", "get"]
+    assert not world.claims.get("default", "c").status.reserved_for
+
+
 # -- the special claim -------------------------------------------------------------------------------------------------
 
 
