@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
-from kubesched.cli.sources import add_state_source, load_state
+from kubesched.cli.sources import add_state_source, check_state_source, load_state
 from kubesched.errors import KubeschedError
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def main(args: argparse.Namespace) -> int:
     # What a scheduler in memory logs about pods is what is printed here.
     silence()
     if args.what == "pod" and args.recording is not None and not args.config:
+        check_state_source(args)
         played = _explain_recorded(args)
         if played is not None:
             return _show(args, played)

@@ -56,16 +56,10 @@ def load_state(args: argparse.Namespace) -> ClusterState:
     Raises:
         StateError, CredentialsError, ApiError, TransportError: it cannot be had, and why.
     """
+    check_state_source(args)
     dumps: list[str] = getattr(args, "from_", [])
     recording: str | None = getattr(args, "recording", None)
     at: str | None = getattr(args, "at", None)
-    if at is not None and recording is None:
-        raise SystemExit(_wrong_usage("--at needs --recording"))
-    if bool(dumps) + (recording is not None) + bool(args.kubeconfig or args.context) > 1:
-        text = (
-            "--from, --recording and --kubeconfig or --context name different sources; choose one"
-        )
-        raise SystemExit(_wrong_usage(text))
     if recording is not None:
         state = _recorded(recording, at)
     else:
@@ -73,6 +67,19 @@ def load_state(args: argparse.Namespace) -> ClusterState:
     for note in state.notes:
         print(f"note: {note}", file=sys.stderr)
     return state
+
+
+def check_state_source(args: argparse.Namespace) -> None:
+    """End the program if the options name no source, or several."""
+    dumps: list[str] = getattr(args, "from_", [])
+    recording: str | None = getattr(args, "recording", None)
+    if getattr(args, "at", None) is not None and recording is None:
+        raise SystemExit(_wrong_usage("--at needs --recording"))
+    if bool(dumps) + (recording is not None) + bool(args.kubeconfig or args.context) > 1:
+        text = (
+            "--from, --recording and --kubeconfig or --context name different sources; choose one"
+        )
+        raise SystemExit(_wrong_usage(text))
 
 
 def _dumped(paths: list[str]) -> ClusterState:

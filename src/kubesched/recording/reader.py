@@ -187,7 +187,7 @@ class RecordingReader:
         header = segment.header
         limit = None if wall_time is None else header.time + (wall_time - header.wall_time)
         objects = Objects(segment.name)
-        last = header.time
+        last, attempts = header.time, header.attempts
         for entry in segment.entries():
             if isinstance(entry, Stored):
                 objects.store(entry)
@@ -197,8 +197,15 @@ class RecordingReader:
             ):
                 break
             last = entry.time
+            if isinstance(entry, Attempt):
+                attempts = entry.number
             if isinstance(entry, Changed):
                 objects.change(entry)
+        else:
+            if attempt is not None:
+                raise RecordingError(
+                    f"{self.name}: there is no attempt {attempt}; the last one of the last run is {attempts}"
+                )
         state = ClusterState(f"recording {self.name} at {_rfc3339(header, last)}")
         for obj in objects:
             state.put(obj)

@@ -94,6 +94,8 @@ def test_the_schema_is_printed(capsys):
         (["pods", "-l", "a=b=c"], 1, "error: --selector 'a=b=c': "),
         (["pod", "ok", "--config", "/nowhere.yaml"], 1, "cannot read the configuration file"),
         (["pod", "ok", "-o", "xml"], 2, "error: argument -o/--output: invalid choice: 'xml'"),
+        (["pod", "ok", "--recording", "/nowhere"], 2, "name different sources; choose one"),
+        (["pod", "ok", "--at", "5"], 2, "error: --at needs --recording"),
         (["pod"], 2, "error: the following arguments are required: NAME"),
     ],
 )

@@ -99,6 +99,8 @@ def test_the_state_before_an_attempt() -> None:
     assert len(reader.segments) > 3
     for number in (1, 2, 15, 30):
         assert pods(reader.state_at(attempt=number)) == made[number - 1][1]
+    with pytest.raises(RecordingError, match="no attempt 31; the last one of the last run is 30"):
+        reader.state_at(attempt=31)
 
 
 def test_old_segments_go_when_the_limit_is_reached() -> None:
