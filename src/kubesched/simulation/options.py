@@ -99,7 +99,8 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
     options = draw(Random(f"{seed}/options"), faults=faults)
     wanted = {*options.extras, *extras}
     options = replace(options, extras=tuple(name for name in EXTRAS if name in wanted))
-    return extend(options, Random(f"{seed}/more"), faults)
+    options = extend(options, Random(f"{seed}/more"), faults)
+    return _large(options, seed) if seed % LARGE_EVERY == LARGE_EVERY // 2 else options
 
 
 def draw(random: Random, *, faults: bool) -> Options:
@@ -151,8 +152,8 @@ def draw(random: Random, *, faults: bool) -> Options:
 
 SMALL: Final = 0.85
 """How many of the worlds are small: what goes wrong there is found much sooner."""
-LARGE: Final = 0.001
-"""How many are large, with up to 200 nodes and 1,000 pods."""
+LARGE_EVERY: Final = 1_000
+"""One of so many seeds, beginning with half of it, has a large world: up to 200 nodes and 1,000 pods."""
 
 
 def extend(drawn: Options, random: Random, faults: bool) -> Options:
@@ -194,7 +195,14 @@ def _sized(drawn: Options, random: Random) -> Options:
     short_s = random.uniform(8.0, 25.0)
     if size < SMALL:
         return replace(drawn, nodes=nodes, pods=pods, duration_s=short_s)
-    if size > 1.0 - LARGE:
-        nodes, pods = random.randint(50, 200), random.randint(200, 1_000)
-        return replace(drawn, nodes=nodes, pods=pods, duration_s=short_s)
     return drawn
+
+
+def _large(drawn: Options, seed: int) -> Options:
+    random = Random(f"{seed}/large")
+    return replace(
+        drawn,
+        nodes=random.randint(50, 200),
+        pods=random.randint(200, 1_000),
+        duration_s=random.uniform(8.0, 25.0),
+    )
