@@ -262,7 +262,7 @@ class _Player:
         next_sample = next(samples)
         for event in self._trace.events:
             while next_sample < event.time_s:
-                await self._go_to(next_sample)
+                await self._go_to(next_sample, settle=True)
                 self._sample(next_sample)
                 next_sample = next(samples)
             await self._go_to(event.time_s)
@@ -297,14 +297,15 @@ class _Player:
 
     # -- time ------------------------------------------------------------------------------------------------------
 
-    async def _go_to(self, time_s: float) -> None:
+    async def _go_to(self, time_s: float, *, settle: bool = False) -> None:
+        """Pass time. Events of one moment happen together; `settle` lets the scheduler answer those of this moment."""
         world = self._world
         if self._turns and not self._pauses():
             while self._departures and self._departures[0][0] <= time_s:
                 self._depart()
             world.clock.advance(max(0.0, time_s - world.now_s))
             await world.run_hooks()
-        elif time_s > world.now_s:
+        elif settle or time_s > world.now_s:
             await self._run_until(time_s)
 
     def _pauses(self) -> bool:

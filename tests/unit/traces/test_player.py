@@ -83,6 +83,7 @@ def test_a_pod_waits_until_another_has_lived_its_life():
     outcome = play(trace)
     assert outcome.placed == 2
     assert outcome.waits.longest == 90.0
+    assert outcome.series.pending[0] == 0, "placed at once"
     assert outcome.nodes_used_most == 1
 
 
