@@ -68,6 +68,7 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
         1202,
         {"extras": ("devices",)},
     ),
+    "a claim is made anew while its allocation is written": (101103, {"extras": ("devices",)}),
     "a claim's volume is being made for another node than the cheapest one": (
         1343,
         {"extras": ("volumes", "budgets", "extender", "resizing", "devices")},
@@ -88,6 +89,12 @@ WRITES = {
         ("POST", "/binding"),
         ("PUT", "/resourceclaims/ours"),
         ("PUT", "/resourceclaims/ours/status"),
+    ),
+    "extended resources": (
+        ("POST", "/binding"),
+        ("POST", "/resourceclaims"),
+        ("PUT", "/resourceclaims/served-extended-resources-"),
+        ("PATCH", "/pods/served/status"),
     ),
 }
 """What every sweep has to reach."""

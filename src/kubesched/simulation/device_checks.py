@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kubesched.api.names import key_of_manifest
+from kubesched.api.resource_v1 import EXTENDED_RESOURCE_CLAIM_ANNOTATION
 from kubesched.embedded.objects import JsonObject
 from kubesched.embedded.storage.store import Change
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
@@ -66,7 +67,7 @@ class DeviceChecks:
 
     def leftover(self) -> str | None:
         """A claim that is held for a pod which is gone or has finished; None if there is none."""
-        alive = {pod["metadata"]["uid"] for pod in self._cluster.active_pods()}
+        alive = {pod["metadata"]["uid"]: pod for pod in self._cluster.active_pods()}
         known = {pod["metadata"]["uid"] for pod in self._cluster.pods()}
         for claim in self._claims():
             name = claim["metadata"]["name"]
@@ -76,6 +77,8 @@ class DeviceChecks:
             for owner in claim["metadata"].get("ownerReferences") or ():
                 if owner["uid"] not in known:
                     return f"{name} was made for {owner['name']}"
+                if owner["uid"] in alive and _is_abandoned(claim, alive[owner["uid"]]):
+                    return f"{name} holds devices for {owner['name']}, which uses others"
         return None
 
     def difference(self, incarnation: Incarnation) -> str | None:
@@ -87,6 +90,16 @@ class DeviceChecks:
         if dict(held) != counted:
             return f"devices held {sorted(held.items())}, counted {sorted(counted.items())}"
         return None
+
+
+def _is_abandoned(claim: JsonObject, pod: JsonObject) -> bool:
+    """Is this a claim for extended resources that its pod was bound without?"""
+    annotations = claim["metadata"].get("annotations") or {}
+    if EXTENDED_RESOURCE_CLAIM_ANNOTATION not in annotations or not devices_held(claim):
+        return False
+    used = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    is_used: bool = used.get("resourceClaimName") == claim["metadata"]["name"]
+    return bool(pod["spec"].get("nodeName")) and not is_used
 
 
 def devices_held(claim: JsonObject) -> frozenset[tuple[str, str, str]]:

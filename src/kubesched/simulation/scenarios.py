@@ -99,4 +99,41 @@ DEVICES = Scenario(
 )
 """A claim made for a pod, one made by hand, and one that waits until another node brings a device."""
 
-SCENARIOS = {scenario.name: scenario for scenario in (SCHEDULE, PREEMPTION, VOLUMES, DEVICES)}
+_RESOURCE = "example.com/gpu"
+
+
+def _pod_with_resource(name: str) -> JsonObject:
+    pod = _pod(name, "500m")
+    resources = pod["spec"]["containers"][0]["resources"]
+    resources["requests"][_RESOURCE] = "1"
+    resources["limits"] = {_RESOURCE: "1"}
+    return pod
+
+
+def _class_of_resource() -> JsonObject:
+    made = devices.device_class()
+    made["metadata"]["name"] = "gpu-resource"
+    made["spec"]["extendedResourceName"] = _RESOURCE
+    return made
+
+
+EXTENDED_RESOURCES = Scenario(
+    name="extended resources",
+    steps=(
+        (0.0, devices.CLASSES, _class_of_resource()),
+        (0.0, "nodes", _node("n1")),
+        (0.0, devices.SLICES, _slice("n1", 1)),
+        (1.0, "pods", _pod_with_resource("served")),
+        (1.0, "pods", _pod_with_resource("waits")),
+        (5.0, "nodes", _node("n2")),
+        (0.0, devices.SLICES, _slice("n2", 1)),
+    ),
+    duration_s=30.0,
+    extras=("devices",),
+)
+"""Two pods whose extended resource is a device: the scheduler makes a claim for each."""
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (SCHEDULE, PREEMPTION, VOLUMES, DEVICES, EXTENDED_RESOURCES)
+}

@@ -74,7 +74,7 @@ class ClaimBinder:
         self._binding_timeout_s = binding_timeout_s
         self._has_binding_conditions = has_binding_conditions
         self._unanswered: set[str] = set()
-        """UIDs of claims whose allocation was sent and may be stored, though no answer says so."""
+        """UIDs of claims in flight whose allocation was sent and may be stored, though no answer says so."""
         self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
         """Pod UID -> writes that take back what an earlier attempt reserved."""
 
@@ -95,18 +95,20 @@ class ClaimBinder:
         if info.is_special and info.allocation is None and not info.claim.spec.devices.requests:
             return  # device plugins serve all of it
         in_flight_uid = state.special_uid if info.is_special else info.claim.metadata.uid
+        chosen = info.claim
         try:
             if info.is_in_memory:
                 await _to_the_end(self._create(state, info, node_name))
-            await _to_the_end(self._write_with_retries(info, pod))
+            await _to_the_end(self._write_with_retries(info, pod, in_flight_uid))
             if info.is_special:
                 await self._wait_for_special_claim(info.claim)
         finally:
-            if in_flight_uid in self._unanswered:
-                look = partial(self._look_up_unanswered, info.claim, pod)
+            if in_flight_uid not in self._unanswered:
+                if info.allocation is not None:
+                    self._claims.remove_in_flight(in_flight_uid)
+            elif not info.is_special:  # the special claim is deleted by `unreserve`
+                look = partial(self._look_up_unanswered, chosen, pod)
                 self._spawn(pod, look, "look up claim")
-            elif info.allocation is not None:
-                self._claims.remove_in_flight(in_flight_uid)
         if info.is_special:
             await self._write_pod_status(state, info, pod, node_name)
 
@@ -134,32 +136,35 @@ class ClaimBinder:
         if self._handle.metrics is not None:
             self._handle.metrics.resourceclaim_creates_total.labels(outcome).inc()
 
-    async def _write_with_retries(self, info: ClaimInfo, pod: Pod) -> None:
+    async def _write_with_retries(self, info: ClaimInfo, pod: Pod, in_flight_uid: str) -> None:
         """Write finalizer, allocation and reservation; harmless conflicts are retried on the newest version."""
         claim = info.claim
 
         async def write() -> ResourceClaim:
-            return await self._write(claim, info, pod)
+            return await self._write(claim, info, pod, in_flight_uid)
 
         async def refresh() -> None:
             nonlocal claim
+            meta = claim.metadata
             try:
-                claim = await self._client.get(
-                    ResourceClaim, claim.metadata.namespace, claim.metadata.name
-                )
-                self._claims.assume(claim)
-                self._unanswered.discard(claim.metadata.uid)
+                claim = await self._client.get(ResourceClaim, meta.namespace, meta.name)
             except KubeschedError as error:
-                key = key_of(claim.metadata)
                 raise ClaimBindingError(
-                    f"get updated claim {key} after conflict: {error}"
+                    f"get updated claim {key_of(meta)} after conflict: {error}"
                 ) from error
+            self._claims.assume(claim)
+            self._unanswered.discard(in_flight_uid)
+            if claim.metadata.uid != meta.uid:
+                # Another claim of this name: the devices were chosen for what the old one asked for.
+                raise ClaimBindingError(f"claim {key_of(meta)} got deleted in the meantime")
 
         info.claim = await _retry_on_conflict(write, refresh)
         if not self._claims.assume(info.claim) and not info.is_special:
             log.info("Claim not stored in assume cache", v=5, claim=key_of(info.claim.metadata))
 
-    async def _write(self, claim: ResourceClaim, info: ClaimInfo, pod: Pod) -> ResourceClaim:
+    async def _write(
+        self, claim: ResourceClaim, info: ClaimInfo, pod: Pod, in_flight_uid: str
+    ) -> ResourceClaim:
         key = key_of(claim.metadata)
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimBindingError(f"claim {key} got deleted in the meantime")
@@ -184,11 +189,11 @@ class ClaimBinder:
             reserved_for=[*(claim.status.reserved_for or ()), consumer],
         )
         what = "reservation" if allocation is None else "allocation and reservation"
-        if allocation is not None and not info.is_special:
-            self._unanswered.add(claim.metadata.uid)
+        if allocation is not None:
+            self._unanswered.add(in_flight_uid)
         with _explained(f"add {what} to claim {key}"):
             written = await self._client.update_status(structs.replace(claim, status=status))
-        self._unanswered.discard(claim.metadata.uid)
+        self._unanswered.discard(in_flight_uid)
         return written
 
     async def _look_up_unanswered(self, claim: ResourceClaim, pod: Pod) -> None:
@@ -335,7 +340,10 @@ class ClaimBinder:
             meta = info.claim.metadata
             in_flight_uid = state.special_uid if info.is_special else meta.uid
             if in_flight_uid in self._unanswered:
-                continue  # it is being looked up
+                if info.is_special:
+                    delete = partial(self._delete_unanswered, info.claim, in_flight_uid)
+                    self._spawn(pod, delete, "delete special claim")
+                continue  # any other claim is being looked up
             if self._claims.remove_in_flight(in_flight_uid):
                 self._claims.restore(key_of(meta))
             if info.is_special:
@@ -395,8 +403,26 @@ class ClaimBinder:
     async def _delete_logged(self, claim: ResourceClaim) -> None:
         try:
             await self.delete(claim)
-        except KubeschedError as error:
+        except (KubeschedError, ClaimBindingError) as error:
             log.error("delete", error, resourceclaim=key_of(claim.metadata))
+
+    async def _delete_unanswered(self, claim: ResourceClaim, in_flight_uid: str) -> None:
+        """Delete a special claim that may have its allocation; until it is gone its devices stay taken."""
+        pause_s = FIRST_PAUSE_S
+        try:
+            while True:
+                try:
+                    await self.delete(claim)
+                    break
+                except NotFound:
+                    break
+                except (KubeschedError, ClaimBindingError) as error:
+                    log.info("Claim not deleted", v=2, claim=key_of(claim.metadata), err=error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        finally:
+            self._unanswered.discard(in_flight_uid)
+            self._claims.remove_in_flight(in_flight_uid)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Take allocation and reservations off a claim, so that other devices can be tried."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.api.core_v1 import Pod
-from kubesched.api.resource_v1 import ResourceClaim
+from kubesched.api.resource_v1 import EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim
 from kubesched.framework.events import Hint
 from kubesched.plugins.dynamic_resources.claim_lookup import ClaimGetter, ClaimProblem, pod_claims
 
@@ -21,6 +21,17 @@ def after_claim_change(
     if all(claim.metadata.uid != new.metadata.uid for claim in claims):
         return Hint.SKIP
     return Hint.SKIP if old is not None and old.status == new.status else Hint.QUEUE
+
+
+def after_claim_deletion(pod: Pod, old: ResourceClaim) -> Hint:
+    """The special claim that an earlier attempt left is gone: the pod can get a new one.
+
+    (Upstream does not listen: the pod waits for the five-minute flush.)
+    """
+    annotations, owner = old.metadata.annotations or {}, old.metadata.controller()
+    is_special = annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
+    is_own = owner is not None and owner.uid == pod.metadata.uid
+    return Hint.QUEUE if is_special and is_own else Hint.SKIP
 
 
 def after_pod_change(pod: Pod, new: Pod, get: ClaimGetter) -> Hint:

@@ -438,6 +438,9 @@ class DynamicResources(
             on_event(Resource.DEVICE_CLASS, changed),
             on_event(Resource.RESOURCE_SLICE, changed),
         ]
+        if self._has_extended_resources:
+            gone = ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE)
+            events.append(ClusterEventWithHint(gone, self.after_claim_deletion))
         if self._gates.DRADeviceTaintRules:
             # A rule that changes or goes may leave devices without the taint that kept pods away.
             actions = Action.UPDATE | Action.DELETE
@@ -446,6 +449,10 @@ class DynamicResources(
 
     def after_claim_change(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> Hint:
         return hints.after_claim_change(pod, old, new, self._dra.claims.get)
+
+    def after_claim_deletion(self, pod: Pod, old: ResourceClaim, new: None) -> Hint:
+        del new
+        return hints.after_claim_deletion(pod, old)
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
         return hints.after_pod_change(pod, new, self._dra.claims.get)

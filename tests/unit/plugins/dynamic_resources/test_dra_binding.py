@@ -289,6 +289,22 @@ async def test_devices_stay_taken_until_it_is_known_whether_the_allocation_was_s
     assert list(world.claims.allocated.exclusive.values()) == [1]
 
 
+async def test_another_claim_of_the_same_name_does_not_get_the_devices():
+    """The old one was deleted and made anew while its allocation was written; conflicts and lost answers in between."""
+    world = World(claim("c", meta={"finalizers": [FINALIZER]}))
+    state = world.reserved("c")
+    world.client.store(claim("c", uid="uid-new"))
+    world.client.trouble = once("status", Conflict("the UID in the precondition differs"))
+    with pytest.raises(ClaimBindingError) as caught:
+        await world.bind(state)
+    assert str(caught.value) == "claim default/c got deleted in the meantime"
+    world.binder.unreserve(state, POD)
+    await world.work_off()
+    assert world.client.calls == ["status", "get"]
+    assert world.stored("c").status.allocation is None
+    assert world.claims.allocated.exclusive == {}
+
+
 async def test_a_claim_named_twice_fails_at_the_second_write():
     world = World(claim("c"))
     with pytest.raises(ClaimBindingError, match="got allocated elsewhere in the meantime"):
@@ -421,6 +437,52 @@ async def test_the_devices_stay_in_flight_until_the_watch_shows_the_special_clai
     with pytest.raises(ClaimBindingError, match="nil or empty request mappings"):
         await task
     assert not world.claims.is_in_flight("made-up")
+
+
+async def test_devices_of_a_special_claim_stay_taken_until_it_is_deleted(monkeypatch):
+    """Its allocation was stored, the answer lost, the watch silent; deleting it takes several tries."""
+    monkeypatch.setattr(binding, "FIRST_PAUSE_S", 0)
+    world = World()
+    state, stored = special(world), []
+    world.lister.put = stored.append  # the watch is silent
+    world.client.find = lambda kind, namespace, name: stored[-1] if stored else None
+    update_status = world.client.update_status
+
+    async def lost(obj):
+        await update_status(obj)
+        raise ServerError("lost")
+
+    world.client.update_status = lost
+    with pytest.raises(ClaimBindingError, match="lost"):
+        await world.bind(state)
+    assert stored[-1].status.allocation is not None
+    failures = [ServerError("down"), ServerError("down")]
+
+    def trouble(call):
+        assert list(world.claims.allocated.exclusive.values()) == [1], call
+        if call == "delete" and failures:
+            raise failures.pop()
+
+    world.client.trouble, world.client.discard = trouble, lambda _obj: stored.clear()
+    world.binder.unreserve(state, POD)
+    await world.finish()
+    assert stored == failures == []
+    assert world.claims.allocated.exclusive == {}
+    assert not world.binder._unanswered
+
+
+async def test_a_pod_status_left_unanswered_takes_the_special_claim_back():
+    world = World()
+    state = special(world)
+    world.client.trouble = once("pod", ServerError("lost"))
+    with pytest.raises(ClaimBindingError) as caught:
+        await world.bind(state)
+    assert str(caught.value) == "update pod default/p ExtendedResourceClaimStatus: lost"
+    assert list(world.claims.allocated.exclusive.values()) == [1]
+    world.binder.unreserve(state, POD)
+    await world.finish()
+    assert world.lister.list() == []
+    assert world.claims.allocated.exclusive == {}
 
 
 # -- binding conditions ------------------------------------------------------------------------------------------------

@@ -4,7 +4,11 @@ import pytest
 from dra_objects import allocation, claim
 
 from kubesched.framework.events import Hint
-from kubesched.plugins.dynamic_resources.hints import after_claim_change, after_pod_change
+from kubesched.plugins.dynamic_resources.hints import (
+    after_claim_change,
+    after_claim_deletion,
+    after_pod_change,
+)
 from kubesched.testing.builders import make_pod
 
 MINE = claim("c")
@@ -43,3 +47,17 @@ def test_a_pod_comes_back_once_its_generated_claims_are_recorded():
     assert after_pod_change(POD, POD, known(MINE)) is Hint.QUEUE
     assert after_pod_change(POD, POD, known()) is Hint.SKIP
     assert after_pod_change(POD, make_pod("p").uid("other").build(), known(MINE)) is Hint.SKIP
+
+
+@pytest.mark.parametrize(
+    ("annotations", "owner", "hint"),
+    [
+        ({"resource.kubernetes.io/extended-resource-claim": "true"}, "uid-p", Hint.QUEUE),
+        ({"resource.kubernetes.io/extended-resource-claim": "true"}, "uid-other", Hint.SKIP),
+        ({}, "uid-p", Hint.SKIP),
+    ],
+)
+def test_a_pod_is_tried_again_once_its_old_special_claim_is_gone(annotations, owner, hint):
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": True}
+    gone = claim("c", meta={"annotations": annotations, "ownerReferences": [reference]})
+    assert after_claim_deletion(make_pod("p").uid("uid-p").build(), gone) is hint
