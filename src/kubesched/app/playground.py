@@ -78,6 +78,7 @@ async def playground(settings: PlaygroundSettings) -> AsyncIterator[Playground]:
         port=settings.port,
         kubeconfig=settings.kubeconfig,
         data_dir=settings.data_dir,
+        gates=settings.gates,
         controllers=ControllerOptions(kubelet=kubelet, storage=settings.storage),
     )
     async with EmbeddedCluster(cluster_settings) as cluster:

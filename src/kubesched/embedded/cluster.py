@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from kubesched.clock import Clock, SystemClock
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.embedded import bootstrap, pki
 from kubesched.embedded.auth.access import Authorization
 from kubesched.embedded.control_plane import build_registry
@@ -67,6 +68,9 @@ class ClusterSettings:
 
     controllers: ControllerOptions | None = None
     """The cast, kubelets included, in detail; None runs a bare API server unless there are `nodes`."""
+
+    gates: FeatureGates = DEFAULT_GATES
+    """Switch on kinds of unstable versions."""
 
     history_limit: int = DEFAULT_HISTORY_LIMIT
     """How many changes per resource a watch may be behind."""
@@ -135,7 +139,7 @@ class EmbeddedCluster:
             stack.push_async_callback(journal.close)
         self._certificates = pki.load_or_make(secrets_dir, self.clock.now(), self.settings.address)
         self.token = _load_or_make_token(secrets_dir)
-        registry = build_registry(store, clock=self.clock, rng=self.rng)
+        registry = build_registry(store, clock=self.clock, rng=self.rng, gates=self.settings.gates)
         self.api = LocalApi(registry)
         self.server = ApiServer(
             registry,

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubesched.api.kinds import KINDS, STANDARD_VERBS, Kind
+from kubesched.api.kinds import KINDS, STANDARD_VERBS, Kind, kind_of
+from kubesched.api.resource_v1beta2 import DeviceTaintRule
+from kubesched.config.features import FeatureGates
 from kubesched.embedded.objects import JsonObject
 from kubesched.errors import NotFound
 
@@ -97,6 +99,12 @@ def built_in(kind: Kind[Any]) -> ResourceInfo:
 
 # Upstream: alpha versions are off unless the API server is told otherwise.
 BUILT_IN: tuple[ResourceInfo, ...] = tuple(built_in(kind) for kind in KINDS if not kind.is_preview)
+DEVICE_TAINT_RULES: ResourceInfo = built_in(kind_of(DeviceTaintRule))
+
+
+def previews(gates: FeatureGates) -> tuple[ResourceInfo, ...]:
+    """Kinds of unstable versions that feature gates switch on."""
+    return (DEVICE_TAINT_RULES,) if gates.DRADeviceTaintRules else ()
 
 
 class ResourceCatalog:

@@ -74,6 +74,12 @@ STRATEGIES: dict[str, Strategy] = {
     "deviceclasses.resource.k8s.io": Strategy(
         tracks_generation=True, validate=resource_claims.validate_device_class
     ),
+    "devicetaintrules.resource.k8s.io": Strategy(
+        tracks_generation=True,
+        admit=device_admission.admit_device_taint_rule,
+        prepare_update=device_admission.admit_device_taint_rule_update,
+        validate=resource_slices.validate_device_taint_rule,
+    ),
     "events": Strategy(default=cluster_defaults.default_event, validate=cluster.validate_event),
     "jobs.batch": replace(
         _WORKLOAD,

@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 
 from kubesched.api.kinds import KINDS
+from kubesched.config import features
 from kubesched.embedded import selectors
 from kubesched.embedded.handlers.openapi.schemas import descriptions
 from kubesched.embedded.handlers.tables.columns import COLUMNS
-from kubesched.embedded.resources.catalog import BUILT_IN, ResourceCatalog
+from kubesched.embedded.resources.catalog import BUILT_IN, ResourceCatalog, previews
 from kubesched.embedded.resources.schema.table import type_of_kind
 from kubesched.embedded.resources.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[4]
 SERVED = [kind for kind in KINDS if not kind.is_preview]
-STORED = {resource.storage_key for resource in BUILT_IN if resource.is_stored}
+PREVIEWS = previews(features.parse("DRADeviceTaintRules=true"))
+STORED = {resource.storage_key for resource in (*BUILT_IN, *PREVIEWS) if resource.is_stored}
 
 
 def named(kind):

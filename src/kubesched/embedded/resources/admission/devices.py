@@ -49,6 +49,21 @@ def admit_resource_slice_update(registry: RestStorage, obj: JsonObject, old: Jso
     _set_taint_times(registry, obj)
 
 
+def admit_device_taint_rule(registry: RestStorage, obj: JsonObject) -> None:
+    taint = obj["spec"].get("taint") or {}
+    if not taint.get("timeAdded"):
+        taint["timeAdded"] = timestamp(registry.clock.now())
+
+
+def admit_device_taint_rule_update(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
+    """A new effect counts from now on, unless the writer says since when."""
+    taint, before = obj["spec"].get("taint") or {}, old["spec"].get("taint") or {}
+    is_new = taint.get("effect") != before.get("effect")
+    if is_new and taint.get("timeAdded") == before.get("timeAdded"):
+        taint.pop("timeAdded", None)
+    admit_device_taint_rule(registry, obj)
+
+
 def _set_taint_times(registry: RestStorage, obj: JsonObject) -> None:
     for device in obj["spec"].get("devices") or ():
         for taint in device.get("taints") or ():

@@ -74,6 +74,23 @@ def validate_resource_slice(obj: JsonObject) -> list[FieldError]:
     )
 
 
+def validate_device_taint_rule(obj: JsonObject) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    selector, path = spec.get("deviceSelector") or {}, "spec.deviceSelector"
+    rules = {
+        "driver": devices.driver_name,
+        "pool": devices.pool_name,
+        "device": devices.dns_label,
+    }
+    problems = [
+        problem
+        for name, rule in rules.items()
+        if name in selector
+        for problem in rule(selector[name], f"{path}.{name}")
+    ]
+    return problems + devices.device_taint(spec.get("taint") or {}, "spec.taint")
+
+
 def validate_resource_slice_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
     after, before = new["spec"], old["spec"]
     problems = unchanged(after["pool"].get("name"), before["pool"].get("name"), "spec.pool.name")
