@@ -439,8 +439,9 @@ class DynamicResources(
             on_event(Resource.RESOURCE_SLICE, changed),
         ]
         if self._has_extended_resources:
-            gone = ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE)
-            events.append(ClusterEventWithHint(gone, self.after_claim_deletion))
+            events.append(
+                on_event(Resource.RESOURCE_CLAIM, Action.DELETE, self.after_claim_deletion)
+            )
         if self._gates.DRADeviceTaintRules:
             # A rule that changes or goes may leave devices without the taint that kept pods away.
             actions = Action.UPDATE | Action.DELETE
