@@ -86,6 +86,34 @@ async def test_the_administrator_may_everything_and_everyone_may_discover(call):
         assert (await call("GET", path))[0] == 200 if path != "/healthz" else True
 
 
+async def test_binding_a_claim_needs_a_permission_of_its_own(api, server, call):
+    """For the whole cluster, whatever the claim's namespace; other changes of the status do without."""
+    dra = "resource.k8s.io"
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    metadata = {"name": "c", "namespace": "default"}
+    claim = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
+    api.create(f"resourceclaims.{dra}", claim)
+    grant(api, "writer", [rule(["resourceclaims/status"], ["patch"], dra)], TO_BOB)
+    path = f"/apis/{dra}/v1/namespaces/default/resourceclaims/c/status"
+    device = {"request": "r", "driver": "d.example.com", "pool": "p", "device": "d"}
+    change = {"status": {"allocation": {"devices": {"results": [device]}}}}
+    merge = {"content_type": "application/merge-patch+json"}
+    assert (await call("PATCH", path, {"status": {}}, **merge))[0] == 200
+    for where in ("default", None):
+        status, body = await call("PATCH", path, change, **merge)
+        assert (status, body["message"]) == (
+            422,
+            'ResourceClaim.resource.k8s.io "c" is invalid: status.allocation: Forbidden: changing '
+            'status.allocation or status.reservedFor requires resource="resourceclaims/binding", '
+            'verb="patch" permission: resourceclaims.resource.k8s.io is forbidden: User "bob" '
+            'cannot patch resource "resourceclaims/binding" in API group "resource.k8s.io" at the '
+            "cluster scope",
+        )
+        rules = [rule(["resourceclaims/binding"], ["patch"], dra)]
+        grant(api, f"binder-{where or 'all'}", rules, TO_BOB, where)
+    assert (await call("PATCH", path, change, **merge))[0] == 200
+
+
 async def test_a_role_counts_in_its_namespace_only(api, server, call):
     grant(api, "reader", [rule(["pods"], ["get", "list", "watch"])], TO_BOB)
     assert (await call("GET", "/api/v1/namespaces/default/pods"))[0] == 200

@@ -58,6 +58,7 @@ def write_options(request: ApiRequest, query: Query) -> WriteOptions:
         manager=manager or _manager_from_agent(request),
         dry_run=dry_run == "All",
         user=request.user,
+        verb="patch" if request.method == "PATCH" else "update",
     )
 
 

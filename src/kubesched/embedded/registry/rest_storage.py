@@ -73,6 +73,8 @@ class WriteOptions:
     dry_run: bool = False
     user: User | None = None
     """Who writes; None: the process itself."""
+    verb: str = "update"
+    """How an existing object is written: `update` or `patch`."""
 
 
 NO_OPTIONS = WriteOptions()
@@ -103,6 +105,8 @@ class RestStorage:
         self.custom_strategies: dict[ResourceInfo, Strategy] = {}
         self.checks: list[AdmissionCheck] = []
         """Asked last, once an object has passed its own kind's rules; they raise to refuse the write."""
+        self.status_checks: list[AdmissionCheck] = []
+        """The same for writes of the status, which the others are not asked about."""
         self._derived: dict[str, tuple[int, Any]] = {}
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -332,8 +336,7 @@ class RestStorage:
         if managers is None:
             known = old.managers if sent is None else parse_managers(sent)
             managers = self._after_update(resource, known, old.obj, obj, options, subresource)
-        if subresource != "status":
-            self._check(resource, obj, old.obj, subresource, options)
+        self._check(resource, obj, old.obj, subresource, options)
         return self._finish(resource, old, obj, options, managers)
 
     def replace_status(
@@ -577,7 +580,7 @@ class RestStorage:
         subresource: str,
         options: WriteOptions,
     ) -> None:
-        for check in self.checks:
+        for check in self.status_checks if subresource == "status" else self.checks:
             check(self, resource, obj, old, subresource, options)
 
     def _put(
