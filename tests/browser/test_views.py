@@ -204,6 +204,8 @@ def test_what_if_answers_while_typing(visit, served):
     visitor.expected = ("400 (Bad Request)",)
     page.get_by_label("Example").select_option("too large")
     expect(page.locator(".result")).to_contain_text("Left over")
+    expect(page.locator(".result")).to_contain_text("Pending before, and still")
+    expect(page.locator(".summary")).to_contain_text("1 left over · 2 still pending")
     page.get_by_label("Example").select_option("another configuration")
     expect(page.locator(".result")).to_contain_text("this configuration")
     page.reload()

@@ -30,7 +30,7 @@ from kubesched.planning.scaling import SCALABLE, Scale, surplus_pods
 from kubesched.planning.stops import stop_of, zone_of
 from kubesched.planning.utilisation import tightest, utilisation_of
 from kubesched.planning.workloads import Workloads
-from kubesched.planning.world import PlannedCluster
+from kubesched.planning.world import PlanError, PlannedCluster
 from kubesched.state.cluster_state import ClusterState
 
 DELETE, DRAIN, REMOVAL, PREEMPTION = "delete", "drain", "removal", "preemption"
@@ -142,8 +142,15 @@ class _Planning:
             return
         self._workloads = Workloads(self._state, self._world.clock, self._seed, self._made)
         for manifest in changes.manifests:
+            self._check_new(manifest)
             self._workloads.create(manifest, changes.replicas)
         await self._world.settle()
+
+    def _check_new(self, manifest: Manifest) -> None:
+        """A pod cannot be created twice; workloads of the same name make pods of other names."""
+        namespace = (manifest.obj.get("metadata") or {}).get("namespace") or "default"
+        if manifest.kind == "Pod" and self._world.find(Pod, namespace, manifest.name) is not None:
+            raise PlanError(f"{manifest}: there is a pod of that name in {namespace} already")
 
     async def _drain(self) -> tuple[list[Kept], list[str]]:
         world, changes = self._world, self._changes

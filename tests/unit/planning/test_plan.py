@@ -155,6 +155,44 @@ def test_nodes_from_a_template(tmp_path):
     assert (plan.is_complete, places(plan)) == (True, {"large-new-1": 1})
 
 
+def test_a_pod_that_is_there_is_not_created_again():
+    state = nodes(1)
+    state.put(make_pod("a").on("n0").build())
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}}
+    with pytest.raises(PlanError, match="pod of that name in default already"):
+        planned(state, manifests=[Manifest("a.yaml", 1, obj)])
+
+
+def node_manifest(name, **fields):
+    obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, **fields}
+    return Manifest("nodes.yaml", 1, obj)
+
+
+def test_nodes_are_added_under_their_own_names_or_replaced():
+    big = node_manifest("big", status={"allocatable": {"cpu": "64", "pods": "10"}})
+    plan = planned(nodes(2), manifests=[manifest("Deployment", cpu="32", replicas=1)], nodes=[big])
+    assert plan.nodes_added == ["big"]
+    assert [each.node for each in plan.placed] == ["big"]
+    taint = {"key": "gone", "effect": "NoSchedule"}
+    tainted = node_manifest("n0", spec={"taints": [taint]})  # keeps the size it has
+    plan = planned(nodes(2), manifests=[manifest("Deployment", replicas=1)], nodes=[tainted])
+    assert plan.nodes_added == []
+    assert [each.node for each in plan.placed] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "status.allocatable: missing"),
+        ({"metadata": {}}, "metadata.name: missing"),
+        ({"spec": 5}, "nodes.yaml:1"),
+    ],
+)
+def test_nodes_that_are_none_are_refused(fields, message):
+    with pytest.raises(PlanError, match=message):
+        planned(nodes(1), nodes=[node_manifest("new", **fields)])
+
+
 @pytest.mark.parametrize("text", ["3", "x:like=a", ":like=a", "0:like=a", "2:", "-1:like=a"])
 def test_other_forms_of_new_nodes_are_refused(text):
     with pytest.raises(ValueError, match=r"expected (N:FILE or N:like=NODE|1 to )"):

@@ -68,6 +68,7 @@ def run(heap, steps):
         assert all(heap.get(member.name) is member and member.name in heap for member in model)
         assert {member.name for member in heap} == {member.name for member in model}
     rest = sorted(model, key=lambda member: member.rank)
+    assert heap.in_order() == rest
     assert [heap.pop() for _ in rest] == rest
     assert heap.pop() is None
     assert heap.peek() is None

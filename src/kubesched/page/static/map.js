@@ -398,8 +398,8 @@ export function show(main) {
     if (state.as === "map") { fill(body, box.box); return; }
     const nodes = () => store.nodes;
     table = virtualTable("Nodes", [
-      { key: "name", title: "Node", width: "32%", value: (i) => nodes().names[i], cell: (i) => name(nodes().names[i]) },
-      { key: "zone", title: "Zone", value: (i) => nodes().zone(i), cell: (i) => name(nodes().zone(i) || "–") },
+      { key: "name", title: "Node", width: "clamp(8rem, 26vw, 24rem)", value: (i) => nodes().names[i], cell: (i) => name(nodes().names[i]) },
+      { key: "zone", title: "Zone", width: "7rem", value: (i) => nodes().zone(i), cell: (i) => name(nodes().zone(i) || "–") },
       ...store.nodes.resources.map((each) => ({
         key: each, title: each, right: true, hint: `${each}: requested of allocatable`,
         value: (i) => nodes().share(each, i),
@@ -419,6 +419,7 @@ export function show(main) {
     if (table) table.redraw();
     if (!node) { panel.hidden = true; panel.replaceChildren(); return; }
     panel.hidden = false;
+    if (innerWidth <= 760) panel.scrollIntoView({ block: "nearest" });
     if (panel.dataset.node !== node) fill(panel, h("p", { class: "loading" }, "Loading…"));
     panel.dataset.node = node;
     try {

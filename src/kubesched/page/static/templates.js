@@ -42,7 +42,7 @@ spec:
             labelSelector: {matchLabels: {app: apart}}`),
   "too large": `apiVersion: v1
 kind: Pod
-metadata: {name: greedy}
+metadata: {name: too-large}
 spec:
   containers:
   - name: main

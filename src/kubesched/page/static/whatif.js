@@ -52,15 +52,17 @@ export function show(main) {
   function draw({ plan, differences }) {
     tables.forEach((each) => each.stop());
     tables = [];
-    const left = plan.unplaced.reduce((sum, each) => sum + each.pods.length, 0);
-    fill(state, [`${count(plan.placed.length, "pod")} placed`, plan.moved.length && `${number(plan.moved.length)} moved`, plan.evicted.length && `${number(plan.evicted.length)} evicted`, left ? `${number(left)} left over` : "nothing left over", plan.nodesAdded.length && `${count(plan.nodesAdded.length, "node")} added`].filter(Boolean).join(" · "));
+    const [before, over] = [true, false].map((pending) => plan.unplaced.filter((each) => each.wasPending === pending));
+    const [still, left] = [before, over].map((groups) => groups.reduce((sum, each) => sum + each.pods.length, 0));
+    fill(state, [`${count(plan.placed.length, "pod")} placed`, plan.moved.length && `${number(plan.moved.length)} moved`, plan.evicted.length && `${number(plan.evicted.length)} evicted`, left ? `${number(left)} left over` : "nothing left over", still && `${number(still)} still pending`, plan.nodesAdded.length && `${count(plan.nodesAdded.length, "node")} added`].filter(Boolean).join(" · "));
     fill(result,
       differences && section("Placed differently by this configuration", differences.length
         ? list("Placed differently", differences, [["Pod", (row) => name(row.pod), (row) => row.pod], ["Now", (row) => name(row.before || "no node"), (row) => row.before], ["Then", (row) => name(row.after || "no node"), (row) => row.after]])
         : h("p", { class: "dim" }, "Every pod gets the same node.")),
-      plan.unplaced.length > 0 && section("Left over", plan.unplaced.map((each) => h("div", { class: "left" }, h("p", null, h("strong", null, each.pods.length === 1 ? name(each.pods[0]) : [name(each.pods[0]), ` and ${number(each.pods.length - 1)} more`]), each.wasPending && h("span", { class: "dim" }, " (was pending before)")), h("p", null, each.stop.summary), h("p", { class: "quote" }, each.stop.message)))),
+      over.length > 0 && section("Left over", over.map(leftOver)),
       plan.placed.length > 0 && section("Placed", list("Placed pods", plan.placed, [["Pod", (row) => name(row.pod), (row) => row.pod], ["Node", (row) => plan.nodesAdded.includes(row.node) ? name(`${row.node} (new)`) : link(address("map", { node: row.node }), row.node), (row) => row.node], ["Zone", (row) => name(row.zone || "–"), (row) => row.zone]])),
       plan.evicted.length > 0 && section("Evicted", list("Evicted pods", plan.evicted, [["Pod", (row) => name(row.pod), (row) => row.pod], ["From", (row) => name(row.node), (row) => row.node], ["By", (row) => row.by, (row) => row.by], ["Comes back as", (row) => name(row.replacement || "–"), (row) => row.replacement]])),
+      before.length > 0 && section("Pending before, and still", before.map(leftOver)),
       section("How full the cluster would be", h("table", { class: "plain" }, h("thead", null, h("tr", null, h("th", { scope: "col" }, "Resource"), h("th", { scope: "col" }, "Before"), h("th", { scope: "col" }, "After"))),
         h("tbody", null, Object.entries(plan.after.resources).map(([resource, after]) => {
           const before = plan.before.resources[resource] || { requested: 0, allocatable: 0 };
@@ -81,6 +83,11 @@ export function show(main) {
   post("api/whatif", { yaml: "", prepare: true }).catch(() => { /* the first question reports what is wrong */ });
   ask();
   return { stop() { stopped = true; ask.cancel(); if (asked) asked.abort(); tables.forEach((each) => each.stop()); }, table: () => null };
+}
+
+function leftOver(each) {
+  const others = each.pods.length > 1 && ` and ${number(each.pods.length - 1)} more`;
+  return h("div", { class: "left" }, h("p", null, h("strong", null, name(each.pods[0]), others)), h("p", null, each.stop.summary), each.stop.message && h("p", { class: "quote" }, each.stop.message));
 }
 
 function section(text, ...children) { return h("section", null, h("h3", null, text), children); }
