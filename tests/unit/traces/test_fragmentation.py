@@ -1,12 +1,13 @@
 """GPU fragmentation and device booking equal their plain twins."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from traces import write_openb
 
 from kubesched.config.load import default_config
-from kubesched.traces.fragmentation import PodClass, fragment, plain
+from kubesched.traces.fragmentation import GpuFragmentation, PodClass, fragment, plain
 from kubesched.traces.gpu_share import WHOLE, devices_for
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.reading import read_trace
@@ -64,7 +65,7 @@ def test_plain_fragmentation_is_the_share_on_nodes_in_use():
 
 
 async def test_no_device_ever_gives_more_than_it_has(tmp_path, monkeypatch):
-    """The ledger, rebuilt from who is where, never goes below zero, and matches the scheduler's sums."""
+    """The ledger matches the scheduler's sums, and fragmentation kept by row that computed afresh."""
     from kubesched.traces import player
 
     for seed in range(3):
@@ -78,8 +79,15 @@ async def test_no_device_ever_gives_more_than_it_has(tmp_path, monkeypatch):
 
         monkeypatch.setattr(player._ReplayedCluster, "__init__", remember)
 
-        def check(_pod, worlds=worlds):
+        pods = [event.pod for event in trace.arrivals]
+        kept = []
+
+        def check(_pod, worlds=worlds, pods=pods, kept=kept):
             (world,) = worlds
+            if not kept:
+                kept.append(GpuFragmentation(pods, world.assembly.table, world.ledger))
+            fresh = GpuFragmentation(pods, world.assembly.table, world.ledger)
+            assert kept[0].rate() == pytest.approx(fresh.rate(), abs=1e-12)
             table, left = world.assembly.table, world.ledger.left
             assert (left >= 0).all()
             index = table.resource_index["alibabacloud.com/gpu-milli"]

@@ -9,6 +9,7 @@ from kubesched.config import features
 from kubesched.config.load import default_config
 from kubesched.state.cluster_state import ClusterState
 from kubesched.traces.cells import play_cell
+from kubesched.traces.gpu_share import GPU_MILLI, WHOLE
 from kubesched.traces.measuring import price_of
 from kubesched.traces.objects import PodMaker, node
 from kubesched.traces.outcome import decode
@@ -165,3 +166,41 @@ def test_intervals_and_verdicts():
     assert not difference([1.0, -1.0, 0.5]).shown
     assert difference([1.0, 1.1, 0.9]).shown
     assert not difference([0.0, 0.0]).shown
+
+
+def gpu_pod(name, milli, priority=0):
+    return PodMaker().pod(name, {"cpu": "1", GPU_MILLI: milli}, priority=priority)
+
+
+def gpu_trace(*events, gpus=2):
+    state = ClusterState("test")
+    state.put(node("g", {"cpu": "64", "memory": "16Gi", GPU_MILLI: gpus * WHOLE}, {}))
+    return Trace(
+        name="test", format="test", digest="", state=state, events=list(events), shares_gpus=True
+    )
+
+
+def test_parts_of_two_devices_do_not_make_a_whole_one():
+    trace = gpu_trace(
+        Arrival(0.0, gpu_pod("a", 600), lifetime_s=100.0),
+        Arrival(1.0, gpu_pod("b", 600), lifetime_s=200.0),
+        Arrival(2.0, gpu_pod("whole", 1000), lifetime_s=10.0),
+        Arrival(3.0, gpu_pod("small", 400), lifetime_s=10.0),
+    )
+    outcome = play(trace)
+    assert outcome.placed == 4
+    # 800 units are free in sum, 400 on each device: the whole one waits until `a` has gone.
+    assert outcome.waits.longest == 98.0
+    assert outcome.waits.p50 == 0.0
+
+
+def test_preemption_frees_a_device_not_just_units():
+    trace = gpu_trace(
+        Arrival(0.0, gpu_pod("a", 600), lifetime_s=1000.0),
+        Arrival(1.0, gpu_pod("b", 600), lifetime_s=1000.0),
+        Arrival(2.0, gpu_pod("urgent", 1000, priority=10), lifetime_s=50.0),
+    )
+    outcome = play(trace)
+    assert outcome.placed == 3
+    assert outcome.evictions == 1, "one victim is enough: its device is free then"
+    assert outcome.waits.longest < 5.0
