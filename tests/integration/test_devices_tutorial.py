@@ -39,6 +39,7 @@ def plain(line):
     line = re.sub(r"\b\d+s$", "1s", line.rstrip())
     line = re.sub(r"127\.0\.0\.1:\d+ in [\d.]+ s", "127.0.0.1:1 in 1 s", line)
     line = re.sub(r"KUBECONFIG=\S+", "KUBECONFIG=", line)
+    line = re.sub(r"page at \S+", "page at", line)
     return re.sub(r" +", " ", line)
 
 
