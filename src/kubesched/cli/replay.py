@@ -56,8 +56,8 @@ def add_parser(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         metavar="[NAME=]FILE",
-        help="a scheduler configuration to play; 'default' for the defaults; may be repeated, the others are "
-        "compared with the first",
+        help="a scheduler configuration to play; 'default' for the defaults, 'own' for a recording's; may be "
+        "repeated, the others are compared with the first",
     )
     parser.add_argument(
         "--seeds", type=_positive, default=1, metavar="N", help="play N seeds (default: 1)"
