@@ -24,6 +24,7 @@ SEEDS_PER_TEST = 10
 FAULTY = range(1, 251, SEEDS_PER_TEST)
 COUNTED = range(1, 101)
 """Seeds among which every kind of fault has to occur."""
+LARGE = 500
 CALM = range(1, 21, SEEDS_PER_TEST)
 
 SMALL_AND_CUT_OFF: dict[str, Any] = {
@@ -163,3 +164,10 @@ def test_any_single_call_may_fail(scenario: str, way: str) -> None:
         assert any(what.startswith(method) and part in what for what in spoilt), (
             f"a sweep of {scenario} that never spoils a {method} of {part}"
         )
+
+
+@pytest.mark.timeout(900)  # as much as a hundred small worlds
+def test_every_promise_holds_in_a_large_world() -> None:
+    outcome = _run(LARGE)
+    assert outcome.options.pods >= 200
+    assert not _failure(outcome)

@@ -23,6 +23,7 @@ from kubesched.simulation.trace import Trace
 from kubesched.snapshot.node_info import NodeInfo
 
 TROUBLEMAKER: Final = "SimulationTroublemaker"
+HELD_S: Final = 4.0
 WAYS: Final = {
     "raise": "raised",
     "garbage": "returned garbage",
@@ -40,6 +41,8 @@ class Mischief:
 
     def __init__(self, rate: float, random: Random, trace: Trace) -> None:
         self.rate = rate
+        self.is_in_ambush = False
+        """Whether the next pod is held at Permit for `HELD_S` and then rejected."""
         self.random = random
         self._trace = trace
 
@@ -86,6 +89,11 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
             misbehave("Unreserve")
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
+            if mischief.is_in_ambush:
+                mischief.is_in_ambush = False
+                mischief.note("Permit ambush", VERDICTS["reject"])
+                self._decide_in(HELD_S, pod.metadata.uid, "reject")
+                return Wait(2 * HELD_S)
             if mischief.strikes():
                 self._decide_later(pod)
                 return Wait(mischief.random.uniform(0.1, 6.0))
@@ -96,8 +104,9 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
             """Allow, reject, or let the time run out."""
             verdict = mischief.random.choice(tuple(VERDICTS))
             mischief.note("Permit wait", VERDICTS[verdict])
-            uid = pod.metadata.uid
+            self._decide_in(mischief.random.uniform(0.0, 5.0), pod.metadata.uid, verdict)
 
+        def _decide_in(self, seconds: float, uid: str, verdict: str) -> None:
             def decide() -> None:
                 pods = self.handle.waiting_pods
                 waiting = pods.get(uid) if pods is not None else None
@@ -108,7 +117,7 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
                 else:
                     waiting.reject(TROUBLEMAKER, "simulated rejection")
 
-            asyncio.get_running_loop().call_later(mischief.random.uniform(0.0, 5.0), decide)
+            asyncio.get_running_loop().call_later(seconds, decide)
 
         async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             answer: Status | None = misbehave("PreBind")

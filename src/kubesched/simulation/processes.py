@@ -253,7 +253,8 @@ class Processes:
         """Stop a process for a while, as a paused machine or SIGSTOP does; the world goes on."""
         alive = self.alive()
         if alive:
-            chosen = self._random.choice(alive)
+            leaders = [incarnation for incarnation in alive if incarnation.process.may_write()]
+            chosen = self._random.choice(leaders or alive)
             self._trace.add("freeze", f"{chosen.name} for {seconds:.3f} s")
             self._tally("frozen")
             self._loop.freeze(chosen.name)
@@ -297,7 +298,6 @@ class Processes:
         """Clear the faults of all live processes."""
         for incarnation in self.alive():
             incarnation.crash = None
-            self._loop.thaw(incarnation.name)
             incarnation.transport.is_cut = incarnation.lock_transport.is_cut = False
 
 

@@ -20,7 +20,7 @@ from kubesched.simulation.extenders import SimulatedExtender
 from kubesched.simulation.faults import Network
 from kubesched.simulation.liveness import wait_until_settled
 from kubesched.simulation.options import Options
-from kubesched.simulation.plugins import TROUBLEMAKER, Mischief, make_troublemaker
+from kubesched.simulation.plugins import HELD_S, TROUBLEMAKER, Mischief, make_troublemaker
 from kubesched.simulation.probes import Probes
 from kubesched.simulation.processes import Processes, ProcessFactory
 from kubesched.simulation.trace import Trace
@@ -159,10 +159,22 @@ class World:
         await self._trouble()
         self.heal()
         await self.settle()
+        if self.options.probes and self.options.mischief:
+            await self._ambush()
         for _ in range(self.options.probes):
             self._probes.strike()
             await self.settle()
         self.stop(keepers)
+
+    async def _ambush(self) -> None:
+        """The one event that may help a pod comes while it is held at Permit, and then it is rejected."""
+        self.mischief.is_in_ambush = True
+        self.cluster.add_pod(("plain",))
+        await asyncio.sleep(HELD_S / 2)
+        self._probes.strike()
+        await asyncio.sleep(HELD_S)
+        self.mischief.is_in_ambush = False
+        await self.settle()
 
     def start(self) -> list[asyncio.Task[None]]:
         """Nodes first, then schedulers; pods come later."""
@@ -230,7 +242,7 @@ class World:
         self.processes.partition_one(self._random.uniform(1.0, 25.0))
 
     def _freeze(self) -> None:
-        self.processes.freeze_one(self._random.uniform(0.5, 30.0))
+        self.processes.freeze_one(self._random.uniform(0.5, 40.0))
 
     def _instant_is_over(self) -> None:
         if 0 < self._restored_from <= self.cluster.store.revision:
