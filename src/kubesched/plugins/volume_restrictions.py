@@ -7,6 +7,7 @@ Preemption can resolve both. Mirrors upstream's `volumerestrictions/volume_restr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,14 +47,12 @@ PRE_FILTER_STATE = "PreFilterVolumeRestrictions"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
+@dataclass(slots=True)
 class _Claims:
     """The pod's ReadWriteOncePod claims and how often others use them."""
 
-    __slots__ = ("conflicts", "names")
-
-    def __init__(self, names: frozenset[str], conflicts: int) -> None:
-        self.names = names
-        self.conflicts = conflicts
+    names: frozenset[str]
+    conflicts: int
 
     def clone(self) -> _Claims:
         return _Claims(self.names, self.conflicts)

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kubesched.api.core_v1 import Pod
 from kubesched.framework.extenders import Victims
 from kubesched.preemption.importance import NOT_STARTED, started_us
 from kubesched.snapshot.columns import Indices, Ints
@@ -81,26 +80,17 @@ class Quota:
         return other
 
 
+CRITERIA: Final = 5
+"""Fewest budget violations; lowest priority of the first victim, who is the most important one unless an extender changed
+the order; smallest sum of priorities; fewest victims; the most important victims running for the shortest time."""
+
+
 class Shortlist(Protocol):
     """Candidates and the values the choice depends on: one entry per candidate, in order of preference."""
 
     @property
-    def pdb_violations(self) -> Ints: ...
-
-    @property
-    def highest_priority(self) -> Ints:
-        """Priority of the first victim: the most important one, unless an extender changed the order."""
-        ...
-
-    @property
-    def priority_sum(self) -> Ints: ...
-
-    @property
-    def victim_count(self) -> Ints: ...
-
-    @property
-    def earliest_start(self) -> Ints:
-        """Of the victims with the highest priority."""
+    def criteria(self) -> Ints:
+        """A row for each of the `CRITERIA`, a column for each candidate; the higher the better."""
         ...
 
     def __len__(self) -> int: ...
@@ -113,14 +103,8 @@ class ListedCandidates:
 
     def __init__(self, candidates: Sequence[Candidate], now_us: int) -> None:
         self._candidates = candidates
-        victims = [candidate.victims for candidate in candidates]
-        self.pdb_violations = _ints([listed.pdb_violations for listed in victims])
-        self.highest_priority = _ints([_priority(listed.pods[0]) for listed in victims])
-        self.priority_sum = _ints(
-            [sum(_priority(pod) + PRIORITY_OFFSET for pod in listed.pods) for listed in victims]
-        )
-        self.victim_count = _ints([len(listed.pods) for listed in victims])
-        self.earliest_start = _ints([_earliest_start(listed.pods, now_us) for listed in victims])
+        by_candidate = [_criteria(candidate.victims, now_us) for candidate in candidates]
+        self.criteria: Ints = np.array(by_candidate, dtype=np.int64).reshape(-1, CRITERIA).T
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -145,20 +129,13 @@ class JoinedCandidates:
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
-        violations = self._column(lambda source: source.pdb_violations)
+        criteria = _joined([part.source.criteria[:, part.chosen] for part in parts])
         places = _joined([part.places for part in parts])
-        order = np.lexsort((places, violations > 0))
+        order = np.lexsort((places, criteria[0] < 0))
         sizes = [len(part.chosen) for part in parts]
         self._part: Indices = np.repeat(np.arange(len(parts)), sizes)[order]
         self._index: Indices = _joined([part.chosen for part in parts])[order]
-        self.pdb_violations = violations[order]
-        self.highest_priority = self._column(lambda source: source.highest_priority)[order]
-        self.priority_sum = self._column(lambda source: source.priority_sum)[order]
-        self.victim_count = self._column(lambda source: source.victim_count)[order]
-        self.earliest_start = self._column(lambda source: source.earliest_start)[order]
-
-    def _column(self, of: Callable[[Shortlist], Ints]) -> Ints:
-        return _joined([of(part.source)[part.chosen] for part in self._parts])
+        self.criteria: Ints = criteria[:, order]
 
     def __len__(self) -> int:
         return len(self._index)
@@ -173,19 +150,9 @@ def candidates_of(shortlist: Shortlist) -> list[Candidate]:
 
 
 def best_of(shortlist: Shortlist) -> Candidate:
-    """The least disruptive candidate.
-
-    Criteria in order: fewest budget violations; lowest priority of the most important victim; smallest sum of
-    priorities; fewest victims; the most important victims running for the shortest time. The first one wins a tie.
-    """
+    """The least disruptive candidate by the `CRITERIA`, the first of them first. The first one wins a tie."""
     left: Indices = np.arange(len(shortlist))
-    for scores in (
-        -shortlist.pdb_violations,
-        -shortlist.highest_priority,
-        -shortlist.priority_sum,
-        -shortlist.victim_count,
-        shortlist.earliest_start,
-    ):
+    for scores in shortlist.criteria:
         here = scores[left]
         left = left[here == here.max()]
         if len(left) == 1:
@@ -209,19 +176,21 @@ def victims_by_node(candidates: Sequence[Candidate]) -> Mapping[str, Victims]:
     return {candidate.node_name: candidate.victims for candidate in candidates}
 
 
-def _earliest_start(pods: Sequence[Pod], now_us: int) -> int:
-    highest = max(_priority(pod) for pod in pods)
-    starts = [started_us(pod) for pod in pods if _priority(pod) == highest]
-    return min(now_us if start == NOT_STARTED else start for start in starts)
-
-
-def _priority(pod: Pod) -> int:
-    return pod.spec.priority or 0
-
-
-def _ints(values: Sequence[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
+def _criteria(victims: Victims, now_us: int) -> list[int]:
+    priorities = [pod.spec.priority or 0 for pod in victims.pods]
+    starts = [
+        started_us(pod)
+        for pod, priority in zip(victims.pods, priorities, strict=True)
+        if priority == max(priorities)
+    ]
+    return [
+        -victims.pdb_violations,
+        -priorities[0],
+        -sum(priority + PRIORITY_OFFSET for priority in priorities),
+        -len(priorities),
+        min(now_us if start == NOT_STARTED else start for start in starts),
+    ]
 
 
 def _joined(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)

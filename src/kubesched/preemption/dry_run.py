@@ -235,7 +235,7 @@ class _Run:
             return
         # Admit them in visiting order, as if they had been evaluated one after the other.
         places = np.concatenate([part.places for part in parts])
-        violations = np.concatenate([part.source.pdb_violations[part.chosen] for part in parts])
+        violations = np.concatenate([-part.source.criteria[0, part.chosen] for part in parts])
         order = np.argsort(places)
         kept = places[order[self._quota.admit(violations[order])]]
         for part in parts:

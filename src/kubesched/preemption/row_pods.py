@@ -6,6 +6,7 @@ Cached per row and invalidated by the row logs, so that between two preemptions 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -27,18 +28,16 @@ assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), (
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RowPods:
     """One row's pods and their numbers, (pods, columns), the most important first.
 
     Pods without a start time come after all others of their priority.
     """
 
-    __slots__ = ("has_scalars", "numbers", "pods")
-
-    def __init__(self, pods: Sequence[PodInfo], numbers: Ints, *, has_scalars: bool) -> None:
-        self.pods = pods
-        self.numbers = numbers
-        self.has_scalars = has_scalars
+    pods: Sequence[PodInfo]
+    numbers: Ints
+    has_scalars: bool
 
 
 class RowPodsCache:

@@ -304,18 +304,19 @@ class VictimColumns:
         priorities = self._numbers[:, PRIORITY]
         lowest = np.iinfo(np.int64).min
         self.victim_count: Ints = -self._pods_delta
-        self.pdb_violations: Ints = (
+        violations: Ints = (
             np.zeros(len(self.rows), dtype=np.int64)
             if self._violating is None
             else np.add.reduceat((gone & self._violating).astype(np.int64), first)
         )
-        self.highest_priority: Ints = np.maximum.reduceat(np.where(gone, priorities, lowest), first)
-        self.priority_sum: Ints = np.add.reduceat(
-            np.where(gone, priorities + PRIORITY_OFFSET, 0), first
-        )
-        is_highest = gone & (priorities == self.highest_priority[self._owner])
-        self.earliest_start: Ints = np.minimum.reduceat(
+        highest = np.maximum.reduceat(np.where(gone, priorities, lowest), first)
+        total = np.add.reduceat(np.where(gone, priorities + PRIORITY_OFFSET, 0), first)
+        is_highest = gone & (priorities == highest[self._owner])
+        earliest = np.minimum.reduceat(
             np.where(is_highest, self._started, np.iinfo(np.int64).max), first
+        )
+        self.criteria: Ints = np.stack(
+            (-violations, -highest, -total, -self.victim_count, earliest)
         )
 
     def __len__(self) -> int:
@@ -325,4 +326,4 @@ class VictimColumns:
         """The index-th row's node and its victims, the most important first."""
         name = self._preemptor.framework.handle.table.names[int(self.rows[index])]
         pods = tuple(pod.pod for pod in self._gone_from(index))
-        return Candidate(name, Victims(pods, int(self.pdb_violations[index])))
+        return Candidate(name, Victims(pods, -int(self.criteria[0, index])))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kubesched.clock import Clock
@@ -69,13 +70,13 @@ class FlightRecorder(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class Stepped:
     """Work whose every step is reported before it is taken, so that a played one is taken at the same place."""
 
-    def __init__(self, work: Coroutine[Any, Any, None], what: str, flight: FlightRecorder) -> None:
-        self._work = work
-        self._what = what
-        self._flight = flight
+    _work: Coroutine[Any, Any, None]
+    _what: str
+    _flight: FlightRecorder
 
     def __await__(self) -> Generator[Any, None, None]:
         raised: BaseException | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -25,17 +26,13 @@ log = get_logger(__name__)
 WORKERS = 8
 
 
+@dataclass(slots=True)
 class _Update:
     """The wanted condition and nomination of one pod."""
 
-    __slots__ = ("condition", "nomination", "pod")
-
-    def __init__(
-        self, pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
-    ) -> None:
-        self.pod = pod
-        self.condition = condition
-        self.nomination = nomination
+    pod: Pod
+    condition: PodCondition | None
+    nomination: NominatingInfo | None
 
     def merge(self, newer: _Update) -> None:
         """Take over what the newer update sets."""

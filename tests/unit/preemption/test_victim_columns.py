@@ -97,16 +97,7 @@ def outcome_of(run):
         (c.node_name, [pod.metadata.name for pod in c.victims.pods], c.victims.pdb_violations)
         for c in candidates_of(shortlist)
     ]
-    ladder = [
-        column.tolist()
-        for column in (
-            shortlist.pdb_violations,
-            shortlist.highest_priority,
-            shortlist.priority_sum,
-            shortlist.victim_count,
-            shortlist.earliest_start,
-        )
-    ]
+    ladder = shortlist.criteria.tolist()
     return candidates, (best_of(shortlist).node_name, ladder), statuses, errors
 
 

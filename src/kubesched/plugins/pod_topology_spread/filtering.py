@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -32,13 +33,11 @@ class HardConstraint(NamedTuple):
     changes: dict[int, int]
 
 
+@dataclass(slots=True, eq=False)
 class FilterState:
     """The PreFilter state; a clone can be changed without affecting the original."""
 
-    __slots__ = ("constraints",)
-
-    def __init__(self, constraints: tuple[HardConstraint, ...]) -> None:
-        self.constraints = constraints
+    constraints: tuple[HardConstraint, ...]
 
     def clone(self) -> FilterState:
         return FilterState(tuple(c._replace(changes=dict(c.changes)) for c in self.constraints))

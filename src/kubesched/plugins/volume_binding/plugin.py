@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -68,18 +69,16 @@ _WORK_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True)
 _NOTHING_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True, skip=True)
 
 
+@dataclass(slots=True, eq=False)
 class _PodVolumes:
     """What one attempt knows of the pod's claims. A what-if about other pods does not change it: it is not cloned."""
 
-    __slots__ = ("all_bound", "claims", "reserved", "search")
-
-    def __init__(self, claims: PodClaims) -> None:
-        self.claims = claims
-        self.all_bound = False
-        self.search: Search | None = None
-        """The filter's own search over all nodes, until one is reserved."""
-        self.reserved: dict[str, Reservation] = {}
-        """What was assumed, by node; one node at most."""
+    claims: PodClaims
+    all_bound: bool = False
+    search: Search | None = None
+    """The filter's own search over all nodes, until one is reserved."""
+    reserved: dict[str, Reservation] = field(default_factory=dict)
+    """What was assumed, by node; one node at most."""
 
 
 _NO_VOLUMES: Final = _PodVolumes(PodClaims())
