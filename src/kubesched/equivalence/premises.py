@@ -34,8 +34,6 @@ def is_lasting(rule: Rule[Any] | None) -> bool:
 class Premises:
     """The premises of some rules with the values they had, and the layout of the node table."""
 
-    __slots__ = ("_epoch", "_resource_count", "_table", "_values")
-
     def __init__(self, table: NodeTable, rules: Iterable[Rule[Any] | None]) -> None:
         premises: Sequence[Premise] = [
             rule.premise

@@ -139,10 +139,6 @@ SKIP: Final = Status(Code.SKIP)
 """Plugins return this rather than building their own."""
 
 
-def is_success(status: Status | None) -> bool:
-    return status is None or status.code is Code.SUCCESS
-
-
 def code_of(status: Status | None) -> Code:
     return Code.SUCCESS if status is None else status.code
 

@@ -107,8 +107,6 @@ class WaitingPod:
 class WaitingPods:
     """Every waiting pod, by UID."""
 
-    __slots__ = ("_by_uid", "_call_later")
-
     def __init__(self, call_later: CallLater) -> None:
         self._by_uid: dict[str, WaitingPod] = {}
         self._call_later = call_later
@@ -175,8 +173,6 @@ class PodInPreBind:
 
 class PodsInPreBind:
     """Pods in PreBind, by UID."""
-
-    __slots__ = ("_by_uid",)
 
     def __init__(self) -> None:
         self._by_uid: dict[str, PodInPreBind] = {}

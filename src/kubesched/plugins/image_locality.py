@@ -112,8 +112,6 @@ class ImageLocality(ScorePlugin, SignPlugin):
 class ImageColumn(RowMirror):
     """The scaled size of one image on each row: its bytes times the share of nodes that have it."""
 
-    __slots__ = ("_name", "_node_count", "_values")
-
     def __init__(self, table: NodeTable, name: str) -> None:
         super().__init__(table)
         self._name = name

@@ -81,8 +81,6 @@ def dry_run(
 class DryRun:
     """The outcome: candidates, those without budget violations first, and the statuses of the other nodes."""
 
-    __slots__ = ("_table", "_verdicts", "errors", "shortlist")
-
     def __init__(self, table: NodeTable, shortlist: Shortlist | None, verdicts: _Verdicts) -> None:
         self._table = table
         self._verdicts = verdicts

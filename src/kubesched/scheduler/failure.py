@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -32,20 +33,14 @@ _CUT = b" ..."
 PutStatus = Callable[[Pod, PodCondition | None, NominatingInfo | None], None]
 
 
+@dataclass(slots=True, eq=False)
 class FailureHandler:
     """Handles every failed attempt. Synchronous: API writes are left to the status writer and the recorder."""
 
-    def __init__(
-        self,
-        queue: SchedulingQueue,
-        pods: Lister[Pod],
-        put_status: PutStatus,
-        decisions: DecisionRing,
-    ) -> None:
-        self._decisions = decisions
-        self._queue = queue
-        self._pods = pods
-        self._put_status = put_status
+    _queue: SchedulingQueue
+    _pods: Lister[Pod]
+    _put_status: PutStatus
+    _decisions: DecisionRing
 
     def handle(
         self,

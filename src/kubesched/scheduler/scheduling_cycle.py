@@ -63,20 +63,14 @@ class Failed:
     nomination: NominatingInfo
 
 
+@dataclass(slots=True, eq=False)
 class SchedulingCycle:
     """Runs one attempt at a time."""
 
-    def __init__(
-        self,
-        algorithm: SchedulingAlgorithm,
-        cache: Cache,
-        queue: SchedulingQueue,
-        extended: ExtendedAlgorithm | None = None,
-    ) -> None:
-        self._algorithm = algorithm
-        self._extended = extended
-        self._cache = cache
-        self._queue = queue
+    _algorithm: SchedulingAlgorithm
+    _cache: Cache
+    _queue: SchedulingQueue
+    _extended: ExtendedAlgorithm | None = None
 
     def run(
         self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float

@@ -112,8 +112,6 @@ class RowLog:
     when the log outgrows its bound; a consumer that lags behind the cut must rebuild from scratch.
     """
 
-    __slots__ = ("_base", "_rows", "bound")
-
     def __init__(self, bound: int = 8192) -> None:
         self._rows: list[int] = []
         self._base = 0

@@ -48,8 +48,6 @@ class ImageState:
 class ImageIndex:
     """Image name -> state. `version` increases with every change to any node's image list."""
 
-    __slots__ = ("_images", "_of_row", "_refreshed_at", "version")
-
     def __init__(self, capacity: int) -> None:
         self._images: dict[str, ImageState] = {}
         self._of_row: dict[int, tuple[str, ...]] = {}

@@ -10,8 +10,6 @@ _NO_LABELS: Mapping[str, str] = {}
 class NamespaceLabels:
     """Namespace -> labels. `version` increases with every change: selectors resolved before are stale."""
 
-    __slots__ = ("_labels", "version")
-
     def __init__(self) -> None:
         self._labels: dict[str, Mapping[str, str]] = {}
         self.version = 0

@@ -87,57 +87,51 @@ class PodInfo:
     def requests(self) -> PodRequests:
         """The requests charged to the pod's node, status included: a resize in progress counts in full."""
         derived = self.derived
-        requests = derived.requests
-        if requests is None:
-            requests = derived.requests = accounted_requests(self.pod)
-        return requests
+        if derived.requests is None:
+            derived.requests = accounted_requests(self.pod)
+        return derived.requests
 
     @property
     def nonzero_requests(self) -> tuple[int, int]:
         """(milli CPU, memory bytes), with defaults for containers without requests."""
         derived = self.derived
-        nonzero = derived.nonzero
-        if nonzero is None:
-            nonzero = derived.nonzero = nonzero_requests(self.pod)
-        return nonzero
+        if derived.nonzero is None:
+            derived.nonzero = nonzero_requests(self.pod)
+        return derived.nonzero
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
         derived = self.derived
-        ports = derived.ports
-        if ports is None:
-            ports = derived.ports = pod_host_ports(self.pod)
-        return ports
+        if derived.ports is None:
+            derived.ports = pod_host_ports(self.pod)
+        return derived.ports
 
     @property
     def affinity_terms(self) -> AffinityTerms:
         derived = self.derived
-        terms = derived.affinity
-        if terms is None:
-            terms = derived.affinity = parse_affinity_terms(self.pod)
-        return terms
+        if derived.affinity is None:
+            derived.affinity = parse_affinity_terms(self.pod)
+        return derived.affinity
 
     @property
     def claims(self) -> tuple[str, ...]:
         """`namespace/claim` of every volume that names a PersistentVolumeClaim, repeats included."""
         derived = self.derived
-        claims = derived.claims
-        if claims is None:
-            claims = derived.claims = tuple(
+        if derived.claims is None:
+            derived.claims = tuple(
                 f"{self.namespace}/{volume.persistent_volume_claim.claim_name}"
                 for volume in self.pod.spec.volumes or ()
                 if volume.persistent_volume_claim is not None
             )
-        return claims
+        return derived.claims
 
     @property
     def volume_uses(self) -> int:
         """The kinds of volumes that placement depends on: flags of `api.pod_volumes`."""
         derived = self.derived
-        uses = derived.volume_uses
-        if uses is None:
-            uses = derived.volume_uses = volume_uses(self.pod.spec.volumes)
-        return uses
+        if derived.volume_uses is None:
+            derived.volume_uses = volume_uses(self.pod.spec.volumes)
+        return derived.volume_uses
 
     def assumed_on(self, node_name: str) -> PodInfo:
         """A copy with `spec.nodeName` set, sharing all derived values."""

@@ -14,8 +14,6 @@ from kubesched.api.host_ports import ANY_IP, HostPort
 class HostPortIndex:
     """(protocol, port) -> ip -> rows."""
 
-    __slots__ = ("_rows",)
-
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], dict[str, set[int]]] = {}
 

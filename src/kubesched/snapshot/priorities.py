@@ -26,8 +26,6 @@ _CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_RESOURCES = 0, 1, 2, 3
 class RequestSums:
     """Number and requests of some pods, per row."""
 
-    __slots__ = ("pod_count", "requested", "total")
-
     def __init__(self, capacity: int) -> None:
         self.total = 0
         self.pod_count = IntColumn(capacity)
@@ -57,8 +55,6 @@ class RequestSums:
 
 class PriorityIndex:
     """Sums per row and priority, kept by the node table."""
-
-    __slots__ = ("_capacity", "_overflow", "_resource_index", "_sums", "base", "base_total")
 
     def __init__(self, capacity: int, resource_index: dict[str, int]) -> None:
         """`resource_index` is the table's own; shared, never written here."""
@@ -148,8 +144,6 @@ class PriorityIndex:
 
 class Below:
     """Number and requests of the pods below a priority, per row. Valid until the table changes."""
-
-    __slots__ = ("_base_below", "_pod_count", "_requested", "_sums")
 
     def __init__(
         self,

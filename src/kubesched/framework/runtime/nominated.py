@@ -36,8 +36,6 @@ from kubesched.snapshot.views import BulkWhatIfColumns, NodeColumns
 class Rivals:
     """The nominated pods that a pod has to leave room for, by row. Valid until nominations or nodes change."""
 
-    __slots__ = ("_nominated", "_own", "_pod_count", "_priority", "_requested")
-
     def __init__(self, nominated: NominatedPods, priority: int, own: PodInfo | None) -> None:
         """Pods of at least this priority, except `own`: the pod itself, if it is nominated too."""
         self._nominated = nominated

@@ -18,8 +18,6 @@ _PATCH_LIMIT: Final = 16
 class RowMirror(ABC):
     """Follows one table. Call `sync` before reading; entries of dead rows are undefined."""
 
-    __slots__ = ("_cursor", "_epoch", "table")
-
     def __init__(self, table: NodeTable) -> None:
         self.table = table
         self._cursor = self._epoch = -1

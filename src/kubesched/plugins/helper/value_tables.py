@@ -22,8 +22,6 @@ V = TypeVar("V", bound=Hashable)
 class ValueTable(Generic[V]):
     """The results of one function by value id; the last slot is for nodes without a value."""
 
-    __slots__ = ("_absent", "_answers", "_column", "_dtype", "_rule", "is_trivial")
-
     def __init__(
         self,
         column: InternedColumn[V],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import unresolvable, unschedulable
 from kubesched.framework.traits import Trait, all_or_none, domain_trait
 from kubesched.framework.verdicts import Codes, Verdicts
-from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, IncomingTerms
+from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm
 from kubesched.snapshot.columns import ABSENT, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import Counter, DomainCounter, Term
@@ -37,32 +38,25 @@ class CountedTerm(NamedTuple):
     counter: Counter
 
 
+@dataclass(slots=True, eq=False)
 class FilterState:
     """The PreFilter state. What-if changes are kept apart from the shared counters, so that a clone is cheap."""
 
-    def __init__(
-        self,
-        pod: Pod,
-        terms: IncomingTerms,
-        affinity: tuple[CountedTerm, ...],
-        anti: tuple[CountedTerm, ...],
-        existing: tuple[Term, ...],
-    ) -> None:
-        self.pod = pod
-        self.terms = terms
-        self.affinity = affinity
-        self.anti = anti
-        self.existing = existing
-        self._changed_affinity: Changes = {}
-        self._changed_anti: Changes = {}
-        self._changed_existing: Changes = {}
+    pod: Pod
+    affinity: tuple[CountedTerm, ...]
+    anti: tuple[CountedTerm, ...]
+    existing: tuple[Term, ...]
+    _changed_affinity: Changes = field(default_factory=dict)
+    _changed_anti: Changes = field(default_factory=dict)
+    _changed_existing: Changes = field(default_factory=dict)
 
     def clone(self) -> FilterState:
-        copy = FilterState(self.pod, self.terms, self.affinity, self.anti, self.existing)
-        copy._changed_affinity = _copied(self._changed_affinity)
-        copy._changed_anti = _copied(self._changed_anti)
-        copy._changed_existing = _copied(self._changed_existing)
-        return copy
+        return replace(
+            self,
+            _changed_affinity=_copied(self._changed_affinity),
+            _changed_anti=_copied(self._changed_anti),
+            _changed_existing=_copied(self._changed_existing),
+        )
 
     # -- verdicts --------------------------------------------------------------------------------------------------
 

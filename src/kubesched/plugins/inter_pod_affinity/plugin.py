@@ -103,7 +103,6 @@ class InterPodAffinity(
         )
         required = FilterState(
             pod,
-            terms,
             tuple(
                 CountedTerm(t, together.by_domain(t.topology_key), together)
                 for t in terms.required_affinity

@@ -21,8 +21,6 @@ IMPLICIT_PREFIX = DEVICE_CLASS_RESOURCE_PREFIX
 class DeviceBackedResources:
     """Which extended resource names some device class maps."""
 
-    __slots__ = ("_handle", "is_enabled")
-
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self.is_enabled = handle.feature_gates.DRAExtendedResource and handle.listers is not None

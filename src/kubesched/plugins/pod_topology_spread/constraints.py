@@ -131,8 +131,6 @@ class SpreadPods:
     # Upstream: an empty selector counts nothing here, although it matches the incoming pod itself.
     """
 
-    __slots__ = ("_namespace", "_selector", "key")
-
     def __init__(self, namespace: str, selector: Selector) -> None:
         self._namespace = namespace
         self._selector = selector
@@ -149,8 +147,6 @@ class SpreadPods:
 
 class SpreadNodes:
     """Nodes whose pods count for a constraint: they carry the labels, and the policies accept them."""
-
-    __slots__ = ("_affinity", "_comparison_operators", "_keys", "_tolerations", "key")
 
     def __init__(
         self,

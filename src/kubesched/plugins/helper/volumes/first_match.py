@@ -107,8 +107,6 @@ def first_matches(
 class _RanksByValue:
     """The first ranks for each value of one label."""
 
-    __slots__ = ("_column", "_depth", "_ranks")
-
     def __init__(self, column: InternedColumn[str], depth: int) -> None:
         self._column = column
         self._depth = depth

@@ -64,8 +64,6 @@ class NodeMasks:
 class _KeptMask:
     """One condition's answer for every row."""
 
-    __slots__ = ("_condition", "_cursor", "_epoch", "_mask", "_table")
-
     def __init__(self, table: NodeTable, condition: Callable[[NodeColumns], Mask]) -> None:
         self._table = table
         self._condition = condition
