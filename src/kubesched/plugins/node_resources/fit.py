@@ -151,7 +151,7 @@ class NodeResourcesFit(
         return short
 
     def _fits_row(self, needs: Sequence[Need]) -> Callable[[int], bool]:
-        """The verdict on one row: 50 against 265 µs per decision with columns (benchmarks/decisions.py)."""
+        """The verdict on one row: 29 against 116 µs per decision with columns (benchmarks/decisions.py)."""
         table = self.handle.table
         pods, allowed = table.pod_count.cells, table.allowed_pods.cells
         compared = []

@@ -142,7 +142,7 @@ def final_scores(
     """`weigh`, `raw_scores` and `normalized` for a few rows, each of which stands for that many feasible nodes.
 
     Step by step the same in plain Python: for three zones a dozen array operations cost more than the handful of
-    look-ups there is to do (68 against 151 µs per decision, benchmarks/decisions.py).
+    look-ups there is to do (52 against 89 µs per decision with spread-soft, benchmarks/decisions.py).
     """
     domain_ids = [[int(soft.domains.column.ids[row]) for row in rows] for soft in counted]
     places = range(len(rows))
