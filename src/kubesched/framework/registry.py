@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
@@ -110,7 +110,7 @@ def _checked(name: str, loaded: object) -> type[Plugin]:
         missing = ", ".join(sorted(loaded.__abstractmethods__))
         raise RegistryError(f'plugin "{name}" does not implement {missing}')
     for kind, methods in _ONE_OF.items():
-        if issubclass(loaded, kind) and not any(_overrides(loaded, kind, m) for m in methods):
+        if issubclass(loaded, kind) and not _defines_one(loaded, kind, methods):
             raise RegistryError(f'plugin "{name}" implements neither {" nor ".join(methods)}')
     own = getattr(loaded, "name", None)
     if not isinstance(own, str) or not own:
@@ -120,8 +120,10 @@ def _checked(name: str, loaded: object) -> type[Plugin]:
     return loaded
 
 
-def _overrides(plugin: type[Plugin], base: type[Plugin], method: str) -> bool:
-    return getattr(plugin, method) is not getattr(base, method)
+def _defines_one(plugin: type[Plugin], kind: type[Plugin], methods: Sequence[str]) -> bool:
+    """Does the plugin, or a class between it and the extension point, define one of the methods?"""
+    below = plugin.__mro__[: plugin.__mro__.index(kind)]
+    return any(method in vars(cls) for cls in below for method in methods)
 
 
 def as_config_error(error: RegistryError) -> ConfigError:

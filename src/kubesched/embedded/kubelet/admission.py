@@ -30,7 +30,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Guest:
+class _Footprint:
     requests: PodRequests
     ports: tuple[HostPort, ...]
 
@@ -40,7 +40,7 @@ class NodeLedger:
     """What one node has given away."""
 
     allocatable: NodeAllocatable = field(default_factory=NodeAllocatable)
-    _guests: dict[str, _Guest] = field(default_factory=dict)
+    _admitted: dict[str, _Footprint] = field(default_factory=dict)
     _used: dict[str, int] = field(default_factory=dict)
 
     def update(self, node: JsonObject) -> None:
@@ -48,58 +48,58 @@ class NodeLedger:
         self.allocatable = node_allocatable(msgspec.convert({"status": _capacity(node)}, Node))
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._guests
+        return uid in self._admitted
 
     def __len__(self) -> int:
-        return len(self._guests)
+        return len(self._admitted)
 
     def admit(self, pod: JsonObject, node: JsonObject) -> Rejection | None:
         """Count the pod in, or say why not."""
         try:
-            guest = _guest(pod)
+            footprint = _footprint(pod)
         except QuantityError as error:
             return Rejection("UnexpectedAdmissionError", str(error))
-        rejection = self._lacks(guest) or _wrong_place(pod, guest, node, self._guests)
+        rejection = self._lacks(footprint) or _wrong_place(pod, footprint, node, self._admitted)
         if rejection is None:
-            self._enter(uid_of(pod), guest)
+            self._enter(uid_of(pod), footprint)
         return rejection
 
     def enter(self, pod: JsonObject) -> None:
         """Count a pod that runs already, whether it fits or not."""
-        if uid_of(pod) not in self._guests:
-            self._enter(uid_of(pod), _guest(pod))
+        if uid_of(pod) not in self._admitted:
+            self._enter(uid_of(pod), _footprint(pod))
 
     def resize(self, pod: JsonObject) -> Rejection | None:
         """Count the pod at its new size, or say what the node lacks; then it stays as it was."""
         uid = uid_of(pod)
-        before = self._guests[uid]
+        before = self._admitted[uid]
         self.leave(uid)
-        guest = _guest(pod)
-        rejection = self._lacks(guest)
-        self._enter(uid, before if rejection is not None else guest)
+        footprint = _footprint(pod)
+        rejection = self._lacks(footprint)
+        self._enter(uid, before if rejection is not None else footprint)
         return rejection
 
     def leave(self, uid: str) -> None:
-        guest = self._guests.pop(uid, None)
-        if guest is not None:
-            for name, amount in _amounts(guest.requests).items():
+        footprint = self._admitted.pop(uid, None)
+        if footprint is not None:
+            for name, amount in _amounts(footprint.requests).items():
                 self._used[name] -= amount
 
-    def _enter(self, uid: str, guest: _Guest) -> None:
-        self._guests[uid] = guest
-        for name, amount in _amounts(guest.requests).items():
+    def _enter(self, uid: str, footprint: _Footprint) -> None:
+        self._admitted[uid] = footprint
+        for name, amount in _amounts(footprint.requests).items():
             self._used[name] = self._used.get(name, 0) + amount
 
-    def _lacks(self, guest: _Guest) -> Rejection | None:
+    def _lacks(self, footprint: _Footprint) -> Rejection | None:
         offered = {
             "cpu": self.allocatable.milli_cpu,
             "memory": self.allocatable.memory,
             "ephemeral-storage": self.allocatable.ephemeral_storage,
             **self.allocatable.scalars,
         }
-        if len(self._guests) + 1 > self.allocatable.allowed_pods:
-            return _insufficient("pods", 1, len(self._guests), self.allocatable.allowed_pods)
-        for name, amount in _amounts(guest.requests).items():
+        if len(self._admitted) + 1 > self.allocatable.allowed_pods:
+            return _insufficient("pods", 1, len(self._admitted), self.allocatable.allowed_pods)
+        for name, amount in _amounts(footprint.requests).items():
             used, capacity = self._used.get(name, 0), offered.get(name)
             # Upstream: a device that the node does not know is left to its device plugin.
             if amount > 0 and capacity is not None and used + amount > capacity:
@@ -111,9 +111,9 @@ def _capacity(node: JsonObject) -> JsonObject:
     return {"allocatable": (node.get("status") or {}).get("allocatable") or {}}
 
 
-def _guest(pod: JsonObject) -> _Guest:
+def _footprint(pod: JsonObject) -> _Footprint:
     record = msgspec.convert({"metadata": pod["metadata"], "spec": spec_of(pod)}, Pod)
-    return _Guest(filter_requests(record), pod_host_ports(record))
+    return _Footprint(filter_requests(record), pod_host_ports(record))
 
 
 def _amounts(requests: PodRequests) -> dict[str, int]:
@@ -134,14 +134,16 @@ def _insufficient(name: str, requested: int, used: int, capacity: int) -> Reject
 
 
 def _wrong_place(
-    pod: JsonObject, guest: _Guest, node: JsonObject, guests: dict[str, _Guest]
+    pod: JsonObject, footprint: _Footprint, node: JsonObject, others: dict[str, _Footprint]
 ) -> Rejection | None:
     if not required_affinity(spec_of(pod)).matches(labels_of(node), name_of(node)):
         return Rejection(
             "NodeAffinity",
             "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
         )
-    if guest.ports and any(any_conflict(guest.ports, other.ports) for other in guests.values()):
+    if footprint.ports and any(
+        any_conflict(footprint.ports, other.ports) for other in others.values()
+    ):
         return Rejection(
             "NodePorts",
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",

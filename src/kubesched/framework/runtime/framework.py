@@ -152,9 +152,7 @@ class Framework:
         for plugin in self.plugins:
             try:
                 plugin.close()
-            except (
-                Exception
-            ) as error:  # a plugin may raise anything; the others still have to be closed
+            except Exception as error:  # raised by a plugin; the others still have to be closed
                 log.error(
                     "Failed to close plugin", error, profile=self.profile_name, plugin=plugin.name
                 )
