@@ -178,7 +178,7 @@ async def test_what_if_places_pods_and_compares_configurations():
         for text, said in (
             ("kind: [", "not valid YAML"),
             ("a: b", "apiVersion: missing"),
-            (POD + "---\n" + POD, "exists"),
+            (POD + "---\n" + POD, "already"),
             (
                 "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 900000}",
                 "at most",
