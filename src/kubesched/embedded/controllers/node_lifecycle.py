@@ -98,11 +98,18 @@ class NodeLifecycleController(Controller[str]):
         """A kubelet that promised longer leases is given longer."""
         return max(self._grace_s, self._lease_s.get(name, 0.0) + MONITOR_S)
 
+    def _is_silent(self, name: str, heard_at: float) -> bool:
+        patience_s = self._patience_s(name)
+        # The heartbeat clock is never ahead and costs more to read.
+        return (
+            self.clock.monotonic() - heard_at > patience_s
+            and self.context.heartbeats.monotonic() - heard_at > patience_s
+        )
+
     def _mark_silent(self, node: JsonObject) -> JsonObject:
         name = name_of(node)
         heard_at = self._heard_at.get(name)
-        now = self.context.heartbeats.monotonic()
-        if heard_at is None or now - heard_at <= self._patience_s(name):
+        if heard_at is None or not self._is_silent(name, heard_at):
             return node
         conditions: list[JsonObject] = status_of(node).get("conditions") or []
         now = self.clock.now()
