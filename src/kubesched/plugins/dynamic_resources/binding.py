@@ -373,10 +373,10 @@ class ClaimBinder:
 
     async def _wait_for_unreserve(self, pod: Pod, state: DRAState) -> None:
         """Let what an earlier attempt takes back be taken back first; then look at the claims again."""
-        pending = list(self._unreserving.get(pod.metadata.uid, ()))
-        for done in pending:
+        for done in list(self._unreserving.get(pod.metadata.uid, ())):
             await done.wait()
-        for info in state.claims if pending else ():
+        # Also if nothing is pending by now: it may have been when the attempt began, which an extender can draw out.
+        for info in state.claims:
             meta = info.claim.metadata
             newest = self._claims.get(meta.namespace, meta.name)
             if newest is not None and newest.metadata.uid == meta.uid:

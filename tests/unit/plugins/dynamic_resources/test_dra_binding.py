@@ -355,6 +355,18 @@ async def test_the_next_attempt_waits_until_the_reservation_is_taken_back():
     assert [each.uid for each in world.stored("c").status.reserved_for] == ["uid-p"]
 
 
+async def test_a_reservation_taken_back_during_the_attempt_is_made_again():
+    world = World(claim("c"))
+    state = world.reserved("c")
+    await world.bind(state)
+    again = world.reserved("c")
+    world.binder.unreserve(state, POD)
+    await world.finish()
+    assert not world.stored("c").status.reserved_for
+    await world.bind(again)
+    assert [each.uid for each in world.stored("c").status.reserved_for] == ["uid-p"]
+
+
 async def test_a_reservation_that_cannot_be_taken_back_is_only_logged(caplog):
     world = World(claim("c"))
     state = world.reserved("c")
