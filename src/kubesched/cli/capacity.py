@@ -77,10 +77,10 @@ def _count(text: str) -> int:
 def main(args: argparse.Namespace) -> int:
     from kubesched.app.event_loop import run
     from kubesched.config import features
+    from kubesched.config.defaults import without_extenders
     from kubesched.config.load import default_config, load_file
     from kubesched.logs import silence
     from kubesched.planning.capacity import DEFAULT_LIMIT, count_capacity
-    from kubesched.planning.configuration import without_extenders
     from kubesched.planning.manifests import read_manifests
 
     # What a scheduler in memory logs about pods is what is printed here.

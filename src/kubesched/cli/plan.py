@@ -149,8 +149,8 @@ def main(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace) -> Plan:
     from kubesched.app.event_loop import run
     from kubesched.config import features
+    from kubesched.config.defaults import without_extenders
     from kubesched.config.load import default_config, load_file
-    from kubesched.planning.configuration import without_extenders
     from kubesched.planning.manifests import read_manifests
     from kubesched.planning.plan import Changes, make_plan
     from kubesched.planning.scaling import Scale

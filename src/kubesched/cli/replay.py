@@ -173,8 +173,8 @@ def _play(args: argparse.Namespace, trace: Trace) -> Report:
 def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
     """Every configuration with every seed."""
     from kubesched.config import features
+    from kubesched.config.defaults import without_extenders
     from kubesched.config.load import default_config, load_file
-    from kubesched.planning.configuration import without_extenders
     from kubesched.traces.player import Cell
     from kubesched.traces.prices import read_prices
     from kubesched.traces.trace import TraceError

@@ -131,3 +131,15 @@ def merge_plugin_set(default: PluginSet, custom: PluginSet) -> PluginSet:
     return PluginSet(
         enabled=tuple(enabled), disabled=tuple(Plugin(plugin.name) for plugin in disabled)
     )
+
+
+def without_extenders(
+    config: KubeSchedulerConfiguration,
+) -> tuple[KubeSchedulerConfiguration, list[str]]:
+    """The configuration with extenders off, and the note that says so."""
+    if not config.extenders:
+        return config, []
+    asked = ", ".join(extender.url_prefix for extender in config.extenders)
+    note = f"extenders were not asked: {asked}; they may reject or prefer nodes"
+    # What extenders manage, NodeResourcesFit ignores, whether they are asked or not.
+    return replace(with_extender_resources(config), extenders=()), [note]

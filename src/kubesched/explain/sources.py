@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
-from kubesched.config.defaults import with_extender_resources
+from kubesched.config.defaults import without_extenders
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -78,11 +77,9 @@ def explainer_of(
     notes = [*state.notes]
     if config.extenders and ask_extenders is not None:
         notes.append("extenders were sent the objects without fields that scheduling does not read")
-    elif config.extenders:
-        asked = ", ".join(each.url_prefix for each in config.extenders)
-        notes.append(f"extenders were not asked: {asked}; they may reject or prefer nodes")
-        # What extenders manage, NodeResourcesFit ignores, whether they are asked or not.
-        config = replace(with_extender_resources(config), extenders=())
+    else:
+        config, not_asked = without_extenders(config)
+        notes += not_asked
     scheduler = in_memory_scheduler(
         state,
         config,

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.config.defaults import without_extenders
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.planning.configuration import without_extenders
 from kubesched.planning.manifests import Manifest, parse_manifests
 from kubesched.planning.model import Plan
 from kubesched.planning.plan import Changes, plan_in
