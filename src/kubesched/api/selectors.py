@@ -212,6 +212,11 @@ class Selector:
             return self
         return Selector((*self.requirements, *requirements))
 
+    @property
+    def required_pair(self) -> tuple[str, str] | None:
+        """A label, with its value, that every selected object has; None if no single one is required."""
+        return self._equal[0] if self._equal else None
+
     def required_value(self, key: str) -> str | None:
         """The only value the label may have, if the selector pins it down."""
         for requirement in self.requirements:

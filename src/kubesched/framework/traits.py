@@ -6,18 +6,22 @@ get the same answer, so one of them is evaluated for all.
 
 A trait belongs to a row: its value may change only when that row's node or pods change, or in `follow`, which is called
 after node changes. A value that changes for a whole domain at once (the pods in a zone) is not a trait.
+
+Many traits are the same for all pods but for a few rows: the pods of one app are on few nodes. Such a trait names a static
+`base` and the rows that deviate from it; classes of pods with equal specs then share one index of the nodes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
 
 from kubesched.snapshot.columns import ABSENT, InternedColumn, Ints, Rows
-from kubesched.snapshot.pod_index import Counter, DomainCounter
+from kubesched.snapshot.domain_counter import DomainCounter
+from kubesched.snapshot.pod_index import Counter
 
 VALUES_LIMIT: Final = 256
 """A label with more values is not used to group nodes."""
@@ -45,6 +49,49 @@ class Trait(ABC):
         """Catch up after node changes. False if this trait no longer distinguishes nodes correctly."""
         return True
 
+    def base(self) -> Trait | None:
+        """A static trait that distinguishes the rows outside `deviating_rows` as this one does; None if there is none."""
+        return None
+
+    def deviating_rows(self) -> Iterable[int]:
+        """Rows whose number differs from that of other rows with the same base; more may be named."""
+        return ()
+
+
+class _Label(Trait):
+    """The value of a label."""
+
+    is_static = True
+
+    def __init__(self, column: InternedColumn[str]) -> None:
+        super().__init__(("label", column), None)
+        self._column = column
+
+    def over(self, rows: Rows) -> Ints:
+        return self._column.ids[rows].astype(np.int64)
+
+    def at(self, row: int) -> int:
+        return int(self._column.ids[row])
+
+    def follow(self) -> bool:
+        return _has_shared_values(self._column)
+
+
+class _HasLabel(Trait):
+    """0 for nodes with a label, -1 for those without."""
+
+    is_static = True
+
+    def __init__(self, column: InternedColumn[str]) -> None:
+        super().__init__(("has label", column), None)
+        self._column = column
+
+    def over(self, rows: Rows) -> Ints:
+        return np.where(self._column.ids[rows] == ABSENT, -1, 0)
+
+    def at(self, row: int) -> int:
+        return -1 if self._column.ids[row] == ABSENT else 0
+
 
 class _OfDomains(Trait):
     def __init__(self, what: str, domains: DomainCounter, counter: Counter | None) -> None:
@@ -68,6 +115,9 @@ class _Domain(_OfDomains):
         self._domains.sync()
         return _has_shared_values(self._column)
 
+    def base(self) -> Trait:
+        return _Label(self._column)
+
 
 class _DomainPods(_OfDomains):
     """Number of pods in a node's domain, where every domain is a single node; -1 for nodes without the label."""
@@ -83,6 +133,12 @@ class _DomainPods(_OfDomains):
         self._domains.sync()
         return not self._column.shared
 
+    def base(self) -> Trait:
+        return _HasLabel(self._column)
+
+    def deviating_rows(self) -> Iterable[int]:
+        return [row for row, _ in self._domains.held()]
+
 
 class OwnPods(Trait):
     """Number of counted pods on the node itself; -1 for nodes without the label."""
@@ -97,7 +153,13 @@ class OwnPods(Trait):
         return np.where(lacking, -1, self._counter.per_row[rows].astype(np.int64))
 
     def at(self, row: int) -> int:
-        return -1 if self._column.ids[row] == ABSENT else self._counter.cells[row]
+        return -1 if self._column.ids[row] == ABSENT else self._counter.count_at(row)
+
+    def base(self) -> Trait:
+        return _HasLabel(self._column)
+
+    def deviating_rows(self) -> Iterable[int]:
+        return self._counter.rows
 
 
 def domain_trait(domains: DomainCounter, counter: Counter | None = None) -> Trait | None:

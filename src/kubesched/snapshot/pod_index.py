@@ -4,11 +4,12 @@ Pods on nodes fall into *label classes* (equal namespace, labels and terminating
 label class, never per pod. On top of the classes:
 
     Counter        pods per row that satisfy a predicate (a pending pod's spread constraint or affinity term)
-    DomainCounter  the same pods per value of a topology label, over the eligible rows
+    DomainCounter  the same pods per value of a topology label, over the eligible rows (`domain_counter`)
     Term           an (anti-)affinity term of pods on nodes: how many pods carry it, per row
 
 Adding or removing a pod updates the counters of its label class and the terms it carries, nothing else. That is where
-spread constraints and inter-pod affinity get their speed: upstream recounts all pods for every pending pod.
+spread constraints and inter-pod affinity get their speed: upstream recounts all pods for every pending pod. Counters and
+label classes find each other by a label pair that the selector requires, so thousands of each do not slow each other down.
 A caller must not hold a counter beyond an attempt without checking `is_dropped`: the least recently used are dropped.
 
 Invariant: every count equals a recount over the table's pods (`recount` in the tests, `check_invariants` here).
@@ -16,25 +17,33 @@ Invariant: every count equals a recount over the table's pods (`recount` in the 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from kubesched.snapshot.columns import ABSENT, Ids, InternedColumn, Ints, Mask, Rows
+from kubesched.snapshot.columns import Ids
+from kubesched.snapshot.domain_counter import DomainCounter, Domains, Eligibility
 from kubesched.snapshot.pods import PodInfo, label_key_of
 
 if TYPE_CHECKING:
     from kubesched.api.affinity_terms import AffinityTerm
     from kubesched.snapshot.node_table import NodeTable
 
-COUNTER_LIMIT: Final = 512
-"""Maximum number of counters; the least recently used are dropped. One costs 4 bytes per row and some per domain."""
+COUNTER_LIMIT: Final = 8192
+"""Maximum number of counters; the least recently used are dropped. A default-spread app needs one."""
+DENSE_LIMIT: Final = 512
+"""Maximum number of counters that have a column. One costs 4 bytes per row."""
 DOMAINS_LIMIT: Final = 16
 """Maximum number of domain counters a counter keeps. A single pod can name thousands of topology keys."""
 
 EMPTY_LABELS: Final[Mapping[str, str]] = {}
+
+
+LabelPair = tuple[str, str]
+"""A label's key and value."""
 
 
 class PodPredicate(Protocol):
@@ -43,16 +52,12 @@ class PodPredicate(Protocol):
     @property
     def key(self) -> Hashable: ...
 
-    def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool: ...
-
-
-class Eligibility(Protocol):
-    """Selects the rows whose pods count. Equal keys mean equal masks; a mask depends on node objects only."""
-
     @property
-    def key(self) -> Hashable: ...
+    def anchor(self) -> LabelPair | None:
+        """A label that every selected pod has; None if there is none. Pods without it are not even looked at."""
+        ...
 
-    def mask(self, table: NodeTable, rows: Rows) -> Mask: ...
+    def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool: ...
 
 
 class LabelClass:
@@ -71,219 +76,57 @@ class LabelClass:
         self.counters: list[Counter] = []
 
 
-class RowCounts(Protocol):
-    """The per-row counts that a domain counter sums up."""
-
-    def count_at(self, row: int) -> int: ...
-
-    def held(self) -> Iterable[tuple[int, int]]:
-        """(row, count) of every row with a count."""
-        ...
-
-
-class DomainCounter:
-    """A counter's pods summed over the values of one topology label.
-
-    `counts` is indexed by value id; its last slot stays 0, for rows without the label. `nodes` holds the number of
-    eligible rows per domain: a domain exists while that is positive, even without pods.
-    The row -> domain mapping is a copy as of the last sync. Pods must be subtracted from the domain they were added to,
-    and by then the label column already has the new value.
-    """
-
-    def __init__(
-        self, table: NodeTable, source: RowCounts, key: str, eligibility: Eligibility | None
-    ) -> None:
-        self._table = table
-        self._source = source
-        self._column: InternedColumn[str] = table.label_column(key)
-        self._eligibility = eligibility
-        self.version = 0
-        """Increases whenever a count or the set of domains changes."""
-        self.total = 0
-        """Pods in all domains together."""
-        self.domain_count = 0
-        """Number of existing domains."""
-        self._build()
-
-    def _build(self) -> None:
-        table = self._table
-        self._cursor = table.node_log.end
-        domain_of: Ids = np.full(table.capacity, ABSENT, dtype=np.int32)
-        domain_of[: table.high_water] = self._domains(slice(0, table.high_water))
-        self._follow_rows(domain_of)
-        counts: Ints = np.zeros(self._slots(), dtype=np.int64)
-        self.nodes: Ints = np.zeros(self._slots(), dtype=np.int64)
-        np.add.at(self.nodes, domain_of[domain_of >= 0], 1)
-        for row, count in self._source.held():
-            domain = domain_of[row]
-            if domain >= 0:
-                counts[domain] += count
-        self._hold(counts)
-        self.total = int(counts.sum())
-        self.domain_count = int(np.count_nonzero(self.nodes))
-        self.version += 1
-
-    def _hold(self, counts: Ints) -> None:
-        self.counts = counts
-        self._cells = memoryview(counts)  # type: ignore[arg-type]  # arrays offer the buffer protocol
-        self._by_count: dict[int, int] | None = None
-        """Pod count -> number of existing domains with it; None until `smallest` is first read."""
-        self._smallest = 0
-
-    def _follow_rows(self, domain_of: Ids) -> None:
-        self._domain_of = domain_of
-        self._domain_cells = memoryview(domain_of)  # type: ignore[arg-type]  # as above
-
-    def _slots(self) -> int:
-        return max(2 * len(self._column.values), 8) + 1
-
-    def _widen(self) -> None:
-        counts, nodes = (
-            np.zeros(self._slots(), dtype=np.int64),
-            np.zeros(self._slots(), dtype=np.int64),
-        )
-        counts[: len(self.counts) - 1] = self.counts[:-1]
-        nodes[: len(self.nodes) - 1] = self.nodes[:-1]
-        self.nodes = nodes
-        self._hold(counts)
-
-    def _domains(self, rows: Rows) -> Ids:
-        ids = self._column.ids[rows]
-        live = self._table.alive[rows]
-        if self._eligibility is not None:
-            live = live & self._eligibility.mask(self._table, rows)
-        return np.where(live, ids, np.int32(ABSENT))
-
-    def add(self, row: int, delta: int) -> None:
-        domain = self._domain_cells[row]
-        if domain >= 0:
-            before = self._cells[domain]
-            self._cells[domain] = before + delta
-            self.total += delta
-            self.version += 1
-            if self._by_count is not None:
-                self._recount(self._by_count, before, before + delta)
-
-    def _recount(self, by_count: dict[int, int], before: int, after: int) -> None:
-        """Update the smallest count after a domain's count changed."""
-        by_count[after] = by_count.get(after, 0) + 1
-        left = by_count[before] - 1
-        if left:
-            by_count[before] = left
-        else:
-            del by_count[before]
-        if after < self._smallest or (not left and before == self._smallest):
-            # The last domain at the minimum moved up by one pod: `after` is the new minimum without a search.
-            self._smallest = after if after <= before + 1 else min(by_count)
-
-    def grow(self, capacity: int) -> None:
-        bigger = np.full(capacity, ABSENT, dtype=np.int32)
-        bigger[: len(self._domain_of)] = self._domain_of
-        self._follow_rows(bigger)
-
-    def sync(self) -> DomainCounter:
-        """Apply node changes since the last call. Call before reading."""
-        table = self._table
-        if self._cursor == table.node_log.end:
-            return self
-        changed = table.node_log.since(self._cursor)
-        if changed is None or len(changed) > table.high_water // 4:
-            self._build()
-            return self
-        self._cursor = table.node_log.end
-        if len(self._column.values) >= len(self.counts):
-            self._widen()
-        for row in dict.fromkeys(changed):
-            old, new = int(self._domain_of[row]), int(self._domains(np.array([row]))[0])
-            if old != new:
-                self._move(row, old, new)
-        return self
-
-    def _move(self, row: int, old: int, new: int) -> None:
-        pods = self._source.count_at(row)
-        for domain, sign in ((old, -1), (new, 1)):
-            if domain >= 0:
-                self.counts[domain] += sign * pods
-                self.total += sign * pods
-                self.nodes[domain] += sign
-                if self.nodes[domain] == (1 if sign > 0 else 0):  # its first node, or its last
-                    self.domain_count += sign
-        self._by_count = None
-        self._domain_of[row] = new
-        self.version += 1
-
-    def counts_row(self, row: int) -> bool:
-        """Do pods on that row count? False for rows without the label and ineligible ones."""
-        return bool(self._domain_of[row] >= 0)
-
-    @property
-    def column(self) -> InternedColumn[str]:
-        """The topology label's values per row."""
-        return self._column
-
-    def at(self, rows: Rows) -> Ints:
-        """Pods in each row's domain; 0 for rows without the label."""
-        return self.counts[self._column.ids[rows]]
-
-    def count_in_domain_of(self, row: int) -> int:
-        """Pods in the row's domain; -1 if it lacks the label."""
-        domain = int(self._column.ids[row])
-        return ABSENT if domain < 0 else self._cells[domain]
-
-    @property
-    def smallest(self) -> int:
-        """The lowest count over existing domains; 0 when there is none."""
-        if self._by_count is None:
-            existing = self.counts[self.nodes > 0]
-            values, numbers = np.unique(existing, return_counts=True)
-            self._by_count = dict(zip(values.tolist(), numbers.tolist(), strict=True))
-            self._smallest = int(values[0]) if len(values) else 0
-        return self._smallest
-
-
 class Counter:
     """Pods per row that satisfy one predicate."""
 
-    def __init__(self, table: NodeTable, predicate: PodPredicate) -> None:
-        self._table = table
+    def __init__(self, index: PodIndex, predicate: PodPredicate) -> None:
+        self._index = index
         self.predicate = predicate
-        self._hold(np.zeros(table.capacity, dtype=np.int32))
+        self.rows: dict[int, int] = {}
+        """The number of pods on each row that has any."""
+        self._dense: Ids | None = None
         self.is_dropped = False
         """True once the index no longer updates this counter: request a new one."""
         self.total = 0
-        self.version = 0
-        self.last_used = 0
         self._domains: dict[Hashable, DomainCounter] = {}
         self._overflow: WeakValueDictionary[Hashable, DomainCounter] = WeakValueDictionary()
         """Those beyond the limit: kept current as long as something holds them."""
 
-    def _hold(self, per_row: Ids) -> None:
-        self.per_row = per_row
-        self.cells = memoryview(per_row)  # type: ignore[arg-type]  # arrays offer the buffer protocol
-
     def add(self, row: int, delta: int) -> None:
-        self.cells[row] += delta
-        self.total += delta
-        self.version += 1
         for domains in self._domains.values():
             domains.add(row, delta)
         if self._overflow:
             for domains in list(self._overflow.values()):
                 domains.add(row, delta)
+        count = self.rows.get(row, 0) + delta
+        if count:
+            self.rows[row] = count
+        else:
+            self.rows.pop(row, None)
+        if self._dense is not None:
+            self._dense[row] = count
+        self.total += delta
 
-    def grow(self, capacity: int) -> None:
-        bigger = np.zeros(capacity, dtype=np.int32)
-        bigger[: len(self.per_row)] = self.per_row
-        self._hold(bigger)
-        for domains in (*self._domains.values(), *self._overflow.values()):
-            domains.grow(capacity)
+    @property
+    def per_row(self) -> Ids:
+        """The counts as a column, for evaluations over all rows."""
+        dense = self._dense
+        if dense is None:
+            dense = self._dense = np.zeros(self._index.capacity, dtype=np.int32)
+            if self.rows:
+                dense[list(self.rows)] = list(self.rows.values())
+        self._index.keep_dense(self)
+        return dense
+
+    def forget_dense(self) -> None:
+        """Free the column; it is made again when needed."""
+        self._dense = None
 
     def count_at(self, row: int) -> int:
-        return self.cells[row]
+        return self.rows.get(row, 0)
 
     def held(self) -> Iterable[tuple[int, int]]:
-        rows = np.flatnonzero(self.per_row)
-        return zip(rows.tolist(), self.per_row[rows].tolist(), strict=True)
+        return self.rows.items()
 
     def by_domain(self, key: str, eligibility: Eligibility | None = None) -> DomainCounter:
         """The counts per value of a topology label, up to date."""
@@ -292,12 +135,24 @@ class Counter:
         if domains is None:
             domains = self._overflow.pop(at, None)
             if domains is None:
-                domains = DomainCounter(self._table, self, key, eligibility)
+                domains = DomainCounter(self._index.domains(key, eligibility), self)
             self._domains[at] = domains
             if len(self._domains) > DOMAINS_LIMIT:
                 oldest = next(iter(self._domains))
                 self._overflow[oldest] = self._domains.pop(oldest)
         return domains.sync()
+
+    def check_invariants(self, expected: dict[int, int]) -> None:
+        """Assert that every count equals the expected ones, per row."""
+        key = self.predicate.key
+        assert self.rows == expected, f"counter {key!r} drifted"
+        assert self.total == sum(expected.values()), f"total of counter {key!r} drifted"
+        if self._dense is not None:
+            rows = np.flatnonzero(self._dense)
+            column = dict(zip(rows.tolist(), self._dense[rows].tolist(), strict=True))
+            assert column == expected, f"column of counter {key!r} drifted"
+        for at, domains in (*self._domains.items(), *self._overflow.items()):
+            domains.check_invariants(expected, at)
 
 
 class TermKey(NamedTuple):
@@ -314,10 +169,10 @@ class TermKey(NamedTuple):
 class Term:
     """An (anti-)affinity term carried by pods on nodes."""
 
-    __slots__ = ("_domains", "_table", "key", "rows", "term", "total", "weight")
+    __slots__ = ("_domains", "_index", "key", "rows", "term", "total", "weight")
 
-    def __init__(self, table: NodeTable, key: TermKey, term: AffinityTerm) -> None:
-        self._table = table
+    def __init__(self, index: PodIndex, key: TermKey, term: AffinityTerm) -> None:
+        self._index = index
         self.key = key
         self.term = term
         self.weight = key.weight
@@ -326,14 +181,14 @@ class Term:
         self._domains: DomainCounter | None = None
 
     def add(self, row: int, delta: int) -> None:
+        if self._domains is not None:
+            self._domains.add(row, delta)
         count = self.rows.get(row, 0) + delta
         if count:
             self.rows[row] = count
         else:
             self.rows.pop(row, None)
         self.total += delta
-        if self._domains is not None:
-            self._domains.add(row, delta)
 
     def count_at(self, row: int) -> int:
         return self.rows.get(row, 0)
@@ -341,15 +196,11 @@ class Term:
     def held(self) -> Iterable[tuple[int, int]]:
         return self.rows.items()
 
-    def grow(self, capacity: int) -> None:
-        if self._domains is not None:
-            self._domains.grow(capacity)
-
     @property
     def domains(self) -> DomainCounter:
         """How many pods carry the term, per value of its topology label."""
         if self._domains is None:
-            self._domains = DomainCounter(self._table, self, self.key.topology_key, None)
+            self._domains = DomainCounter(self._index.domains(self.key.topology_key, None), self)
         return self._domains.sync()
 
 
@@ -389,11 +240,20 @@ class PodIndex:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._classes: dict[Hashable, LabelClass] = {}
-        self._counters: dict[Hashable, Counter] = {}
+        self._classes_by_pair: dict[LabelPair, dict[LabelClass, None]] = {}
+        self._counters: OrderedDict[Hashable, Counter] = OrderedDict()
+        """The least recently used first."""
+        self._counters_by_pair: dict[LabelPair | None, dict[Counter, None]] = {}
+        """By the pair that all of their pods have; under None those without such a pair."""
+        self._dense: OrderedDict[Counter, None] = OrderedDict()
+        self._domains: WeakValueDictionary[Hashable, Domains] = WeakValueDictionary()
         self._terms: dict[str, dict[TermKey, Term]] = {kind: {} for kind in TERM_KINDS}
         self.terms_version = 0
         """Increases when a term appears or disappears: lists of matching terms made before are stale."""
-        self._tick = 0
+
+    @property
+    def capacity(self) -> int:
+        return self._table.capacity
 
     # -- pods added and removed ------------------------------------------------------------------------------------
 
@@ -415,7 +275,7 @@ class PodIndex:
         else:
             del label_class.rows[row]
             if not label_class.rows:
-                del self._classes[label_class.key]
+                self._drop_class(label_class)
         for counter in label_class.counters:
             counter.add(row, -1)
         pod.label_class = None
@@ -433,10 +293,26 @@ class PodIndex:
             )
             label_class.counters = [
                 counter
-                for counter in self._counters.values()
+                for counter in self._candidates(label_class.labels)
                 if counter.predicate.matches(label_class.namespace, label_class.labels, terminating)
             ]
+            for pair in label_class.labels.items():
+                self._classes_by_pair.setdefault(pair, {})[label_class] = None
         return label_class
+
+    def _candidates(self, labels: Mapping[str, str]) -> Iterable[Counter]:
+        """The counters that pods with these labels may count for."""
+        by_pair = self._counters_by_pair
+        for pair in (None, *labels.items()):
+            yield from by_pair.get(pair, ())
+
+    def _drop_class(self, label_class: LabelClass) -> None:
+        del self._classes[label_class.key]
+        for pair in label_class.labels.items():
+            classes = self._classes_by_pair[pair]
+            del classes[label_class]
+            if not classes:
+                del self._classes_by_pair[pair]
 
     def _count_terms(self, pod: PodInfo, row: int, delta: int) -> None:
         keys = pod.derived.term_keys
@@ -449,7 +325,7 @@ class PodIndex:
         known = self._terms[key.kind]
         carried = known.get(key)
         if carried is None:
-            carried = known[key] = Term(self._table, key, term)
+            carried = known[key] = Term(self, key, term)
             self.terms_version += 1
         carried.add(row, delta)
         if not carried.total:
@@ -460,24 +336,45 @@ class PodIndex:
 
     def counter(self, predicate: PodPredicate) -> Counter:
         """The counter of a predicate; a new one is filled from the label classes."""
-        self._tick += 1
         key = predicate.key
         counter = self._counters.get(key)
         if counter is None:
             if len(self._counters) >= COUNTER_LIMIT:
-                self._drop_least_recently_used()
+                self._drop(next(iter(self._counters.values())))
             counter = self._counters[key] = self._build_counter(predicate)
-        counter.last_used = self._tick
+        else:
+            self._counters.move_to_end(key)
         return counter
 
     def keep(self, counter: Counter) -> None:
         """Mark a counter as used, so that it is not the next to be dropped."""
-        self._tick += 1
-        counter.last_used = self._tick
+        self._counters.move_to_end(counter.predicate.key)
+
+    def keep_dense(self, counter: Counter) -> None:
+        """Mark a counter's column as used. Only a limited number of counters keep one."""
+        dense = self._dense
+        dense[counter] = None
+        dense.move_to_end(counter)
+        if len(dense) > DENSE_LIMIT:
+            dense.popitem(last=False)[0].forget_dense()
+
+    def domains(self, key: str, eligibility: Eligibility | None) -> Domains:
+        """The domains of a topology label over the eligible rows."""
+        at = (key, None if eligibility is None else eligibility.key)
+        domains = self._domains.get(at)
+        if domains is None:
+            domains = self._domains[at] = Domains(self._table, key, eligibility)
+        return domains
+
+    def _classes_for(self, anchor: LabelPair | None) -> Iterable[LabelClass]:
+        if anchor is None:
+            return self._classes.values()
+        return self._classes_by_pair.get(anchor, ())
 
     def _build_counter(self, predicate: PodPredicate) -> Counter:
-        counter = Counter(self._table, predicate)
-        for label_class in self._classes.values():
+        counter = Counter(self, predicate)
+        self._counters_by_pair.setdefault(predicate.anchor, {})[counter] = None
+        for label_class in self._classes_for(predicate.anchor):
             if predicate.matches(
                 label_class.namespace, label_class.labels, label_class.terminating
             ):
@@ -486,28 +383,33 @@ class PodIndex:
                     counter.add(row, count)
         return counter
 
-    def _drop_least_recently_used(self) -> None:
-        key = min(self._counters, key=lambda k: self._counters[k].last_used)
-        dropped = self._counters.pop(key)
-        dropped.is_dropped = True
-        for label_class in self._classes.values():
-            if dropped in label_class.counters:
-                label_class.counters.remove(dropped)
+    def _drop(self, counter: Counter) -> None:
+        predicate = counter.predicate
+        del self._counters[predicate.key]
+        self._dense.pop(counter, None)
+        neighbours = self._counters_by_pair[predicate.anchor]
+        del neighbours[counter]
+        if not neighbours:
+            del self._counters_by_pair[predicate.anchor]
+        counter.is_dropped = True
+        for label_class in self._classes_for(predicate.anchor):
+            if counter in label_class.counters:
+                label_class.counters.remove(counter)
 
     def terms(self, kind: str) -> Collection[Term]:
         return self._terms[kind].values()
 
     def grow(self, capacity: int) -> None:
-        for counter in self._counters.values():
-            counter.grow(capacity)
-        for terms in self._terms.values():
-            for term in terms.values():
-                term.grow(capacity)
+        for domains in self._domains.values():
+            domains.grow(capacity)
+        for counter in self._dense:
+            counter.forget_dense()
+        self._dense.clear()
 
     def check_invariants(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
         """Assert that every count equals a recount over the given (row, pod) pairs."""
         on_rows = list(pods)
-        for key, counter in self._counters.items():
+        for counter in self._counters.values():
             expected: dict[int, int] = {}
             for row, pod in on_rows:
                 meta = pod.pod.metadata
@@ -515,30 +417,11 @@ class PodIndex:
                     pod.namespace, meta.labels or {}, meta.deletion_timestamp is not None
                 ):
                     expected[row] = expected.get(row, 0) + 1
-            assert dict(counter.held()) == expected, f"counter {key!r} drifted"
-            assert counter.total == sum(expected.values()), f"total of counter {key!r} drifted"
-            for at, domains in (*counter._domains.items(), *counter._overflow.items()):
-                _check_domains(domains, expected, at)
+            counter.check_invariants(expected)
         for kind in TERM_KINDS:
             for term in self._terms[kind].values():
                 assert term.total == sum(term.rows.values()) > 0, f"term {term.key!r} drifted"
                 if term._domains is not None:
-                    _check_domains(term._domains, term.rows, term.key)
-
-
-def _check_domains(domains: DomainCounter, rows: Mapping[int, int], name: object) -> None:
-    domains.sync()
-    table = domains._table
-    expected = np.zeros_like(domains.counts)
-    existing = np.zeros_like(domains.nodes)
-    current = domains._domains(slice(0, table.high_water))
-    for row, domain in enumerate(current.tolist()):
-        if domain >= 0:
-            existing[domain] += 1
-            expected[domain] += rows.get(row, 0)
-    assert (domains.counts == expected).all(), f"domain counts of {name!r} drifted"
-    assert (domains.nodes == existing).all(), f"domains of {name!r} drifted"
-    assert domains.total == expected.sum(), f"total of {name!r} drifted"
-    assert domains.domain_count == np.count_nonzero(existing), f"domains of {name!r} drifted"
-    smallest = int(expected[existing > 0].min()) if existing.any() else 0
-    assert domains.smallest == smallest, f"smallest of {name!r} drifted"
+                    term._domains.check_invariants(term.rows, term.key)
+        indexed = {c for classes in self._classes_by_pair.values() for c in classes}
+        assert indexed == {c for c in self._classes.values() if c.labels}, "label pairs drifted"

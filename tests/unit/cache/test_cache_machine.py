@@ -40,6 +40,10 @@ class AppIs:
     def key(self):
         return ("app", self.app, self.namespace)
 
+    @property
+    def anchor(self):
+        return ("app", self.app) if self.namespace == "default" else None
+
     def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
         return namespace == self.namespace and labels.get("app") == self.app and not terminating
 

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from kubesched.snapshot import pod_index
+from kubesched.snapshot.domain_counter import DomainCounter, Domains
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_node, make_pod
@@ -17,6 +18,7 @@ KEYS = [f"k{n}" for n in range(6)]
 
 class Everything:
     key = "everything"
+    anchor = None
 
     def matches(self, namespace, labels, terminating):
         return True
@@ -59,7 +61,7 @@ def test_held_counters_beyond_the_limit_stay_current(seed):
                 held.pop(random.choice(list(held)))
         for key, domains in held.items():
             domains.sync()
-            fresh = pod_index.DomainCounter(table, counter, key, None)
+            fresh = DomainCounter(Domains(table, key, None), counter)
             column = table.label_column(key)
             slots = range(len(column.values))
             assert [domains.counts[s] for s in slots] == [fresh.counts[s] for s in slots]

@@ -5,66 +5,83 @@ Mirrors upstream's `helper/spread.go`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Pod, ReplicationController, Service
 from kubesched.api.selectors import Selector, SelectorError, from_label_selector, from_map
 from kubesched.framework.handle import Lister, Listers
+from kubesched.plugins.helper.live_groups import LiveGroups
 
 SOURCE_KINDS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 
 def sources_version(listers: Listers | None) -> Hashable:
-    """Changes whenever an object changes that `default_selector` reads."""
+    """Changes whenever an object changes that `DefaultSelectors` reads."""
     return None if listers is None else tuple([listers.of(kind).version for kind in SOURCE_KINDS])
 
 
 def sources_of(listers: Listers | None) -> list[Lister[Any]]:
-    """The listers that `default_selector` reads."""
+    """The listers that `DefaultSelectors` reads."""
     return [] if listers is None else [listers.of(kind) for kind in SOURCE_KINDS]
 
 
-def workload_key(pod: Pod) -> tuple[Hashable, ...]:
-    """The parts of a pod that `default_selector` reads."""
-    meta = pod.metadata
-    labels = tuple(meta.labels.items()) if meta.labels else ()
-    owner = next((o for o in meta.owner_references or () if o.controller), None)
-    who = None if owner is None else (owner.api_version, owner.kind, owner.name)
-    return meta.namespace, labels, who
+class DefaultSelectors:
+    """Finds the selector of a pod's Services and controller.
 
-
-def default_selector(pod: Pod, listers: Listers | None) -> Selector:
-    """The union of the Services' selectors that match the pod, and what its controller selects on.
-
-    Empty when there is neither. The owner is looked up by name; its UID is not compared.
+    Services are looked up by one of the labels they select on, so their number does not matter.
     """
-    labels: dict[str, str] = {}
-    if listers is None:
+
+    def __init__(self, listers: Listers) -> None:
+        self._listers = listers
+        self._services: LiveGroups[Service, Mapping[str, str]] = LiveGroups(
+            listers.of(Service), _namespace_and_pair, _selector
+        )
+
+    def of(self, pod: Pod) -> Selector:
+        """The union of the Services' selectors that match the pod, and what its controller selects on.
+
+        Empty when there is neither. The owner is looked up by name; its UID is not compared.
+        """
+        labels = self._of_services(pod)
+        namespace = pod.metadata.namespace
+        owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
+        if owner is None:
+            return from_map(labels)
+        match owner.api_version, owner.kind:
+            case "v1", "ReplicationController":
+                controllers = self._listers.of(ReplicationController)
+                controller = controllers.get(namespace, owner.name)
+                if controller is not None:
+                    labels.update(controller.spec.selector or {})
+            case ("apps/v1", "ReplicaSet") | ("apps/v1", "StatefulSet"):
+                kind = ReplicaSet if owner.kind == "ReplicaSet" else StatefulSet
+                workload = self._listers.of(kind).get(namespace, owner.name)
+                if workload is not None and workload.spec.selector is not None:
+                    try:
+                        chosen = from_label_selector(workload.spec.selector)
+                    except SelectorError:
+                        return from_map(labels)
+                    return from_map(labels).add(*chosen.requirements)
         return from_map(labels)
-    namespace, own = pod.metadata.namespace, pod.metadata.labels or {}
-    for service in listers.of(Service).list(namespace):
-        wanted = service.spec.selector
-        if wanted is None:
-            continue
-        if all(own.get(key) == value for key, value in wanted.items()):
-            labels.update(wanted)
-    owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
-    if owner is None:
-        return from_map(labels)
-    match owner.api_version, owner.kind:
-        case "v1", "ReplicationController":
-            controller = listers.of(ReplicationController).get(namespace, owner.name)
-            if controller is not None:
-                labels.update(controller.spec.selector or {})
-        case ("apps/v1", "ReplicaSet") | ("apps/v1", "StatefulSet"):
-            kind = ReplicaSet if owner.kind == "ReplicaSet" else StatefulSet
-            workload = listers.of(kind).get(namespace, owner.name)
-            if workload is not None and workload.spec.selector is not None:
-                try:
-                    chosen = from_label_selector(workload.spec.selector)
-                except SelectorError:
-                    return from_map(labels)
-                return from_map(labels).add(*chosen.requirements)
-    return from_map(labels)
+
+    def _of_services(self, pod: Pod) -> dict[str, str]:
+        """What the Services that select the pod select on."""
+        selected: dict[str, str] = {}
+        namespace, own = pod.metadata.namespace, pod.metadata.labels or {}
+        for pair in own.items():
+            for wanted in self._services.members((namespace, pair)):
+                if all([own.get(key) == value for key, value in wanted.items()]):
+                    selected.update(wanted)
+        return selected
+
+
+def _namespace_and_pair(service: Service) -> Hashable:
+    selector = service.spec.selector
+    return service.metadata.namespace, min(selector.items()) if selector else None
+
+
+def _selector(service: Service) -> Mapping[str, str] | None:
+    """None for a Service that adds nothing to a pod's selector."""
+    return service.spec.selector or None

@@ -14,8 +14,9 @@ from kubesched.framework.traits import Trait, all_or_none, domain_trait
 from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm
 from kubesched.snapshot.columns import ABSENT, Mask
+from kubesched.snapshot.domain_counter import DomainCounter
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pod_index import Counter, DomainCounter, Term
+from kubesched.snapshot.pod_index import Counter, Term
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 

@@ -73,6 +73,7 @@ class InterPodAffinity(
     """
 
     name = "InterPodAffinity"
+    reads_pod_labels = False
     args_type = InterPodAffinityArgs
 
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.helper.by_value import by_value, extremes
 from kubesched.snapshot.columns import InternedColumn, Ints
-from kubesched.snapshot.pod_index import Counter, DomainCounter
+from kubesched.snapshot.domain_counter import DomainCounter
+from kubesched.snapshot.pod_index import Counter
 from kubesched.snapshot.views import NodeColumns
 
 

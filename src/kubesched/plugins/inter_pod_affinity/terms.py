@@ -76,10 +76,12 @@ def _resolve(term: AffinityTerm, namespaces: NamespaceLabels) -> IncomingTerm:
 class MatchingPods:
     """Pods on nodes that satisfy all of some terms. Terminating pods count."""
 
-    __slots__ = ("_terms", "key")
+    __slots__ = ("_terms", "anchor", "key")
 
     def __init__(self, *terms: IncomingTerm) -> None:
         self._terms = terms
+        pairs = [term.selector.required_pair for term in terms]
+        self.anchor = next((pair for pair in pairs if pair is not None), None)
         self.key: Hashable = (
             "affinity",
             *((t.selector, t.namespaces, t.any_namespace) for t in terms),

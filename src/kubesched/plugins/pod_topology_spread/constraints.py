@@ -12,13 +12,13 @@ from kubesched.api.core_v1 import Node, Pod, Toleration, TopologySpreadConstrain
 from kubesched.api.node_selectors import RequiredNodeAffinity, required_node_affinity
 from kubesched.api.selectors import Operator, Requirement, Selector, from_label_selector
 from kubesched.api.tolerations import first_untolerated_taint
-from kubesched.framework.handle import Listers
-from kubesched.plugins.helper.default_selector import default_selector
+from kubesched.plugins.helper.default_selector import DefaultSelectors
 from kubesched.plugins.helper.node_selector_columns import admitted_by_affinity
 from kubesched.plugins.taint_toleration import taint_column
 from kubesched.snapshot.columns import ABSENT, Mask, Rows
+from kubesched.snapshot.domain_counter import DomainCounter
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pod_index import Counter, DomainCounter
+from kubesched.snapshot.pod_index import Counter
 from kubesched.snapshot.views import NodeColumns
 
 HARD = "DoNotSchedule"
@@ -92,13 +92,16 @@ def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[C
 
 
 def defaulted_constraints(
-    pod: Pod, defaults: Sequence[TopologySpreadConstraint], action: str, listers: Listers | None
+    pod: Pod,
+    defaults: Sequence[TopologySpreadConstraint],
+    action: str,
+    selectors: DefaultSelectors,
 ) -> tuple[Constraint, ...]:
     """The default constraints with that action, aimed at the pod's workload; none when it has no workload."""
     chosen = [constraint for constraint in defaults if constraint.when_unsatisfiable == action]
     if not chosen:
         return ()
-    selector = default_selector(pod, listers)
+    selector = selectors.of(pod)
     if selector.is_empty():
         return ()
     return tuple(_parse(constraint, selector, pod, match_label_keys=False) for constraint in chosen)
@@ -134,6 +137,7 @@ class SpreadPods:
     def __init__(self, namespace: str, selector: Selector) -> None:
         self._namespace = namespace
         self._selector = selector
+        self.anchor = selector.required_pair
         self.key: Hashable = ("spread", namespace, selector)
 
     def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
 from kubesched.api.selectors import SelectorError
@@ -25,9 +25,9 @@ from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.helper.default_selector import (
     SOURCE_KINDS,
+    DefaultSelectors,
     sources_of,
     sources_version,
-    workload_key,
 )
 from kubesched.plugins.pod_topology_spread import hints
 from kubesched.plugins.pod_topology_spread.constraints import (
@@ -56,9 +56,6 @@ from kubesched.snapshot.views import NodeColumns
 PRE_FILTER_STATE = "PreFilterPodTopologySpread"
 PRE_SCORE_STATE = "PreScorePodTopologySpread"
 
-_WORKLOADS_LIMIT: Final = 1024
-"""Workloads whose default constraints are remembered."""
-
 NOT_SIGNABLE = unschedulable("pods with topology constraints are not signable")
 NOT_SIGNABLE_BY_DEFAULT = unschedulable("pods with default topology constraints are not signable")
 
@@ -72,6 +69,7 @@ class PodTopologySpread(
     """
 
     name = "PodTopologySpread"
+    reads_pod_labels = False
     lists = SOURCE_KINDS
     args_type = PodTopologySpreadArgs
 
@@ -88,8 +86,7 @@ class PodTopologySpread(
         self._defaulted_actions = frozenset(
             constraint.when_unsatisfiable for constraint in self._defaults
         )
-        self._by_workload: dict[Hashable, tuple[Constraint, ...]] = {}
-        self._workloads_version: Hashable = None
+        self._selectors = None if handle.listers is None else DefaultSelectors(handle.listers)
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
@@ -228,32 +225,19 @@ class PodTopologySpread(
             return self._own(state, pod, action)
         if action not in self._defaulted_actions:
             return ()
-        if self.handle.listers is None:
+        selectors = self._selectors
+        if selectors is None:
             return ()
         if state is None or state.class_memo is None:
-            return self._defaulted(pod, action)
+            return defaulted_constraints(pod, self._defaults, action, selectors)
         # One slot per class, not one per version: old versions never come back.
         kept: list[Any] = state.remember((self.name, action, "defaults"), lambda: [None, ()])
         version = sources_version(self.handle.listers)
         if kept[0] != version:
-            current = self._defaulted(pod, action)
+            current = defaulted_constraints(pod, self._defaults, action, selectors)
             # Workloads change all the time, but hardly ever what they select: then nothing is new.
             kept[:] = [version, kept[1] if current == kept[1] else current]
         constraints: tuple[Constraint, ...] = kept[1]
-        return constraints
-
-    def _defaulted(self, pod: Pod, action: str) -> tuple[Constraint, ...]:
-        """The defaults for the pod's workload. Finding that takes a look at all Services: pods alike share one."""
-        listers = self.handle.listers
-        version = sources_version(listers)
-        if version != self._workloads_version or len(self._by_workload) >= _WORKLOADS_LIMIT:
-            self._workloads_version = version
-            self._by_workload.clear()
-        key = (action, *workload_key(pod))
-        constraints = self._by_workload.get(key)
-        if constraints is None:
-            constraints = defaulted_constraints(pod, self._defaults, action, listers)
-            self._by_workload[key] = constraints
         return constraints
 
     def _own(self, state: CycleState | None, pod: Pod, action: str) -> tuple[Constraint, ...]:

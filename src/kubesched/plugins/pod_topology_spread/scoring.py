@@ -156,9 +156,9 @@ def final_scores(
         weight = natural_log(_size(soft, ids, counts, taking_part) + 2)
         extra = float(soft.constraint.max_skew - 1)
         if soft.constraint.topology_key == HOSTNAME:
-            cells = soft.counter.cells
+            pods_on = soft.counter.count_at
             for at in taking_part:
-                totals[at] += cells[rows[at]] * weight + extra if ids[at] >= 0 else 0.0
+                totals[at] += pods_on(rows[at]) * weight + extra if ids[at] >= 0 else 0.0
         else:
             pods = soft.domains.counts
             for at in taking_part:

@@ -15,6 +15,7 @@ from kubesched.api.names import key_of
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.framework.handle import Handle, Lister
 from kubesched.logs import get_logger
+from kubesched.plugins.helper.live_groups import LiveGroups
 from kubesched.plugins.helper.volumes.claims import class_of_volume, storage_capacity
 from kubesched.plugins.helper.volumes.csi_nodes import CsiNodeColumns
 from kubesched.plugins.helper.volumes.first_match import (
@@ -24,7 +25,6 @@ from kubesched.plugins.helper.volumes.first_match import (
     reach_of_affinity,
     reach_of_selector,
 )
-from kubesched.plugins.helper.volumes.live_groups import LiveGroups
 from kubesched.plugins.helper.volumes.node_masks import NodeMasks
 from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache
