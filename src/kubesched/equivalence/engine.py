@@ -15,7 +15,8 @@ from kubesched.equivalence.known_failure import KnownFailure
 from kubesched.equivalence.plan import Plan
 from kubesched.equivalence.pod_classes import ClassCache, PodClass
 from kubesched.equivalence.ranking import Group, Ties
-from kubesched.equivalence.signature import class_signature
+from kubesched.equivalence.row_layers import NoRoom, RowLayers
+from kubesched.equivalence.signature import class_signature, shape_signature
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.runtime.framework import Framework
@@ -25,6 +26,8 @@ from kubesched.framework.runtime.nominated import (
     nominations_version,
     rivals_of,
 )
+from kubesched.framework.runtime.pre_filter import run_pre_filter
+from kubesched.framework.runtime.score import run_pre_score
 from kubesched.logs import get_logger
 from kubesched.snapshot.columns import Mask
 from kubesched.snapshot.node_table import NodeTable
@@ -53,13 +56,14 @@ class EquivalenceEngine:
     def __init__(self, table: NodeTable, classes: ClassCache | None = None) -> None:
         self._table = table
         self.classes = ClassCache() if classes is None else classes
+        self._layers = RowLayers(table)
 
     def class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
-        """The pod's class; None for a pod that cannot share answers, or is the first of its kind."""
+        """The pod's class; None for a pod that cannot share answers."""
         key = pod.class_key
         if key is None:
             key = pod.class_key = class_signature(framework, pod.pod) or b""
-        pod_class = self.classes.get(key, self._table.capacity)
+        pod_class = self.classes.get(key)
         if pod_class is not None:
             pod.share_derived(pod_class.derived, pod_class.label_key_for(pod.pod))
         return pod_class
@@ -77,16 +81,43 @@ class EquivalenceEngine:
                 framework.point_done("Filter", framework.point_done("PreFilter", started))
                 return diagnosis
             pod_class.failure = None
-        plan = pod_class.plan
-        if plan is None:
-            return None
         try:
-            return self._by_plan(framework, state, pod, plan)
+            plan = pod_class.plan or self._plan_ahead(framework, pod.pod, pod_class)
+            return None if plan is None else self._by_plan(framework, state, pod, plan)
         except Unfit:
             pod_class.plan = None
         except Exception as error:  # raised by a plugin's rule; the full evaluation does without it
             self._give_up(pod.pod, pod_class, error)
         return None
+
+    def _plan_ahead(self, framework: Framework, pod: Pod, pod_class: PodClass) -> Plan | None:
+        """A plan for the first pod of a class, if the rows are known from other classes of its shape. Raises Unfit."""
+        if pod_class.is_unplannable or not self._layers.knows(
+            self._shape(framework, pod, pod_class)
+        ):
+            return None
+        state = CycleState()
+        state.class_memo = pod_class.memo
+        nodes = NodeColumns(self._table)
+        outcome = run_pre_filter(framework, state, pod, nodes)
+        if outcome.status is not None or outcome.node_names is not None:
+            return None
+        if run_pre_score(framework, state, pod, nodes) is not None:
+            return None
+        pod_class.plan = self._make_plan(framework, state, pod, pod_class)
+        return pod_class.plan
+
+    def _make_plan(
+        self, framework: Framework, state: CycleState, pod: Pod, pod_class: PodClass
+    ) -> Plan:
+        layers, shape = self._layers, pod_class.shape
+        return Plan(framework, self._table, state, pod, layers, shape, pod_class.key)
+
+    @staticmethod
+    def _shape(framework: Framework, pod: Pod, pod_class: PodClass) -> bytes:
+        if not pod_class.shape:
+            pod_class.shape = shape_signature(framework, pod, pod_class.key)
+        return pod_class.shape
 
     def _by_plan(
         self, framework: Framework, state: CycleState, pod: PodInfo, plan: Plan
@@ -154,8 +185,12 @@ class EquivalenceEngine:
         """After a full evaluation that scored several nodes: make a plan for the next pods of the class."""
         if pod_class.plan is not None or pod_class.is_unplannable:
             return
+        if not self._layers.is_worth_a_layer(self._shape(framework, pod, pod_class)):
+            return
         try:
-            pod_class.plan = Plan(framework, self._table, state, pod)
+            pod_class.plan = self._make_plan(framework, state, pod, pod_class)
+        except NoRoom:
+            pass
         except Unfit:
             pod_class.is_unplannable = True
         except Exception as error:  # raised by a plugin's rule; the decision stands

@@ -10,18 +10,22 @@ state are reused for further pods of the class while the premises of the plugins
 Without residual plugins the cost of a decision does not depend on the number of nodes (`best_of_groups`). With them, or
 with nominated pods, the rows of a group differ, and the decision is made over the kept columns (`best_of_rows`).
 
+The index is shared by all classes of a shape (`row_layers`); what a class adds are the few rows on which its own pods are
+counted (`overlay`). So the first pod of a new app needs no evaluation of all nodes.
+
 A plan always matches the full evaluation. If it cannot answer, it raises `Unfit` and the caller falls back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.class_index import ClassIndex, IndexedFilter, IndexedScore, Unfit
+from kubesched.equivalence.overlay import Overlay, overlaid
 from kubesched.equivalence.premises import (
     FilterRules,
     Premises,
@@ -30,8 +34,9 @@ from kubesched.equivalence.premises import (
     is_lasting,
     score_rules,
 )
-from kubesched.equivalence.ranking import Group, Ties
+from kubesched.equivalence.ranking import Group, Ranking, Ties, TooManyGroups
 from kubesched.equivalence.representatives import Representatives
+from kubesched.equivalence.row_layers import NoRoom, RowLayer, RowLayers
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
 from kubesched.framework.interfaces import (
     FilterPlugin,
@@ -54,6 +59,10 @@ from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 T = TypeVar("T")
 
+FEW_ROWS: Final = 48
+MANY_ROWS: Final = 96
+"""A class that differs from others of its shape in more rows has a layer of its own. A plan is made for the first number of
+rows and valid up to the second."""
 FEW_GROUPS: Final = 12
 """Up to this many groups are filtered and scored without arrays, if all plugins have a scalar form."""
 
@@ -69,14 +78,26 @@ class ClusterScore(NamedTuple):
 class Plan:
     """The plan of one class over one table."""
 
-    def __init__(self, framework: Framework, table: NodeTable, state: CycleState, pod: Pod) -> None:
+    def __init__(
+        self,
+        framework: Framework,
+        table: NodeTable,
+        state: CycleState,
+        pod: Pod,
+        layers: RowLayers,
+        shape: bytes,
+        class_key: bytes,
+    ) -> None:
         """From an attempt that has been through PreFilter and PreScore.
 
         Raises:
-            Unfit: a plugin failed while its answers were collected.
+            Unfit: a plugin failed while its answers were collected, or there is no room for a layer.
         """
         self._framework = framework
         self._table = table
+        self._layers = layers
+        self._shape = shape
+        self._class_key = class_key
         self._skipped_filters = frozenset(state.skip_filter_plugins)
         self._skipped_scores = frozenset(state.skip_score_plugins)
         filters = filter_rules(framework, state, pod)
@@ -85,6 +106,8 @@ class Plan:
         if self._is_grouped:
             try:
                 self._make(state, pod, filters, scores)
+            except NoRoom:
+                raise
             except Unfit:  # too many groups
                 self._is_grouped = False
         if not self._is_grouped:
@@ -94,9 +117,12 @@ class Plan:
 
     def _make(self, state: CycleState, pod: Pod, filters: FilterRules, scores: ScoreRules) -> None:
         framework = self._framework
-        self._premises = Premises(self._table, (*filters.values(), *scores.values()))
         self._sort_filters(filters)
         self._sort_scores(scores)
+        indexed = self._indexed_rules()
+        rules: list[Rule[Any] | None] = [*filters.values(), *scores.values()]
+        own = [rule for rule in rules if not any([rule is other for other in indexed])]
+        self._premises = Premises(self._table, own)
         self._asked_pre_filters: list[PreFilterPlugin] = [
             p for p in framework.pre_filter if not is_lasting(filters[p.name])
         ]
@@ -108,6 +134,10 @@ class Plan:
         ]
         self._entries = self._lasting_entries(state, pod, scores)
         self._make_index(state, pod)
+
+    def _indexed_rules(self) -> list[Rule[Any]]:
+        filters: list[Rule[Any]] = [indexed.rule for indexed in self._indexed_filters]
+        return filters + [indexed.rule for indexed in self._indexed_scores]
 
     def _sort_filters(self, rules: FilterRules) -> None:
         self._indexed_filters: list[IndexedFilter] = []
@@ -165,18 +195,14 @@ class Plan:
         traits: dict[Hashable, Trait] = {
             trait.key: trait for rule in rules if rule is not None for trait in rule.traits or ()
         }
+        self._traits = list(traits.values())
+        self._node_cursor = self._table.node_log.end
         self._counters: list[Counter] = list(
-            {id(t.counter): t.counter for t in traits.values() if t.counter is not None}.values()
+            {id(t.counter): t.counter for t in self._traits if t.counter is not None}.values()
         )
-        self._index = ClassIndex(
-            self._framework,
-            self._table,
-            state,
-            pod,
-            self._indexed_filters,
-            self._indexed_scores,
-            list(traits.values()) if self._is_grouped else None,
-        )
+        self._layer = self._layer_of(state, pod)
+        self._index = self._layer.index
+        self._ranking: Overlay | Ranking = self._index.ranking
         judges = [rule.at for _, rule in self._grouped_filters]
         self._judges = [at for at in judges if at is not None]
         self._has_judges = len(self._judges) == len(judges)
@@ -187,6 +213,44 @@ class Plan:
         ]
         self._has_finals = len(self._finals) == len(self._cluster_scores)
 
+    def _layer_of(self, state: CycleState, pod: Pod) -> RowLayer:
+        """The layer that the classes of this shape share, or one of its own if they differ in too many rows."""
+        plugins = tuple(
+            [i.plugin.name for i in self._indexed_filters]
+            + [i.plugin.name for i in self._indexed_scores]
+        )
+        self._sparse: list[Trait] = []
+        """Traits by which a few rows differ from what the layer says about them."""
+        if not self._is_grouped:
+            return self._layers.layer(
+                self._shape, (plugins, None), self._index_maker(None, state, pod)
+            )
+        bases = [trait.base() for trait in self._traits]
+        known = {base.key: base for base in bases if base is not None}
+        self._sparse = [trait for trait in self._traits if not trait.is_static]
+        if None in bases or len(self._deviating_rows()) > FEW_ROWS:
+            self._sparse = []
+            make = self._index_maker(self._traits, state, pod)
+            return self._layers.replace(self._shape, self._class_key, make)
+        make = self._index_maker(list(known.values()), state, pod)
+        return self._layers.layer(self._shape, (plugins, frozenset(known)), make)
+
+    def _index_maker(
+        self, traits: Sequence[Trait] | None, state: CycleState, pod: Pod
+    ) -> Callable[[], tuple[ClassIndex, Premises]]:
+        def make() -> tuple[ClassIndex, Premises]:
+            filters, scores = self._indexed_filters, self._indexed_scores
+            index = ClassIndex(self._framework, self._table, state, pod, filters, scores, traits)
+            return index, Premises(self._table, self._indexed_rules())
+
+        return make
+
+    def _deviating_rows(self) -> set[int]:
+        rows: set[int] = set()
+        for trait in self._sparse:
+            rows.update(trait.deviating_rows())
+        return rows
+
     # -- deciding --------------------------------------------------------------------------------------------------
 
     @property
@@ -196,7 +260,7 @@ class Plan:
 
     def holds(self) -> bool:
         """Are all premises of the plan still valid?"""
-        if not self._premises.hold():
+        if not self._premises.hold() or not self._layers.holds(self._layer):
             return False
         keep = self._table.pod_index.keep
         for counter in self._counters:
@@ -221,9 +285,10 @@ class Plan:
 
     def feasible_groups(self, state: CycleState, pod: Pod) -> Sequence[Group]:
         """The groups that pass all but the residual filters. Raises Unfit."""
-        index = self._index
-        index.sync(state, pod)
-        groups = index.ranking.live_groups()
+        self._follow_nodes()
+        self._layers.sync(self._layer, state, pod)
+        ranking = self._ranking = self._overlaid()
+        groups = ranking.live_groups()
         if not self._grouped_filters or not groups:
             return groups
         if self._has_judges and len(groups) <= FEW_GROUPS:
@@ -240,9 +305,29 @@ class Plan:
             raise Unfit
         return [g for g, passes in zip(groups, outcome.passing.tolist(), strict=True) if passes]
 
+    def _follow_nodes(self) -> None:
+        """The layer's traits follow the nodes by themselves, the plan's have to be told."""
+        end = self._table.node_log.end
+        if self._node_cursor != end:
+            self._node_cursor = end
+            if not all([trait.follow() for trait in self._traits]):
+                raise Unfit
+
+    def _overlaid(self) -> Overlay | Ranking:
+        ranking = self._index.ranking
+        rows = self._deviating_rows() if self._sparse else None
+        if not rows:
+            return ranking
+        if len(rows) > MANY_ROWS:
+            raise Unfit
+        try:
+            return overlaid(ranking, rows, self._sparse)
+        except TooManyGroups:
+            raise Unfit from None
+
     def _judged(self, groups: list[Group]) -> list[Group]:
         """The groups whose sample row passes."""
-        sample, judges = self._index.ranking.sample, self._judges
+        sample, judges = self._ranking.sample, self._judges
         if len(judges) == 1:
             passes = judges[0]
             return [group for group in groups if passes(sample(group))]
@@ -266,7 +351,7 @@ class Plan:
     def best_of_groups(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> Ties:
         """The rows sharing the best total. Raises Unfit."""
         state.points_reached |= SCORE
-        ranking = self._index.ranking
+        ranking = self._ranking
         if len(groups) == 1:
             return ranking.best(groups, (0,))
         if self._are_few(groups):
@@ -300,7 +385,7 @@ class Plan:
             totals = [t + raw.weight * s for t, s in zip(totals, final.tolist(), strict=True)]
         if not self._finals:
             return totals
-        sample = self._index.ranking.sample
+        sample = self._ranking.sample
         rows = [sample(group) for group in groups]
         counts = [group.count for group in groups]
         for final_of, weight, plugin in self._finals:
@@ -312,7 +397,7 @@ class Plan:
 
     def feasible_rows(self, groups: Sequence[Group]) -> Mask:
         """The rows of some groups, as a mask over all rows in use."""
-        return self._index.ranking.rows_of(groups, self._table.high_water)
+        return self._ranking.rows_of(groups, self._table.high_water)
 
     def filter_rows(self, state: CycleState, pod: Pod, passing: Mask) -> Mask:
         """The rows that pass the residual filters as well. Raises Unfit."""
@@ -334,7 +419,7 @@ class Plan:
         """The rows sharing the best total. Raises Unfit."""
         state.points_reached |= SCORE
         rows = feasible.row_indices()
-        totals: Ints = self._index.ranking.level[rows]
+        totals: Ints = self._ranking.level[rows]
         for raw in self._index.raws:
             final = _final(raw.plugin, state, pod, raw.column[rows], feasible)
             totals = totals + final * raw.weight
@@ -360,10 +445,10 @@ class Plan:
     # -- others ----------------------------------------------------------------------------------------------------
 
     def some_row(self, group: Group) -> int:
-        return self._index.ranking.sample(group)
+        return self._ranking.sample(group)
 
     def _representatives(self, groups: Sequence[Group]) -> NodeColumns:
-        sample = self._index.ranking.sample
+        sample = self._ranking.sample
         rows = np.array([sample(group) for group in groups], dtype=np.intp)
         return Representatives(self._table, rows, [group.count for group in groups])
 

@@ -11,24 +11,28 @@ from kubesched.equivalence.known_failure import KnownFailure
 from kubesched.equivalence.plan import Plan
 from kubesched.snapshot.pods import Derived, LabelKey, label_key_of
 
-CLASS_LIMIT: Final = 256
-"""Classes kept at most."""
-BYTES_PER_ROW: Final = 40
-"""Approximate cost of a class."""
-BYTES_LIMIT: Final = 256 * 1024 * 1024
-"""Memory limit of all classes; a very large cluster keeps fewer classes."""
-PATIENCE: Final = 4
-"""A class is evicted for a new one if it went unused for this many look-ups per class kept."""
-SEEN_LIMIT: Final = 4096
-"""Signatures remembered. A class is created when a signature is seen again, so one-off pods cost nothing."""
+CLASS_LIMIT: Final = 4096
+"""Classes kept at most. What is large is not kept here (`row_layers`)."""
 
 
 class PodClass:
     """One class: the plugins' memo, the plan for placing its pods, and the last failure."""
 
+    __slots__ = (
+        "derived",
+        "failure",
+        "is_unplannable",
+        "key",
+        "label_key",
+        "memo",
+        "plan",
+        "shape",
+    )
+
     def __init__(self, key: bytes) -> None:
         self.key = key
-        self.last_used = 0
+        self.shape = b""
+        """Equal for classes that differ only in labels and owner; computed when a plan is first thought of."""
         self.memo: dict[Hashable, Any] = {}
         self.derived = Derived()
         self.label_key: LabelKey | None = None
@@ -45,49 +49,24 @@ class PodClass:
 
 
 class ClassCache:
-    """Classes by signature; the least recently used is dropped, if it has been unused for long enough.
-
-    With more classes in active use than fit, the present ones stay. Plain LRU would evict every class before its next
-    pod comes.
-    """
+    """Classes by signature; the least recently used is dropped."""
 
     def __init__(self, limit: int = CLASS_LIMIT) -> None:
         self._limit = limit
-        self._tick = 0
         self._classes: OrderedDict[bytes, PodClass] = OrderedDict()
-        self._seen: OrderedDict[bytes, None] = OrderedDict()
 
-    def get(self, key: bytes | None, rows: int = 0) -> PodClass | None:
-        """The class of a signature, for a table of that many rows; None on first sight and for pods without signature."""
+    def get(self, key: bytes | None) -> PodClass | None:
+        """The class of a signature; None for pods without one."""
         if not key:
             return None
-        self._tick += 1
         pod_class = self._classes.get(key)
-        if pod_class is not None:
+        if pod_class is None:
+            pod_class = self._classes[key] = PodClass(key)
+            if len(self._classes) > self._limit:
+                self._classes.popitem(last=False)
+        else:
             self._classes.move_to_end(key)
-            pod_class.last_used = self._tick
-            return pod_class
-        if key not in self._seen:
-            self._seen[key] = None
-            if len(self._seen) > SEEN_LIMIT:
-                self._seen.popitem(last=False)
-            return None
-        if not self._make_room(min(self._limit, BYTES_LIMIT // (BYTES_PER_ROW * max(rows, 1)))):
-            return None
-        del self._seen[key]
-        pod_class = self._classes[key] = PodClass(key)
-        pod_class.last_used = self._tick
         return pod_class
-
-    def _make_room(self, limit: int) -> bool:
-        """Drop unused classes down to the limit; False if all are in use."""
-        while len(self._classes) >= max(limit, 1):
-            oldest = next(iter(self._classes.values()))
-            is_over = len(self._classes) > max(limit, 1)
-            if not is_over and self._tick - oldest.last_used < PATIENCE * limit:
-                return False
-            del self._classes[oldest.key]
-        return True
 
     def classes(self) -> list[PodClass]:
         """All classes, least recently used first."""
@@ -95,4 +74,3 @@ class ClassCache:
 
     def clear(self) -> None:
         self._classes.clear()
-        self._seen.clear()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from kubesched.equivalence.row_sets import (
     ROW_SPAN_BITS,
     RowSet,
     blocks_for,
+    nth_but_for,
     nth_of,
 )
 from kubesched.snapshot.columns import Ids, Indices, Ints, Mask
@@ -42,14 +43,22 @@ class TooManyGroups(Exception):
 
 
 class Ties:
-    """Rows that share the best total: sets without common rows, or all of them in order."""
+    """Rows that share the best total: sets without common rows, but for some rows, or all of them in order."""
 
-    __slots__ = ("count", "listed", "sets")
+    __slots__ = ("_flipped", "_listed", "_sets", "count")
 
-    def __init__(self, count: int, sets: Sequence[RowSet], listed: Indices | None = None) -> None:
+    def __init__(
+        self,
+        count: int,
+        sets: Sequence[RowSet],
+        listed: Indices | None = None,
+        flipped: Sequence[int] = (),
+    ) -> None:
+        """`flipped` are members of the sets that do not count, and other rows that do."""
         self.count = count
-        self.sets = sets
-        self.listed = listed
+        self._sets = sets
+        self._listed = listed
+        self._flipped = flipped
 
     @classmethod
     def of_row(cls, row: int) -> Ties:
@@ -57,13 +66,20 @@ class Ties:
 
     def nth(self, n: int) -> int:
         """The n-th of them in ascending order, counted from 0."""
-        return nth_of(self.sets, n) if self.listed is None else int(self.listed[n])
+        if self._listed is not None:
+            return int(self._listed[n])
+        if self._flipped:
+            return nth_but_for(self._sets, self._flipped, n)
+        return nth_of(self._sets, n)
 
     def rows(self) -> Indices:
         """All of them in ascending order."""
-        if self.listed is not None:
-            return self.listed
-        return np.sort(np.concatenate([rows.rows() for rows in self.sets]))
+        if self._listed is not None:
+            return self._listed
+        rows = np.sort(np.concatenate([rows.rows() for rows in self._sets]))
+        if self._flipped:
+            rows = np.setxor1d(rows, np.array(self._flipped, dtype=np.intp))
+        return rows
 
 
 class Group:
@@ -136,6 +152,14 @@ class Ranking(ABC):
     @abstractmethod
     def best(self, groups: Sequence[Group], points: Sequence[int]) -> Ties:
         """The rows of these groups with the most points, the group's and the row's level together."""
+
+    def group_at(self, row: int) -> Group | None:
+        number = self._group_cells[row]
+        return None if number == NO_GROUP else self.by_number[number]
+
+    def level_at(self, row: int) -> int:
+        """The level of a row that is in a group."""
+        return self._level_cells[row]
 
     def sample(self, group: Group) -> int:
         """Some row of a group that has any."""
@@ -326,6 +350,23 @@ class UnsortedRanking(Ranking):
         unsorted.level[rows] = level
         return unsorted
 
+    def with_rows_apart(
+        self, rows: Iterable[int], key_of: Callable[[int], GroupKey]
+    ) -> UnsortedRanking:
+        """A copy for one decision in which the key of some rows is longer by what `key_of` returns."""
+        copy = UnsortedRanking(0)
+        copy.capacity = self.capacity
+        copy.group_of, copy.level = self.group_of.copy(), self.level
+        copy._adopt()
+        copy.by_number, copy.groups = list(self.by_number), dict(self.groups)
+        copy._free_numbers = list(self._free_numbers)
+        for row in rows:
+            group = self.group_at(row)
+            if group is not None:
+                key = (*group.key, *key_of(row))
+                copy._group_cells[row] = copy._group_among_live(key).number
+        return copy
+
     def put(self, row: int, key: GroupKey, level: int) -> None:
         group = self.groups.get(key)
         if group is None:
@@ -334,8 +375,8 @@ class UnsortedRanking(Ranking):
         self._level_cells[row] = level
 
     def _group_among_live(self, key: GroupKey) -> Group:
-        """A new group; those that have run empty since make room first."""
-        if len(self.groups) >= GROUP_LIMIT:
+        """The group of a key. For a new one, those that have run empty since make room first."""
+        if key not in self.groups and len(self.groups) >= GROUP_LIMIT:
             self.live_groups()
             for group in [group for group in self.groups.values() if not group.count]:
                 self._drop(group)

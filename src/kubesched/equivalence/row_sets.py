@@ -11,7 +11,7 @@ and for a million:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -108,6 +108,44 @@ def nth_of(sets: Sequence[RowSet], n: int) -> int:
     mask = 0
     for row_set in sets:
         mask |= row_set.masks[block]
+    return (block << BLOCK_BITS) + _nth_bit(mask, n)
+
+
+def nth_but_for(sets: Sequence[RowSet], flipped: Iterable[int], n: int) -> int:
+    """The n-th row of the union, with some members left out and some other rows added: the `flipped` ones."""
+    bits: dict[int, int] = {}
+    for row in flipped:
+        block = row >> BLOCK_BITS
+        bits[block] = bits.get(block, 0) ^ 1 << (row & IN_BLOCK)
+    masks: dict[int, int] = {}
+    more: dict[int, int] = {}
+    """Block -> members more than the sets have, and the same under ~span."""
+    for block, changed in bits.items():
+        before = 0
+        for row_set in sets:
+            before |= row_set.masks[block]
+        masks[block] = before ^ changed
+        more[block] = masks[block].bit_count() - before.bit_count()
+        span = ~(block >> SPAN_BITS)
+        more[span] = more.get(span, 0) + more[block]
+    for span in range(len(sets[0].spans)):
+        count = sum([row_set.spans[span] for row_set in sets]) + more.get(~span, 0)
+        if n < count:
+            break
+        n -= count
+    else:
+        raise LookupError("there are not that many rows")
+    block = span << SPAN_BITS
+    while True:
+        count = sum([row_set.counts[block] for row_set in sets]) + more.get(block, 0)
+        if n < count:
+            break
+        n -= count
+        block += 1
+    mask = masks.get(block, 0)
+    if block not in masks:
+        for row_set in sets:
+            mask |= row_set.masks[block]
     return (block << BLOCK_BITS) + _nth_bit(mask, n)
 
 

@@ -42,3 +42,12 @@ def class_signature(framework: Framework, pod: Pod) -> bytes | None:
         )
     )
     return signature if len(signature) <= MAX_SIGNATURE_BYTES else None
+
+
+def shape_signature(framework: Framework, pod: Pod, class_key: bytes) -> bytes:
+    """Equal for pods that every plugin of NODE or ROW scope must treat alike."""
+    if framework.reads_pod_labels:
+        return class_key
+    extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
+    parts = (framework.profile_name, pod.metadata.namespace, pod.spec, repr(extra) if extra else "")
+    return _encode(parts)

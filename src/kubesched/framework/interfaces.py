@@ -98,6 +98,12 @@ class Plugin(ABC):
         """`lists`, for plugins that need further kinds with some feature gates."""
         return cls.lists
 
+    reads_pod_labels: ClassVar[bool] = True
+    """False if answers of NODE or ROW scope never depend on the pod's labels and owner.
+
+    If no plugin of a profile reads them, pods that differ in nothing else share these answers.
+    """
+
     has_class_fields: ClassVar[bool] = False
     """Derived: True for plugins that implement `class_fields`."""
 

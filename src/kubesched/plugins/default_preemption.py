@@ -48,6 +48,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
     """
 
     name = "DefaultPreemption"
+    reads_pod_labels = False
     lists = (PodDisruptionBudget,)
     args_type = DefaultPreemptionArgs
 

@@ -47,6 +47,7 @@ class ImageLocality(ScorePlugin, SignPlugin):
     """
 
     name = "ImageLocality"
+    reads_pod_labels = False
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

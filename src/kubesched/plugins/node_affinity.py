@@ -68,6 +68,7 @@ class NodeAffinity(
     """Filters on nodeSelector and required node affinity, scores by the weights of preferred terms that match."""
 
     name = "NodeAffinity"
+    reads_pod_labels = False
     args_type = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:

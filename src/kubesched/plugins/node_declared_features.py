@@ -70,6 +70,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
     """Infers the features a pod needs from its spec and compares them with `status.declaredFeatures`."""
 
     name = "NodeDeclaredFeatures"
+    reads_pod_labels = False
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

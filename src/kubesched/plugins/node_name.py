@@ -22,6 +22,7 @@ class NodeName(FilterPlugin, EnqueueExtensions, SignPlugin):
     """Rejects every node but the one in `spec.nodeName`."""
 
     name = "NodeName"
+    reads_pod_labels = False
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         if not pod.spec.node_name:

@@ -31,6 +31,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     """
 
     name = "NodePorts"
+    reads_pod_labels = False
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         wanted = pod_host_ports(pod)

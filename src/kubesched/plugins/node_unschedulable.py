@@ -31,6 +31,7 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
     """Rejects nodes with `spec.unschedulable`."""
 
     name = "NodeUnschedulable"
+    reads_pod_labels = False
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

@@ -62,6 +62,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     """
 
     name = "NodeVolumeLimits"
+    reads_pod_labels = False
     lists = (
         PersistentVolumeClaim,
         PersistentVolume,

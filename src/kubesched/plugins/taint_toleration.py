@@ -51,6 +51,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     """Filters on NoSchedule and NoExecute taints, scores by the number of untolerated PreferNoSchedule ones."""
 
     name = "TaintToleration"
+    reads_pod_labels = False
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

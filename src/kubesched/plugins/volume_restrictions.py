@@ -62,6 +62,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
     """Rejects nodes on which a disk is taken, and all nodes while a claim is."""
 
     name = "VolumeRestrictions"
+    reads_pod_labels = False
     lists = (PersistentVolumeClaim,)
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none

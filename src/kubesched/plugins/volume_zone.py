@@ -67,6 +67,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
     """
 
     name = "VolumeZone"
+    reads_pod_labels = False
     lists = (PersistentVolumeClaim, PersistentVolume, StorageClass)
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none

@@ -67,10 +67,10 @@ class Domains:
         "column",
         "count",
         "domain_of",
-        "generation",
         "moves",
         "moves_base",
         "nodes",
+        "version",
     )
 
     def __init__(self, table: NodeTable, key: str, eligibility: Eligibility | None) -> None:
@@ -78,11 +78,12 @@ class Domains:
         self.column: InternedColumn[str] = table.label_column(key)
         """The topology label's values per row."""
         self._eligibility = eligibility
-        self.generation = 0
-        """Increases when the mapping is computed anew: counters have to be summed up again."""
+        self.version = 0
+        """Increases with every change."""
         self.moves: list[tuple[int, int, int]] = []
-        """(row, domain before, domain after)"""
+        """(row, domain before, domain after): what led from one version to the next since `moves_base`."""
         self.moves_base = 0
+        """Counters of an older version have to be summed up again."""
         self._build()
 
     def _build(self) -> None:
@@ -96,7 +97,9 @@ class Domains:
         self.nodes[:-1] = np.bincount(in_domain, minlength=len(self.nodes) - 1)
         self.count = int(np.count_nonzero(self.nodes))
         """Number of existing domains."""
-        self.generation += 1
+        self.version += 1
+        self.moves_base = self.version
+        self.moves.clear()
 
     def _hold(self, domain_of: Ids) -> None:
         self.domain_of = domain_of
@@ -117,11 +120,6 @@ class Domains:
         bigger = np.full(capacity, ABSENT, dtype=np.int32)
         bigger[: len(self.domain_of)] = self.domain_of
         self._hold(bigger)
-
-    @property
-    def moved(self) -> int:
-        """The cursor of a counter that knows all moves."""
-        return self.moves_base + len(self.moves)
 
     def sync(self) -> None:
         """Follow the node changes since the last call."""
@@ -150,6 +148,7 @@ class Domains:
                 if self.nodes[domain] == (1 if sign > 0 else 0):  # its first node, or its last
                     self.count += sign
         self.cells[row] = new
+        self.version += 1
         self.moves.append((row, old, new))
         if len(self.moves) > MOVES_LIMIT:
             cut = MOVES_LIMIT // 2
@@ -163,25 +162,24 @@ class DomainCounter:
     __slots__ = (
         "__weakref__",
         "_by_count",
-        "_caught_up",
         "_cells",
         "_counts",
         "_domains",
-        "_generation",
         "_smallest",
         "_source",
         "_total",
+        "_version",
     )
 
     def __init__(self, domains: Domains, source: RowCounts) -> None:
         self._domains = domains
         self._source = source
-        self._generation = 0
-        """That of the domains when they were summed up; 0 before the first time."""
+        self._version = 0
+        """That of the domains which the sums are for; 0 before they are first read."""
 
     def _build(self) -> None:
         domains = self._domains
-        self._generation, self._caught_up = domains.generation, domains.moved
+        self._version = domains.version
         counts: Ints = np.zeros(len(domains.nodes), dtype=np.int64)
         self._hold(counts)
         cells, domain_of = self._cells, domains.cells
@@ -202,18 +200,16 @@ class DomainCounter:
         """Apply node changes since the last call. Call before reading."""
         domains = self._domains
         domains.sync()
-        if self._generation and self._is_behind():
+        if self._version and (
+            self._version != domains.version or len(self._counts) != len(domains.nodes)
+        ):
             self._catch_up()
         return self
 
-    def _is_behind(self) -> bool:
-        domains = self._domains
-        return self._caught_up != domains.moved or self._generation != domains.generation
-
     def _catch_up(self) -> None:
         domains = self._domains
-        start = self._caught_up - domains.moves_base
-        if self._generation != domains.generation or start < 0:
+        start = self._version - domains.moves_base
+        if start < 0:
             self._build()
             return
         if len(self._counts) != len(domains.nodes):
@@ -229,15 +225,16 @@ class DomainCounter:
                 self._cells[new] += pods
                 self._total += pods
         self._by_count = None
-        self._caught_up = domains.moved
+        self._version = domains.version
 
     def add(self, row: int, delta: int) -> None:
         """Count pods. Called before the source's own count of the row changes."""
-        if not self._generation:
-            return
-        if self._is_behind():
+        domains = self._domains
+        if self._version != domains.version:
+            if not self._version:
+                return
             self._catch_up()
-        domain = self._domains.cells[row]
+        domain = domains.cells[row]
         if domain >= 0:
             before = self._cells[domain]
             self._cells[domain] = before + delta
@@ -262,14 +259,14 @@ class DomainCounter:
     @property
     def counts(self) -> Ints:
         """Pods by value id."""
-        if not self._generation:
+        if not self._version:
             self._build()
         return self._counts
 
     @property
     def total(self) -> int:
         """Pods in all domains together."""
-        if not self._generation:
+        if not self._version:
             self._build()
         return self._total
 
@@ -298,7 +295,7 @@ class DomainCounter:
 
     def count_in_domain_of(self, row: int) -> int:
         """Pods in the row's domain; -1 if it lacks the label."""
-        if not self._generation:
+        if not self._version:
             self._build()
         domain = int(self._domains.column.ids[row])
         return ABSENT if domain < 0 else self._cells[domain]

@@ -44,6 +44,7 @@ WAYS = {
     "as configured": {},
     "in arrays, unsorted": {"SCALAR_ROWS": 0, "UNSORTED_ROWS": -1, "FEW_GROUPS": 0},
     "with few groups": {"GROUP_LIMIT": 3, "VALUES_LIMIT": 2, "UNSORTED_ROWS": 2, "CALM_USES": 1},
+    "with layers of their own": {"FEW_ROWS": 0, "MANY_ROWS": 0},
 }
 """Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
 
@@ -168,6 +169,7 @@ class History:
         self.has_images = seed % 3 == 0
         """Then every change in the number of nodes changes scores everywhere."""
         self.node_changes = 0.02 if seed % 5 else 0.08
+        self.relabels = seed % 4 > 1
         self.sides = (
             Side(seed, parallelism, strangers, classes=True),
             Side(seed, parallelism, strangers, classes=False),
@@ -232,15 +234,22 @@ class History:
     def change_service(self) -> None:
         """Pods behind a service get the system's default constraints."""
         name, app = self.rng.choice("st"), self.rng.choice(["web", "db", ""])
+        selector = {"app": app} if app else None
+        if self.relabels and self.rng.random() < 0.3:
+            selector = {"job": self.rng.choice("123")}
         service = Service(
             metadata=ObjectMeta(name=name, namespace="default"),
-            spec=ServiceSpec(selector={"app": app} if app else None),
+            spec=ServiceSpec(selector=selector),
         )
         for side in self.sides:
             side.listers.of(Service).put(service)
 
     def place(self, number: int, template) -> None:
-        template.json["metadata"].update(name=f"p{number}", uid=f"uid-{number}")
+        meta = template.json["metadata"]
+        meta.update(name=f"p{number}", uid=f"uid-{number}")
+        if self.relabels:  # other apps with the same spec, and labels of their own
+            meta["labels"]["app"] = self.rng.choice(["web", "db", "cache", "new"])
+            meta["labels"]["job"] = self.rng.choice(["1", "2", f"job-{number}"])
         pod = template.build()
         answers = [side.place(pod) for side in self.sides]
         assert answers[0] == answers[1], f"step {number}: {answers}"
@@ -275,6 +284,7 @@ def test_classes_and_plain_columns_decide_alike(
 ) -> None:
     for bound, value in WAYS[way].items():
         modules = {"VALUES_LIMIT": traits, "GROUP_LIMIT": ranking, "FEW_GROUPS": plan}
+        modules |= {"FEW_ROWS": plan, "MANY_ROWS": plan}
         module = modules.get(bound, class_index)
         monkeypatch.setattr(module, bound, value)
     history = History(seed, parallelism)

@@ -89,6 +89,12 @@ class Framework:
             self._measure(handle.metrics)
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
 
+    @property
+    def reads_pod_labels(self) -> bool:
+        """May an answer of NODE or ROW scope depend on the pod's labels or owner?"""
+        points = (self.pre_filter, self.filter, self.pre_score, self.score)
+        return any(plugin.reads_pod_labels for point in points for plugin in point)
+
     def _measure(self, metrics: SchedulerMetrics) -> None:
         self.timer = PluginTimer(self.handle.clock, metrics.plugin_execution_duration_seconds)
         counted: dict[str, Sequence[Plugin]] = {

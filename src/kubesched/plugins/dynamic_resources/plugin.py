@@ -102,6 +102,7 @@ class DynamicResources(
     """Every rejection is unresolvable: evicting pods frees no devices."""
 
     name = "DynamicResources"
+    reads_pod_labels = False
     lists = (ResourceClaim, ResourceSlice, DeviceClass)
     args_type = DynamicResourcesArgs
 

@@ -44,6 +44,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
     """Scores how the pod changes a node's balance: 75 for not at all, 100 for the best, 50 for the worst."""
 
     name = "NodeResourcesBalancedAllocation"
+    reads_pod_labels = False
     lists = (DeviceClass,)
     args_type = NodeResourcesBalancedAllocationArgs
 

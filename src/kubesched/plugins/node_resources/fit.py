@@ -81,6 +81,7 @@ class NodeResourcesFit(
     """
 
     name = "NodeResourcesFit"
+    reads_pod_labels = False
     lists = (DeviceClass,)
     args_type = NodeResourcesFitArgs
 

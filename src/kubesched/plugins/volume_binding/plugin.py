@@ -101,6 +101,7 @@ class VolumeBinding(
     """
 
     name = "VolumeBinding"
+    reads_pod_labels = False
     lists = (
         PersistentVolumeClaim,
         PersistentVolume,
