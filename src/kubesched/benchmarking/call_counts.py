@@ -36,7 +36,14 @@ from kubesched.errors import KubeschedError
 from kubesched.recording.surroundings import Recording, open_recording
 from kubesched.recording.writer import Limits
 
-WORKLOADS = ("Basic", "RequiredAntiAffinity", "HardSpread", "DefaultSpread", "MixedTemplates")
+WORKLOADS = (
+    "Basic",
+    "RequiredAntiAffinity",
+    "HardSpread",
+    "DefaultSpread",
+    "MixedTemplates",
+    "ManyApps",
+)
 """Cases whose size `gate` is counted."""
 
 SIZE = "gate"

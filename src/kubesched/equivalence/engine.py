@@ -16,11 +16,12 @@ from kubesched.equivalence.plan import Plan
 from kubesched.equivalence.pod_classes import ClassCache, PodClass
 from kubesched.equivalence.ranking import Group, Ties
 from kubesched.equivalence.row_layers import NoRoom, RowLayers
-from kubesched.equivalence.signature import class_signature, shape_signature
+from kubesched.equivalence.signature import LabelsRead, class_signature
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.nominated import (
+    NO_NOMINATIONS,
     Rivals,
     filter_contested,
     nominations_version,
@@ -60,13 +61,29 @@ class EquivalenceEngine:
 
     def class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
         """The pod's class; None for a pod that cannot share answers."""
-        key = pod.class_key
-        if key is None:
-            key = pod.class_key = class_signature(framework, pod.pod) or b""
-        pod_class = self.classes.get(key)
-        if pod_class is not None:
-            pod.share_derived(pod_class.derived, pod_class.label_key_for(pod.pod))
+        whole, shape = pod.class_key, pod.shape_key
+        if whole is None or shape is None:
+            signature = class_signature(framework, pod.pod)
+            shape, whole = (b"", b"") if signature is None else signature
+            pod.class_key, pod.shape_key = whole, shape
+        if not whole:
+            return None
+        pod_class = self.classes.get(_labels_read(framework).key(pod.pod, shape, whole))
+        pod.share_derived(pod_class.derived, pod_class.label_key_for(pod.pod))
+        self._check_kept(framework, pod, pod_class)
         return pod_class
+
+    @staticmethod
+    def _check_kept(framework: Framework, pod: PodInfo, pod_class: PodClass) -> None:
+        """Drop what was made from a pod that selectors now tell apart from this one."""
+        labels, whole = pod.pod.metadata.labels, pod.class_key or b""
+        for kept in (pod_class.plan, pod_class.failure):
+            if kept is None or kept.pod.metadata.labels == labels:
+                continue
+            key = _labels_read(framework).key(kept.pod, pod_class.shape, whole)
+            if key != pod_class.key:
+                pod_class.plan = pod_class.failure = None
+                pod_class.memo.clear()
 
     # -- answering -------------------------------------------------------------------------------------------------
 
@@ -76,7 +93,10 @@ class EquivalenceEngine:
         """The answer from what is kept; None when the full evaluation is needed."""
         if pod_class.failure is not None:
             started = framework.now()
-            diagnosis = pod_class.failure.recall(state, nominations_version(framework, pod))
+            nominations = nominations_version(framework, pod)
+            diagnosis = None
+            if nominations == NO_NOMINATIONS or _are_alike(pod_class.failure.pod, pod):
+                diagnosis = pod_class.failure.recall(state, nominations)
             if diagnosis is not None:
                 framework.point_done("Filter", framework.point_done("PreFilter", started))
                 return diagnosis
@@ -92,9 +112,7 @@ class EquivalenceEngine:
 
     def _plan_ahead(self, framework: Framework, pod: Pod, pod_class: PodClass) -> Plan | None:
         """A plan for the first pod of a class, if the rows are known from other classes of its shape. Raises Unfit."""
-        if pod_class.is_unplannable or not self._layers.knows(
-            self._shape(framework, pod, pod_class)
-        ):
+        if pod_class.is_unplannable or not self._layers.knows(pod_class.shape):
             return None
         state = CycleState()
         state.class_memo = pod_class.memo
@@ -110,14 +128,7 @@ class EquivalenceEngine:
     def _make_plan(
         self, framework: Framework, state: CycleState, pod: Pod, pod_class: PodClass
     ) -> Plan:
-        layers, shape = self._layers, pod_class.shape
-        return Plan(framework, self._table, state, pod, layers, shape, pod_class.key)
-
-    @staticmethod
-    def _shape(framework: Framework, pod: Pod, pod_class: PodClass) -> bytes:
-        if not pod_class.shape:
-            pod_class.shape = shape_signature(framework, pod, pod_class.key)
-        return pod_class.shape
+        return Plan(framework, self._table, state, pod, self._layers, pod_class.key)
 
     def _by_plan(
         self, framework: Framework, state: CycleState, pod: PodInfo, plan: Plan
@@ -131,6 +142,8 @@ class EquivalenceEngine:
         started = framework.point_done("PreFilter", started)
         groups = plan.feasible_groups(state, pod.pod)
         rivals = rivals_of(framework, pod)
+        if rivals is not None and not _are_alike(plan.pod, pod):
+            return None  # labels that no pod on a node reads may matter to a nominated one
         if rivals is not None or not plan.chooses_by_group:
             return self._by_rows(framework, state, pod, plan, groups, rivals, started)
         started = framework.point_done("Filter", started)
@@ -185,7 +198,7 @@ class EquivalenceEngine:
         """After a full evaluation that scored several nodes: make a plan for the next pods of the class."""
         if pod_class.plan is not None or pod_class.is_unplannable:
             return
-        if not self._layers.is_worth_a_layer(self._shape(framework, pod, pod_class)):
+        if not self._layers.is_worth_a_layer(pod_class.shape):
             return
         try:
             pod_class.plan = self._make_plan(framework, state, pod, pod_class)
@@ -220,6 +233,17 @@ class EquivalenceEngine:
         log.error("The rule of a plugin failed; its pods get the full evaluation", error, pod=pod)
         pod_class.plan = pod_class.failure = None
         pod_class.is_unplannable = True
+
+
+def _labels_read(framework: Framework) -> LabelsRead:
+    labels_read: LabelsRead | None = framework.caches.get(LabelsRead)
+    if labels_read is None:
+        labels_read = framework.caches[LabelsRead] = LabelsRead(framework)
+    return labels_read
+
+
+def _are_alike(one: Pod, other: PodInfo) -> bool:
+    return one.metadata.labels == other.pod.metadata.labels
 
 
 def _only(plan: Plan, groups: Sequence[Group]) -> Ties:

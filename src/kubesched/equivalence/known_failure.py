@@ -18,10 +18,13 @@ class KnownFailure:
         self,
         table: NodeTable,
         state: CycleState,
+        pod: Pod,
         premises: Premises,
         nominations: int,
         diagnosis: Diagnosis,
     ) -> None:
+        self.pod = pod
+        """The pod that failed. It stands for all others, so it must belong to the class still."""
         self._table = table
         self._premises = premises
         self._logs = table.pod_log.end, table.node_log.end
@@ -45,7 +48,7 @@ class KnownFailure:
         rules = filter_rules(framework, state, pod).values()
         if not all([is_lasting(rule) for rule in rules]):
             return None
-        return cls(table, state, Premises(table, rules), nominations, diagnosis)
+        return cls(table, state, pod, Premises(table, rules), nominations, diagnosis)
 
     def recall(self, state: CycleState, nominations: int | None) -> Diagnosis | None:
         """The diagnosis for another pod of the class, if still valid; fills the state as PreFilter would."""

@@ -37,6 +37,7 @@ from kubesched.equivalence.premises import (
 from kubesched.equivalence.ranking import Group, Ranking, Ties, TooManyGroups
 from kubesched.equivalence.representatives import Representatives
 from kubesched.equivalence.row_layers import NoRoom, RowLayer, RowLayers
+from kubesched.equivalence.signature import ClassKey
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
 from kubesched.framework.interfaces import (
     FilterPlugin,
@@ -85,18 +86,19 @@ class Plan:
         state: CycleState,
         pod: Pod,
         layers: RowLayers,
-        shape: bytes,
-        class_key: bytes,
+        class_key: ClassKey,
     ) -> None:
         """From an attempt that has been through PreFilter and PreScore.
 
         Raises:
             Unfit: a plugin failed while its answers were collected, or there is no room for a layer.
         """
+        self.pod = pod
+        """The pod it was made from. It stands for all others, so it must belong to the class still."""
         self._framework = framework
         self._table = table
         self._layers = layers
-        self._shape = shape
+        self._shape = class_key[0]
         self._class_key = class_key
         self._skipped_filters = frozenset(state.skip_filter_plugins)
         self._skipped_scores = frozenset(state.skip_score_plugins)

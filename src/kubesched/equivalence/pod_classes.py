@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.known_failure import KnownFailure
 from kubesched.equivalence.plan import Plan
+from kubesched.equivalence.signature import ClassKey
 from kubesched.snapshot.pods import Derived, LabelKey, label_key_of
 
 CLASS_LIMIT: Final = 4096
@@ -24,27 +25,32 @@ class PodClass:
         "is_unplannable",
         "key",
         "label_key",
+        "labels",
         "memo",
         "plan",
-        "shape",
     )
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: ClassKey) -> None:
         self.key = key
-        self.shape = b""
-        """Equal for classes that differ only in labels and owner; computed when a plan is first thought of."""
         self.memo: dict[Hashable, Any] = {}
         self.derived = Derived()
+        self.labels: Mapping[str, str] | None = None
         self.label_key: LabelKey | None = None
         self.plan: Plan | None = None
         self.is_unplannable = False
         """A plugin's rule failed: every pod of the class gets the full evaluation."""
         self.failure: KnownFailure | None = None
 
+    @property
+    def shape(self) -> bytes:
+        """Equal for classes that differ only in labels and owner."""
+        return self.key[0]
+
     def label_key_for(self, pod: Pod) -> LabelKey:
-        """The same for all pods of the class."""
-        if self.label_key is None:
-            self.label_key = label_key_of(pod)
+        """Kept for the pod after: usually it has the same labels."""
+        labels = pod.metadata.labels
+        if self.label_key is None or self.labels != labels:
+            self.labels, self.label_key = labels, label_key_of(pod)
         return self.label_key
 
 
@@ -53,12 +59,10 @@ class ClassCache:
 
     def __init__(self, limit: int = CLASS_LIMIT) -> None:
         self._limit = limit
-        self._classes: OrderedDict[bytes, PodClass] = OrderedDict()
+        self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
 
-    def get(self, key: bytes | None) -> PodClass | None:
-        """The class of a signature; None for pods without one."""
-        if not key:
-            return None
+    def get(self, key: ClassKey) -> PodClass:
+        """The class of that key."""
         pod_class = self._classes.get(key)
         if pod_class is None:
             pod_class = self._classes[key] = PodClass(key)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import NamedTuple
+
 import msgspec
 
 from kubesched.api.core_v1 import Pod
@@ -14,7 +17,20 @@ MAX_SIGNATURE_BYTES = 16 * 1024
 it shares no answers."""
 
 
-def class_signature(framework: Framework, pod: Pod) -> bytes | None:
+ClassKey = tuple[bytes, Hashable]
+"""The key of a class: the shape of its pods, and what plugins read of their labels and owner."""
+
+
+class Signature(NamedTuple):
+    """What identifies the pods that plugins must treat alike."""
+
+    shape: bytes
+    """Everything but labels and owner."""
+    whole: bytes
+    """With labels and owner."""
+
+
+def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     """Equal for pods that every plugin of the profile must treat alike; None when the pod cannot share answers."""
     status = pod.status
     if (
@@ -31,23 +47,24 @@ def class_signature(framework: Framework, pod: Pod) -> bytes | None:
         ((o.api_version, o.kind, o.name) for o in meta.owner_references or () if o.controller), None
     )
     extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
-    signature = _encode(
-        (
-            framework.profile_name,
-            meta.namespace,
-            meta.labels,
-            owner,
-            pod.spec,
-            repr(extra) if extra else None,
-        )
+    shape = _encode(
+        (framework.profile_name, meta.namespace, pod.spec, repr(extra) if extra else None)
     )
-    return signature if len(signature) <= MAX_SIGNATURE_BYTES else None
+    whole = shape + _encode((meta.labels, owner))
+    return Signature(shape, whole) if len(whole) <= MAX_SIGNATURE_BYTES else None
 
 
-def shape_signature(framework: Framework, pod: Pod, class_key: bytes) -> bytes:
-    """Equal for pods that every plugin of NODE or ROW scope must treat alike."""
-    if framework.reads_pod_labels:
-        return class_key
-    extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
-    parts = (framework.profile_name, pod.metadata.namespace, pod.spec, repr(extra) if extra else "")
-    return _encode(parts)
+class LabelsRead:
+    """What the plugins of a framework read of a pod's labels and owner."""
+
+    __slots__ = ("_readers",)
+
+    def __init__(self, framework: Framework) -> None:
+        self._readers = framework.label_readers()
+
+    def key(self, pod: Pod, shape: bytes, whole: bytes) -> ClassKey:
+        """The key of the pod's class as of now; it changes with what selectors there are."""
+        readers = self._readers
+        if readers is None:
+            return whole, None
+        return shape, tuple([plugin.labels_read(pod) for plugin in readers])

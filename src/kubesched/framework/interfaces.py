@@ -99,10 +99,19 @@ class Plugin(ABC):
         return cls.lists
 
     reads_pod_labels: ClassVar[bool] = True
-    """False if answers of NODE or ROW scope never depend on the pod's labels and owner.
+    """False if the pod's labels and owner matter to this plugin only as `labels_read` says.
 
-    If no plugin of a profile reads them, pods that differ in nothing else share these answers.
+    With such plugins only, pods that differ in nothing else share the answers of NODE and ROW scope, and all answers if
+    `labels_read` is equal.
     """
+
+    def labels_read(self, pod: Pod) -> Hashable:  # for plugins to override
+        """What CLUSTER-scope rules of a plugin with `reads_pod_labels = False` depend on of the pod's labels and owner.
+
+        Called for every pod. A plugin never sees a difference between pods for which this is equal.
+        """
+        del pod
+        return None
 
     has_class_fields: ClassVar[bool] = False
     """Derived: True for plugins that implement `class_fields`."""

@@ -26,6 +26,7 @@ import numpy as np
 
 from kubesched.snapshot.columns import Ids
 from kubesched.snapshot.domain_counter import DomainCounter, Domains, Eligibility
+from kubesched.snapshot.label_readers import LabelReaders
 from kubesched.snapshot.pods import PodInfo, label_key_of
 
 if TYPE_CHECKING:
@@ -248,6 +249,8 @@ class PodIndex:
         self._dense: OrderedDict[Counter, None] = OrderedDict()
         self._domains: WeakValueDictionary[Hashable, Domains] = WeakValueDictionary()
         self._terms: dict[str, dict[TermKey, Term]] = {kind: {} for kind in TERM_KINDS}
+        self.term_labels = LabelReaders()
+        """The labels that terms of pods on nodes look at."""
         self.terms_version = 0
         """Increases when a term appears or disappears: lists of matching terms made before are stale."""
 
@@ -326,10 +329,12 @@ class PodIndex:
         carried = known.get(key)
         if carried is None:
             carried = known[key] = Term(self, key, term)
+            self.term_labels.add(term.selector)
             self.terms_version += 1
         carried.add(row, delta)
         if not carried.total:
             del known[key]
+            self.term_labels.add(carried.term.selector, -1)
             self.terms_version += 1
 
     # -- lookup ----------------------------------------------------------------------------------------------------

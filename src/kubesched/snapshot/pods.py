@@ -51,6 +51,7 @@ class PodInfo:
         "namespace",
         "pod",
         "priority",
+        "shape_key",
         "uid",
     )
 
@@ -70,6 +71,8 @@ class PodInfo:
         """Namespace and labels as the pod index looks them up; None until computed."""
         self.class_key: bytes | None = None
         """Equivalence-class signature, computed when the pod is first queued."""
+        self.shape_key: bytes | None = None
+        """The part of it that labels and owner do not enter; set with it."""
         self._derived: Derived | None = None
 
     @property
@@ -145,12 +148,14 @@ class PodInfo:
         copy.label_class = None
         copy.label_key = self.label_key
         copy.class_key = self.class_key
+        copy.shape_key = self.shape_key
         copy._derived = self.derived
         return copy
 
     def adopt_derived(self, other: PodInfo) -> None:
         """Take over the values computed for another record of the same pod."""
         self.class_key = other.class_key
+        self.shape_key = other.shape_key
         self._derived = other._derived
 
     def share_derived(self, derived: Derived, label_key: LabelKey) -> None:

@@ -89,11 +89,13 @@ class Framework:
             self._measure(handle.metrics)
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
 
-    @property
-    def reads_pod_labels(self) -> bool:
-        """May an answer of NODE or ROW scope depend on the pod's labels or owner?"""
+    def label_readers(self) -> list[Plugin] | None:
+        """The deciding plugins that depend on some labels of a pod; None if one depends on all of them."""
         points = (self.pre_filter, self.filter, self.pre_score, self.score)
-        return any(plugin.reads_pod_labels for point in points for plugin in point)
+        plugins: list[Plugin] = list(dict.fromkeys(p for point in points for p in point))
+        if any(plugin.reads_pod_labels for plugin in plugins):
+            return None
+        return [p for p in plugins if type(p).labels_read is not Plugin.labels_read]
 
     def _measure(self, metrics: SchedulerMetrics) -> None:
         self.timer = PluginTimer(self.handle.clock, metrics.plugin_execution_duration_seconds)

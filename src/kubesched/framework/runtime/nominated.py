@@ -11,6 +11,7 @@ the pod's filters allow, all such nodes are evaluated together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -31,6 +32,9 @@ from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTa
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import PriorityIndex, RequestSums
 from kubesched.snapshot.views import BulkWhatIfColumns, NodeColumns
+
+NO_NOMINATIONS: Final = -1
+"""The version of the nominations if there are no rivals."""
 
 
 class Rivals:
@@ -313,6 +317,6 @@ def rivals_of(framework: Framework, pod: PodInfo) -> Rivals | None:
 def nominations_version(framework: Framework, pod: PodInfo) -> int | None:
     """Changes when the rivals of pods of this class change; None for a pod that is nominated itself."""
     if rivals_of(framework, pod) is None:
-        return -1
+        return NO_NOMINATIONS
     nominated: NominatedPods = framework.caches[NominatedPods]
     return None if nominated.holds(pod.uid) else nominated.version

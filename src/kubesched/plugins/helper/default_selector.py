@@ -27,6 +27,12 @@ def sources_of(listers: Listers | None) -> list[Lister[Any]]:
     return [] if listers is None else [listers.of(kind) for kind in SOURCE_KINDS]
 
 
+def owner_of(pod: Pod) -> tuple[str, str, str] | None:
+    """The controller that owns the pod, as default spreading looks it up."""
+    owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
+    return None if owner is None else (owner.api_version, owner.kind, owner.name)
+
+
 class DefaultSelectors:
     """Finds the selector of a pod's Services and controller.
 
@@ -65,6 +71,14 @@ class DefaultSelectors:
                         return from_map(labels)
                     return from_map(labels).add(*chosen.requirements)
         return from_map(labels)
+
+    def close(self) -> None:
+        self._services.close()
+
+    def read_of(self, pod: Pod) -> Hashable:
+        """Equal for pods that get the same selector."""
+        selected = self._of_services(pod)
+        return tuple(sorted(selected.items())) if selected else (), owner_of(pod)
 
     def _of_services(self, pod: Pod) -> dict[str, str]:
         """What the Services that select the pod select on."""

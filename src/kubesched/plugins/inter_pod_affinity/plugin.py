@@ -84,6 +84,14 @@ class InterPodAffinity(
         self._resolved: dict[AffinityTerms, IncomingTerms] = {}
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
 
+    def labels_read(self, pod: Pod) -> Hashable:
+        labels, affinity = pod.metadata.labels, pod.spec.affinity
+        if affinity is not None and (
+            affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+        ):
+            return tuple(sorted(labels.items())) if labels else ()  # its own terms may mean itself
+        return self.handle.table.pod_index.term_labels.read_of(labels)
+
     # -- filter ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:

@@ -26,6 +26,7 @@ from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.helper.default_selector import (
     SOURCE_KINDS,
     DefaultSelectors,
+    owner_of,
     sources_of,
     sources_version,
 )
@@ -87,6 +88,17 @@ class PodTopologySpread(
             constraint.when_unsatisfiable for constraint in self._defaults
         )
         self._selectors = None if handle.listers is None else DefaultSelectors(handle.listers)
+
+    def labels_read(self, pod: Pod) -> Hashable:
+        """The Services and the owner decide about default constraints. A constraint that filters counts the pod itself."""
+        if not pod.spec.topology_spread_constraints and HARD not in self._defaulted_actions:
+            return None if self._selectors is None else self._selectors.read_of(pod)
+        labels = pod.metadata.labels
+        return tuple(sorted(labels.items())) if labels else (), owner_of(pod)
+
+    def close(self) -> None:
+        if self._selectors is not None:
+            self._selectors.close()
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
