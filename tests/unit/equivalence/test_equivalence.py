@@ -42,9 +42,11 @@ from kubesched.testing.harness import DictListers
 
 WAYS = {
     "as configured": {},
-    "in arrays, unsorted": {"SCALAR_ROWS": 0, "UNSORTED_ROWS": -1, "FEW_GROUPS": 0},
+    "in arrays, unsorted, with layers of their own": {
+        **{"SCALAR_ROWS": 0, "UNSORTED_ROWS": -1, "FEW_GROUPS": 0},
+        **{"FEW_ROWS": 0, "MANY_ROWS": 0},
+    },
     "with few groups": {"GROUP_LIMIT": 3, "VALUES_LIMIT": 2, "UNSORTED_ROWS": 2, "CALM_USES": 1},
-    "with layers of their own": {"FEW_ROWS": 0, "MANY_ROWS": 0},
 }
 """Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
 
