@@ -1,4 +1,4 @@
-"""A real Chromium for the page's tests: one per session, driven by Playwright.
+"""A real Chromium for the page's tests: one per module, driven by Playwright.
 
 The browser is `$KUBESCHED_BROWSER`, or the first of the usual names on PATH (`scripts/browser` installs Debian's where it may).
 Without one the tests are skipped, but with CI=true a missing browser is a failure.
@@ -36,8 +36,10 @@ def find_browser():
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
+@pytest.fixture(scope="module")
+def browser():
+    """One Chromium for a module. Playwright keeps an event loop running in this thread until it is stopped, in which no
+    test of another module could run its own."""
     path = find_browser()
     if path is None:
         missing = "no browser: install chromium, or name one with $KUBESCHED_BROWSER"
