@@ -43,8 +43,11 @@ from kubesched.testing.harness import DictListers
 WAYS = {
     "as configured": {},
     "in arrays, unsorted, with layers of their own": {
-        **{"SCALAR_ROWS": 0, "UNSORTED_ROWS": -1, "FEW_GROUPS": 0},
-        **{"FEW_ROWS": 0, "MANY_ROWS": 0},
+        "SCALAR_ROWS": 0,
+        "UNSORTED_ROWS": -1,
+        "FEW_GROUPS": 0,
+        "FEW_ROWS": 0,
+        "MANY_ROWS": 0,
     },
     "with few groups": {"GROUP_LIMIT": 3, "VALUES_LIMIT": 2, "UNSORTED_ROWS": 2, "CALM_USES": 1},
 }
