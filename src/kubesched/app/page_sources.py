@@ -33,7 +33,7 @@ from kubesched.explain.sources import PretendingClient
 from kubesched.page.actions import PlaygroundActions
 from kubesched.page.source import Source, View, state_of_listers, view_of_state
 from kubesched.recording.reader import RecordingReader
-from kubesched.recording.surroundings import Recording
+from kubesched.recording.recorded_dependencies import Recording
 from kubesched.state.cluster_state import ClusterState
 
 WATCH_QPS = -1.0

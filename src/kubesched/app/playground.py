@@ -28,7 +28,7 @@ from kubesched.embedded.controllers.volumes import StorageDriver
 from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, NodePool
 from kubesched.embedded.kubelet.options import KubeletOptions
 from kubesched.embedded.kubelet.stages import Stage, default_stages
-from kubesched.recording.surroundings import RING_BYTES, Recording, open_recording
+from kubesched.recording.recorded_dependencies import RING_BYTES, Recording, open_recording
 from kubesched.recording.writer import Limits
 
 UNLIMITED_QPS = -1.0

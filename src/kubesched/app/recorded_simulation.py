@@ -24,8 +24,8 @@ from kubesched.framework.registry import Registry
 from kubesched.framework.status import Status
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.reader import RecordingReader, Run
+from kubesched.recording.recorded_dependencies import Recording, open_recording
 from kubesched.recording.segments import RecordingError
-from kubesched.recording.surroundings import Recording, open_recording
 from kubesched.recording.writer import Limits
 from kubesched.simulation.audit import AUDITOR
 from kubesched.simulation.options import Options, of_seed

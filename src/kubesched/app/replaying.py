@@ -39,6 +39,7 @@ from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.reader import Objects, Run
+from kubesched.recording.recorded_dependencies import object_name
 from kubesched.recording.recorder import TASKS, LatchedClock, actor, digest_of, outcome_of
 from kubesched.recording.records import (
     AnyEntry,
@@ -55,7 +56,6 @@ from kubesched.recording.records import (
     TimerFired,
 )
 from kubesched.recording.segments import RecordingError
-from kubesched.recording.surroundings import object_name
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.flight import in_call
 from kubesched.scheduler.http_extender import ExtenderError, make_extenders

@@ -25,7 +25,7 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.framework.registry import Registry
 from kubesched.metrics.registry import MetricsRegistry
-from kubesched.recording.surroundings import Recording
+from kubesched.recording.recorded_dependencies import Recording
 
 
 class Replica:

@@ -59,7 +59,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
 from kubesched.errors import ConfigError, KubeschedError, without_groups
 from kubesched.metrics.registry import MetricsRegistry
-from kubesched.recording.surroundings import Recording, open_recording
+from kubesched.recording.recorded_dependencies import Recording, open_recording
 from kubesched.recording.writer import Limits
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.server.health import PING, Check, waits_for

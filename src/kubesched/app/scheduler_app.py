@@ -23,7 +23,7 @@ from kubesched.logs import get_logger
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import MetricGates, SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.recording.surroundings import Recording, recorded_surroundings
+from kubesched.recording.recorded_dependencies import Recording, recorded_dependencies
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.http_extender import make_extenders
 
@@ -68,7 +68,7 @@ class SchedulerApp:
         calls = calls or CarefulCalls(client)
         if gates.SchedulerAsyncAPICalls:
             calls = MeasuredCalls(calls, self.metrics, clock)
-        surroundings = Dependencies(
+        dependencies = Dependencies(
             listers=self.informers,
             client=calls,
             recorder=recorder,
@@ -84,7 +84,7 @@ class SchedulerApp:
             config,
             gates,
             registry,
-            surroundings if recording is None else recorded_surroundings(surroundings, recording),
+            dependencies if recording is None else recorded_dependencies(dependencies, recording),
             classes=classes,
             max_in_unschedulable_s=max_in_unschedulable_s,
         )

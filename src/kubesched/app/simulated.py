@@ -18,7 +18,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
-from kubesched.recording.surroundings import Recording
+from kubesched.recording.recorded_dependencies import Recording
 from kubesched.scheduler.factory import Assembly
 
 OpenRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, Clock], Recording]

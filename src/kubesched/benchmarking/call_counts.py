@@ -33,7 +33,7 @@ from kubesched.benchmarking.workload_files import Workload
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import KubeschedError
-from kubesched.recording.surroundings import Recording, open_recording
+from kubesched.recording.recorded_dependencies import Recording, open_recording
 from kubesched.recording.writer import Limits
 
 WORKLOADS = (

@@ -36,7 +36,7 @@ from kubesched.framework.events import Action
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.recording.surroundings import Recording, recorded_surroundings
+from kubesched.recording.recorded_dependencies import Recording, recorded_dependencies
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.claim_controller import (
@@ -112,7 +112,7 @@ class CoreCluster(StoredObjects):
         """Called when a pod has got its node."""
         self._revision = 0
         self._claim_templates: dict[tuple[str, str], Manifest] = {}
-        surroundings = Dependencies(
+        dependencies = Dependencies(
             listers=self.listers,
             client=self,
             recorder=lambda _name: _Silence(),
@@ -122,9 +122,9 @@ class CoreCluster(StoredObjects):
             metrics=self.metrics,
         )
         if self.recording is not None:
-            surroundings = recorded_surroundings(surroundings, self.recording)
+            dependencies = recorded_dependencies(dependencies, self.recording)
         self.assembly: Assembly = assemble(
-            config, gates, in_tree_registry(), surroundings, classes=classes
+            config, gates, in_tree_registry(), dependencies, classes=classes
         )
         handlers = self.assembly.handlers
         self._generic: dict[tuple[str, Action], Callable[[object, object], None]] = {}

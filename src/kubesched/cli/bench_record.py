@@ -29,7 +29,7 @@ class RecordedWorkloads:
             KubeschedError: the folder holds something already.
         """
         from kubesched.errors import KubeschedError
-        from kubesched.recording.surroundings import open_recording
+        from kubesched.recording.recorded_dependencies import open_recording
         from kubesched.recording.writer import Limits
 
         folder = self._folder_of(workload)

@@ -185,7 +185,7 @@ def _settings(args: argparse.Namespace) -> PlaygroundSettings:
     from kubesched.config.load import load_file, read_file
     from kubesched.embedded.kubelet.node_templates import DEFAULT_POOLS, load_node_pools
     from kubesched.embedded.kubelet.stages import default_stages, load_stages
-    from kubesched.recording.surroundings import RING_BYTES
+    from kubesched.recording.recorded_dependencies import RING_BYTES
     from kubesched.recording.writer import DEFAULT_LIMIT_BYTES
 
     gates = features.parse(args.feature_gates)

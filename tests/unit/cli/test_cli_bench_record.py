@@ -11,9 +11,9 @@ from kubesched.benchmarking.catalogue import find
 from kubesched.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.cli.main import main
 from kubesched.recording.reader import RecordingReader
+from kubesched.recording.recorded_dependencies import open_recording
 from kubesched.recording.recorder import Recorder
 from kubesched.recording.records import Decision
-from kubesched.recording.surroundings import open_recording
 from kubesched.recording.writer import Limits
 
 QUICK = ("--repeats", "1", "--warmup", "0")

@@ -1,6 +1,6 @@
 """What becomes of a pod at every turn of the two cycles: bound, rejected, broken, waiting, cancelled.
 
-The scheduler is whole; its surroundings are a harness that plays API server and informers under a manual clock.
+The scheduler is whole; its dependencies are a harness that plays API server and informers under a manual clock.
 """
 
 from __future__ import annotations

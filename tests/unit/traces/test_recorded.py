@@ -10,7 +10,7 @@ import pytest
 from kubesched.benchmarking.catalogue import find
 from kubesched.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.recording.reader import RecordingReader
-from kubesched.recording.surroundings import open_recording
+from kubesched.recording.recorded_dependencies import open_recording
 from kubesched.recording.writer import Limits
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.recorded import of_reader

@@ -88,15 +88,15 @@ def open_recording(
     return Recording(recorder, storage, seed)
 
 
-def recorded_surroundings(surroundings: Dependencies, recording: Recording) -> Dependencies:
-    """The same surroundings, with everything that enters decisions going through the recorder."""
-    recorder, extenders = recording.recorder, surroundings.extenders
+def recorded_dependencies(dependencies: Dependencies, recording: Recording) -> Dependencies:
+    """The same dependencies, with everything that enters decisions going through the recorder."""
+    recorder, extenders = recording.recorder, dependencies.extenders
     return replace(
-        surroundings,
+        dependencies,
         random=Random(recording.seed),
-        jitter=surroundings.random,
-        call_later=recorded_timers(recorder, surroundings.call_later),
-        plugin_client=RecordedCalls(surroundings.client, recorder),
+        jitter=dependencies.random,
+        call_later=recorded_timers(recorder, dependencies.call_later),
+        plugin_client=RecordedCalls(dependencies.client, recorder),
         extenders=lambda configured, table: [
             cast("Extender", RecordedExtender(each, recorder))
             for each in extenders(configured, table)
