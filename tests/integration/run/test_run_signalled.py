@@ -76,6 +76,11 @@ class Command:
         return results
 
 
+def _heed_interrupts():
+    """As a command in a terminal does, also where the tests run in the background with SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 async def start(tmp_path):
     started = []
@@ -93,6 +98,7 @@ async def start(tmp_path):
             cwd=tmp_path,
             env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
             start_new_session=True,
+            preexec_fn=_heed_interrupts,
         )
         started.append(process)
         return Command(process)
