@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kubesched.cli import terminal
 from kubesched.cli.bench_record import RecordedWorkloads
-from kubesched.cli.parsing import add_output
+from kubesched.cli.parsing import add_output, number, positive
 
 if TYPE_CHECKING:
     from kubesched.benchmarking.progress import Progress
@@ -74,11 +74,11 @@ def add_parser(kinds: Subparsers) -> None:
         help="only workloads with label A and without label B",
     )
     parser.add_argument(
-        "--repeats", type=_positive, default=3, metavar="N", help="repetitions (default: 3)"
+        "--repeats", type=positive, default=3, metavar="N", help="repetitions (default: 3)"
     )
     parser.add_argument(
         "--warmup",
-        type=_count,
+        type=number,
         default=1,
         metavar="N",
         help="repetitions before, which do not count (default: 1)",
@@ -131,7 +131,7 @@ def _add_end_to_end(parser: argparse.ArgumentParser) -> None:
         "--qps", type=float, default=10_000.0, metavar="N", help="client limit (default: 10000)"
     )
     group.add_argument(
-        "--burst", type=_positive, default=10_000, metavar="N", help="its burst (default: 10000)"
+        "--burst", type=positive, default=10_000, metavar="N", help="its burst (default: 10000)"
     )
     group.add_argument(
         "--rate",
@@ -148,19 +148,6 @@ def _add_end_to_end(parser: argparse.ArgumentParser) -> None:
         help="as-created: pods come while the scheduler works; drained: before it starts "
         "(default: as-created)",
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    number = _count(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import conformance_extender, conformance_run, terminal
-from kubesched.cli.parsing import Subparsers, add_output
+from kubesched.cli.parsing import Subparsers, add_output, positive
 
 if TYPE_CHECKING:
     from kubesched.conformance.golden import Disagreement, Report
@@ -41,11 +41,11 @@ def add_parser(subparsers: Subparsers) -> None:
     golden = kinds.add_parser("golden", help="evaluate recordings", description=_GOLDEN)
     golden.add_argument("files", nargs="+", metavar="FILE", help="recorded placements or sequences")
     golden.add_argument(
-        "--limit", type=_positive, metavar="N", help="stop after N pods (default: all)"
+        "--limit", type=positive, metavar="N", help="stop after N pods (default: all)"
     )
     golden.add_argument(
         "--show",
-        type=_positive,
+        type=positive,
         default=10,
         metavar="N",
         help="disagreements to show (default: 10)",
@@ -58,13 +58,6 @@ def add_parser(subparsers: Subparsers) -> None:
     add_output(golden, "table", "json")
     conformance_run.add_parser(kinds)
     conformance_extender.add_parser(kinds)
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
 
 
 def main(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubesched.cli import terminal
-from kubesched.cli.parsing import add_output
+from kubesched.cli.parsing import add_output, number, positive
 
 if TYPE_CHECKING:
     from kubesched.cli.parsing import Subparsers
@@ -52,13 +52,13 @@ def add_parser(kinds: Subparsers) -> None:
         "run", help="compare with a kube-scheduler, decision by decision", description=_DESCRIPTION
     )
     parser.add_argument(
-        "--sequences", type=_positive, metavar="N", help="sequences to play (default: 10)"
+        "--sequences", type=positive, metavar="N", help="sequences to play (default: 10)"
     )
-    parser.add_argument("--pods", type=_positive, metavar="M", help="pods in each (default: 150)")
+    parser.add_argument("--pods", type=positive, metavar="M", help="pods in each (default: 150)")
     parser.add_argument("--seed", type=int, metavar="S", help="what to draw from (default: 1)")
     parser.add_argument(
         "--first",
-        type=_number,
+        type=number,
         metavar="N",
         help="number of the first sequence, to do a long run in parts (default: 0)",
     )
@@ -81,7 +81,7 @@ def add_parser(kinds: Subparsers) -> None:
     )
     parser.add_argument(
         "--time-limit",
-        type=_positive,
+        type=positive,
         metavar="MINUTES",
         help="begin no sequence after this time (default: none)",
     )
@@ -96,19 +96,6 @@ def is_without_programs(args: argparse.Namespace) -> bool:
 
     named = args.assets or os.environ.get(ASSETS_VARIABLE)
     return not named and all(getattr(args, name) == value for name, value in _DEFAULTS.items())
-
-
-def _number(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
 
 
 def main(args: argparse.Namespace) -> int:

@@ -33,6 +33,21 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
+def number(text: str) -> int:
+    """An argument's type: a number of ASCII digits."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """An argument's type: a number from 1 on."""
+    value = number(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return value
+
+
 def add_output(parser: argparse.ArgumentParser, *choices: str) -> None:
     """The `-o` option; the first choice is the default."""
     parser.add_argument(

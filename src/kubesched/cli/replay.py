@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output, number, positive
 from kubesched.cli.sweeping import add_sweep_options
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "repeated, the others are compared with the first",
     )
     parser.add_argument(
-        "--seeds", type=_positive, default=1, metavar="N", help="play N seeds (default: 1)"
+        "--seeds", type=positive, default=1, metavar="N", help="play N seeds (default: 1)"
     )
     parser.add_argument(
-        "--seed", type=_number, metavar="N", help="the first seed (default: 0, or the recording's)"
+        "--seed", type=number, metavar="N", help="the first seed (default: 0, or the recording's)"
     )
     _add_source_options(parser)
     parser.add_argument(
@@ -84,7 +84,7 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
         help="objects that exist when an audit log begins: a dump or a snapshot; may be repeated",
     )
     parser.add_argument(
-        "--nodes", type=_positive, metavar="N", help="machines of the Azure trace, which has none"
+        "--nodes", type=positive, metavar="N", help="machines of the Azure trace, which has none"
     )
     parser.add_argument(
         "--machine",
@@ -96,19 +96,6 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML or JSON: instance type, or node name, to price per hour; 'default' for others",
     )
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    number = _number(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
 
 
 def main(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubesched.cli.parsing import Subparsers, add_output
+from kubesched.cli.parsing import Subparsers, add_output, number, positive
 from kubesched.cli.sweeping import add_sweep_options, run_with_progress
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--faults", action="store_true", help="let things go wrong")
     parser.add_argument(
-        "--seed", type=_number, default=1, metavar="N", help="the first seed (default: 1)"
+        "--seed", type=number, default=1, metavar="N", help="the first seed (default: 1)"
     )
     parser.add_argument(
-        "--runs", type=_positive, default=1, metavar="K", help="seeds N, N+1, ... (default: 1)"
+        "--runs", type=positive, default=1, metavar="K", help="seeds N, N+1, ... (default: 1)"
     )
     parser.add_argument(
         "--with",
@@ -65,19 +65,6 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--trace", action="store_true", help="print every event as it happens")
     add_sweep_options(parser)
     add_output(parser, "text", "json")
-
-
-def _number(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    number = _number(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
 
 
 def main(args: argparse.Namespace) -> int:

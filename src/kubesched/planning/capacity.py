@@ -7,8 +7,6 @@ which changes no decision. Counting ends with the first pod that fits nowhere; n
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,6 +30,7 @@ from kubesched.planning.world import PlanError, PlannedCluster
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.snapshot.pods import PodInfo, label_key_of
 from kubesched.state.cluster_state import ClusterState
+from kubesched.state.collector import collector_paused
 
 DEFAULT_LIMIT = 1_000_000
 """Replicas after which counting ends, so that pods that ask for nothing end, too."""
@@ -56,7 +55,7 @@ async def count_capacity(
     async with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
         await world.settle()
         templates = _templates(state, world, manifests, seed)
-        with _collector_paused():
+        with collector_paused():
             return _Count(world, templates, limit).result(state)
 
 
@@ -293,15 +292,3 @@ class _Count:
             queue.done(info.uid)
             self._signatures[at] = first.signature
         return first
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pods hold no cycles; the collector would visit 100,000 of them again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -1,4 +1,4 @@
-"""The garbage collector while a large state is loaded."""
+"""The garbage collector while a large state is loaded or worked through."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGE = 20_000
 
 
 @contextlib.contextmanager
-def collector_paused(count: Callable[[], int]) -> Iterator[None]:
+def collector_paused(count: Callable[[], int] = int) -> Iterator[None]:
     """Pause the collector; afterwards, if `count` says that there are many objects, have it leave them alone for good.
 
     Records hold no cycles, and walking over millions of them again and again would double the time.

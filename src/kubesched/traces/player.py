@@ -11,8 +11,6 @@ that pods meet the cluster as they met it then; where the recorded scheduler had
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import heapq
 import math
 from collections import deque
@@ -30,6 +28,7 @@ from kubesched.framework.registry import Registry
 from kubesched.planning.drain import pods_on
 from kubesched.planning.world import PlannedCluster
 from kubesched.plugins.registry import in_tree_registry
+from kubesched.state.collector import collector_paused
 from kubesched.traces.fragmentation import GpuFragmentation
 from kubesched.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
 from kubesched.traces.measuring import SAMPLES, Meter, Prices
@@ -87,7 +86,7 @@ async def play_trace(
     if ledger is not None:
         registry.register(PLUGIN, lambda: gpu_share_with(ledger))
         config = _with_plugin(config, PLUGIN)
-    with _collector_paused():
+    with collector_paused():
         world = _ReplayedCluster(trace, replace(cell, config=config), registry, ledger)
         async with world:
             return await _Player(trace, cell, world, on_bound).play()
@@ -429,15 +428,3 @@ class _Player:
             meta = arrival.pod.metadata
             again = structs.replace(meta, uid=f"{meta.uid}/{self._meter.evictions}")
             self._arrive(arrival, structs.replace(arrival.pod, metadata=again))
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Records hold no cycles; the collector would walk over all pods again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
