@@ -6,12 +6,11 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import msgspec
 import pytest
 import yaml
+from dumps import dump_of_two_nodes
 
 from kubesched.cli.main import main
-from kubesched.testing import make_node, make_pod
 
 POD = """\
 apiVersion: v1
@@ -25,12 +24,7 @@ spec:
 
 @pytest.fixture
 def words(tmp_path):
-    nodes = [make_node(f"n{i}").capacity(cpu="4").zone("ab"[i % 2]) for i in range(2)]
-    pods = [make_pod("old").cpu("3").on("n0")]
-    items = [{"apiVersion": "v1", "kind": "Node", **each.json} for each in nodes]
-    items += [{"apiVersion": "v1", "kind": "Pod", **each.json} for each in pods]
-    dump = tmp_path / "dump.json"
-    dump.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}))
+    dump = dump_of_two_nodes(tmp_path, used_cpu="3")
     return ["plan", "--from", str(dump)]
 
 
