@@ -57,7 +57,6 @@ async def _serve(sequence: Sequence, kubeconfig: str) -> None:
     from kubesched.client.pool import HttpTransport
     from kubesched.client.rest import RestClient, user_agent
     from kubesched.conformance.extender_server import CASE_PORT, extender_server
-    from kubesched.conformance.extenders import Cluster
     from kubesched.conformance.watching import watched
 
     transport = HttpTransport(load_config(kubeconfig).connection)
@@ -68,7 +67,7 @@ async def _serve(sequence: Sequence, kubeconfig: str) -> None:
             watched(client) as (pods, _),
             extender_server(client, sequence.extenders, CASE_PORT) as server,
         ):
-            server.cluster = Cluster(find_pod=pods.find, key_of=pods.key_of)
+            server.key_of = pods.key_of
             names = ", ".join(policy.name for policy in sequence.extenders)
             print(f"serving {names} at {server.url}; Ctrl-C ends it", file=sys.stderr)
             await asyncio.Event().wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -11,7 +11,7 @@ from kubesched.client.rest import RestClient
 from kubesched.clock import SystemClock
 from kubesched.conformance.extenders import HOST, Cluster, question_in_words, reply, subject
 from kubesched.conformance.sequences import ExtenderPolicy, Json
-from kubesched.errors import ApiError
+from kubesched.errors import ApiError, NotFound
 from kubesched.http_server.limits import Limits
 from kubesched.http_server.listener import Listener, running
 from kubesched.http_server.messages import Refusal, Request, Response
@@ -34,7 +34,8 @@ class ExtenderServer:
     def __init__(self, client: RestClient, policies: Sequence[ExtenderPolicy]) -> None:
         self._client = client
         self._policies = {policy.name: policy for policy in policies}
-        self.cluster: Cluster | None = None
+        self.key_of: Callable[[str], str] = str
+        """A pod's namespace and name, by its UID."""
         self.url = ""
         self._asked: dict[str, set[str]] = {}
 
@@ -67,15 +68,27 @@ class ExtenderServer:
     async def respond(self, request: Request) -> Response:
         _, name, verb = request.path.split("/")
         policy, question = self._policies[name], msgspec.json.decode(request.body)
-        assert self.cluster is not None, "a sequence is being played"
+        pod = await self._find_pod(question) if verb == "bind" else None
+        cluster = Cluster(find_pod=lambda _namespace, _name: pod, key_of=self.key_of)
         about = subject(verb, question)
-        words = question_in_words(policy, verb, question, self.cluster)
+        words = question_in_words(policy, verb, question, cluster)
         self._asked.setdefault(about, set()).add(words)
-        answer = reply(policy, verb, question, self.cluster)
+        answer = reply(policy, verb, question, cluster)
         body = answer.body
         if answer.binds:
             body = await self._bind(question)
         return Response(answer.status, msgspec.json.encode(body), "application/json")
+
+    async def _find_pod(self, question: Json) -> Json | None:
+        """The pod that a binding names.
+
+        From the API server: a watch may be behind the scheduler's, and then the answer would be a matter of timing.
+        """
+        path = f"/api/v1/namespaces/{question['PodNamespace']}/pods/{question['PodName']}"
+        try:
+            return msgspec.json.decode(await self._client.get_raw(path), type=dict)
+        except NotFound:
+            return None
 
     async def _bind(self, question: Json) -> Mapping[str, str]:
         namespace, name = question["PodNamespace"], question["PodName"]

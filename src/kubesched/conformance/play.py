@@ -19,7 +19,6 @@ from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.conformance.claims import Claims
 from kubesched.conformance.extender_server import ExtenderServer
-from kubesched.conformance.extenders import Cluster
 from kubesched.conformance.marks import NodeMarks
 from kubesched.conformance.scheduler_under_test import SchedulerUnderTest, scheduler_under_test
 from kubesched.conformance.sequences import Decision, Json, Step, running
@@ -75,7 +74,7 @@ async def play(
         ControlPlaneError: the scheduler ended, or did not decide in time.
     """
     async with watched(plane.client) as (pods, volumes):
-        extenders.cluster = Cluster(find_pod=pods.find, key_of=pods.key_of)
+        extenders.key_of = pods.key_of
         claims = Claims(plane.client, scenario)
         stage = _Stage(plane.client, pods, volumes, claims, extenders)
         try:

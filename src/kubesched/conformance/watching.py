@@ -15,7 +15,6 @@ from kubesched.api.meta import Record
 from kubesched.api.names import key_of
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.conformance.sequences import Json
 from kubesched.conformance.volume_controller import (
     bound_to,
     is_bound,
@@ -81,11 +80,6 @@ class Pods:
                 await self._changed.wait()
         if self._failure is not None:
             raise ControlPlaneError(f"a watch broke: {self._failure}") from self._failure
-
-    def find(self, namespace: str, name: str) -> Json | None:
-        """The pod as JSON."""
-        obj = self.current.get(f"{namespace}/{name}")
-        return None if obj is None else msgspec.to_builtins(obj)
 
     def key_of(self, uid: str) -> str:
         """Namespace and name of a pod, be it there or gone."""

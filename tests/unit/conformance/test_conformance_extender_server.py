@@ -7,19 +7,26 @@ import msgspec
 import pytest
 
 from kubesched.conformance.extender_server import extender_server
-from kubesched.conformance.extenders import HOST, Cluster
+from kubesched.conformance.extenders import HOST
 from kubesched.conformance.sequences import ExtenderPolicy
-from kubesched.errors import Conflict
+from kubesched.errors import Conflict, NotFound
 
 POD = {"metadata": {"namespace": "default", "name": "a"}, "spec": {"priority": 10}}
 
 
 class Client:
-    """Takes bindings, or refuses them."""
+    """Has one pod; takes bindings, or refuses them."""
 
-    def __init__(self, error=None):
+    def __init__(self, error=None, pod=POD):
         self.posted = []
         self._error = error
+        self._pod = pod
+
+    async def get_raw(self, path):
+        if self._pod is None:
+            raise NotFound("no such pod")
+        assert path == "/api/v1/namespaces/default/pods/a"
+        return msgspec.json.encode(self._pod)
 
     async def post_raw(self, path, body):
         if self._error is not None:
@@ -41,7 +48,6 @@ async def serve():
     async def play(client, *policies):
         context = extender_server(client, policies)
         server = await context.__aenter__()
-        server.cluster = Cluster(find_pod=lambda _namespace, _name: POD, key_of=str)
         opened.append(context)
         return server
 
@@ -84,6 +90,16 @@ async def test_what_the_api_server_says_of_a_binding_is_passed_on(serve):
     server = await serve(Client(Conflict("already bound")), ExtenderPolicy("x0", "s"))
     question = {"PodName": "a", "PodNamespace": "default", "PodUID": "u", "Node": "n1"}
     assert await asked(server, "/x0/bind", question) == (200, {"Error": "already bound"})
+
+
+async def test_whether_a_pod_is_bound_follows_from_the_api_servers_pod(serve):
+    """Not from a watch, which may not have seen the pod yet when the scheduler binds it."""
+    meek = {**POD, "spec": {"priority": -1}}
+    question = {"PodName": "a", "PodNamespace": "default", "PodUID": "u", "Node": "n1"}
+    refuses = ExtenderPolicy("x0", "s", unbound=100)
+    for pod, answer in [(meek, {"Error": "x0 does not bind a"}), (POD, {}), (None, {})]:
+        server = await serve(Client(pod=pod), refuses)
+        assert await asked(server, "/x0/bind", question) == (200, answer)
 
 
 async def test_without_extenders_nothing_is_served():
