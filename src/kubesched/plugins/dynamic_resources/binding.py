@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import structs, to_builtins
 
@@ -77,6 +78,8 @@ class ClaimBinder:
         """UIDs of claims in flight whose allocation was sent and may be stored, though no answer says so."""
         self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
         """Pod UID -> writes that take back what an earlier attempt reserved."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Claim UID -> whose turn it is to write the claim, while there is a writer."""
 
     # -- PreBind ---------------------------------------------------------------------------------------------------
 
@@ -99,7 +102,10 @@ class ClaimBinder:
         try:
             if info.is_in_memory:
                 await _to_the_end(self._create(state, info, node_name))
-            await _to_the_end(self._write_with_retries(info, pod, in_flight_uid))
+            # Upstream: pods that share a claim write it at the same time, and all but one meet a conflict, again and again.
+            async with self._turn(info.claim):
+                info.claim = self._newest(info.claim)
+                await _to_the_end(self._write_with_retries(info, pod, in_flight_uid))
             if info.is_special:
                 await self._wait_for_special_claim(info.claim)
         finally:
@@ -111,6 +117,18 @@ class ClaimBinder:
                 self._spawn(pod, look, "look up claim")
         if info.is_special:
             await self._write_pod_status(state, info, pod, node_name)
+
+    def _turn(self, claim: ResourceClaim) -> asyncio.Lock:
+        turn = self._turns.get(claim.metadata.uid)
+        if turn is None:
+            turn = self._turns[claim.metadata.uid] = asyncio.Lock()
+        return turn
+
+    def _newest(self, claim: ResourceClaim) -> ResourceClaim:
+        """The claim as it is known by now, unless another one has taken its name."""
+        meta = claim.metadata
+        newest = self._claims.get(meta.namespace, meta.name)
+        return claim if newest is None or newest.metadata.uid != meta.uid else newest
 
     async def _create(self, state: DRAState, info: ClaimInfo, node_name: str) -> None:
         chosen = state.allocation_on(node_name)
@@ -377,10 +395,7 @@ class ClaimBinder:
             await done.wait()
         # Also if nothing is pending by now: it may have been when the attempt began, which an extender can draw out.
         for info in state.claims:
-            meta = info.claim.metadata
-            newest = self._claims.get(meta.namespace, meta.name)
-            if newest is not None and newest.metadata.uid == meta.uid:
-                info.claim = newest
+            info.claim = self._newest(info.claim)
 
     async def _remove_reservation(self, claim: ResourceClaim, pod: Pod) -> None:
         meta = claim.metadata

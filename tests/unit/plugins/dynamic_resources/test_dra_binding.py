@@ -182,6 +182,27 @@ async def test_a_conflict_is_retried_on_the_newest_version():
     assert world.client.calls == ["update", "status", "get", "status"]
 
 
+async def test_pods_that_share_a_claim_reserve_it_one_after_another():
+    """Each writes upon what the one before it wrote, so that there is no conflict to retry."""
+    world = World(claim("c", status={"allocation": allocation(("r", "s", "a"))}))
+    world.client.trouble = lambda call: turns()
+    pods = [make_pod(f"p{at}").uid(f"uid-p{at}").build() for at in range(5)]
+    states = [world.reserved("c") for _ in pods]
+    bindings = [
+        asyncio.create_task(world.binder.bind(state, pod, "n1"))
+        for state, pod in zip(states, pods, strict=True)
+    ]
+    await turns()
+    bindings[3].cancel()
+    outcomes = await asyncio.gather(*bindings, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes].count(asyncio.CancelledError) == 1
+    assert world.client.calls == ["status"] * 4, (
+        "a pod that is called off while it waits writes nothing"
+    )
+    users = [user.name for user in world.stored("c").status.reserved_for]
+    assert users == ["p0", "p1", "p2", "p4"]
+
+
 async def test_conflicts_end_after_five_tries(monkeypatch):
     monkeypatch.setattr(binding, "CONFLICT_PAUSE_S", 0)
     world = World(claim("c"))
