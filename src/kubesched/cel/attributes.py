@@ -248,10 +248,10 @@ def _general(
             if test_only and index == last:
                 frame[0] += 1
                 return look_up(value, key, must_exist=False) is not NOTHING
-            found = _charged_look_up(frame, value, key, must_exist=not is_optional)
-            if found is NOTHING:
+            member = _charged_look_up(frame, value, key, must_exist=not is_optional)
+            if member is NOTHING:
                 return False if test_only else NONE
-            value = found
+            value = member
         return Optional(value) if is_optional else value
 
     return evaluate
@@ -270,10 +270,10 @@ def _charged_look_up(frame: Frame, container: Value, key: Value, *, must_exist: 
     if must_exist:
         frame[0] += 1
         return look_up(container, key, must_exist=True)
-    found = look_up(container, key, must_exist=False)
-    if found is not NOTHING:
+    member = look_up(container, key, must_exist=False)
+    if member is not NOTHING:
         frame[0] += 1
-    return found
+    return member
 
 
 def look_up(container: Value, key: Value, *, must_exist: bool) -> Value:
@@ -283,8 +283,8 @@ def look_up(container: Value, key: Value, *, must_exist: bool) -> Value:
     if isinstance(container, dict):
         if type(container) is DefaultMap:
             return container[key] if type(key) is str else container.default
-        value, found = find_key(container, key)
-        if found:
+        value, exists = find_key(container, key)
+        if exists:
             return value
         if must_exist:
             raise EvaluationError(f"no such key: {show(key)}")

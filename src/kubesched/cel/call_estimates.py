@@ -108,10 +108,10 @@ def _looking_through(target: Operand | None, _args: Sequence[Operand]) -> CallEs
     element = target.element_type
     if element is None:  # a string
         return CallEstimate(_reading(target.size))
-    each = 1
+    per_element = 1
     if element.kind in (TypeKind.STRING, TypeKind.BYTES):
-        each = total(each, _reading(target.element_size))
-    return CallEstimate(product(target.size.most, each))
+        per_element = total(per_element, _reading(target.element_size))
+    return CallEstimate(product(target.size.most, per_element))
 
 
 def _rewriting(target: Operand | None, _args: Sequence[Operand]) -> CallEstimate | None:

@@ -85,8 +85,8 @@ def _equal_parts(left: Value, right: Value, budget: list[int]) -> bool:
             return False
         _spend(budget, len(left))
         for key, value in left.items():
-            other, found = find_key(right, key)
-            if not found or not _equal_or_error(value, other, budget):
+            other, exists = find_key(right, key)
+            if not exists or not _equal_or_error(value, other, budget):
                 return False
         return True
     if isinstance(left, Optional):

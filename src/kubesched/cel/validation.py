@@ -123,11 +123,11 @@ def _content(node: Node, *, optional: bool) -> Type:
 def _check_list(node: ListNode, source: Source, issues: list[Issue]) -> None:
     expected: Type | None = None
     for index, element in enumerate(node.elements):
-        found = _content(element, optional=index in node.optional)
+        actual = _content(element, optional=index in node.optional)
         if expected is None:
-            expected = found
-        elif not _equivalent(expected, found):
-            issues.append(_mismatch(element, expected, found, source))
+            expected = actual
+        elif not _equivalent(expected, actual):
+            issues.append(_mismatch(element, expected, actual, source))
             return
 
 
@@ -135,10 +135,10 @@ def _check_map(node: MapNode, source: Source, issues: list[Issue]) -> None:
     expected: tuple[Type, Type] | None = None
     for entry in node.entries:
         assert isinstance(entry.key, Node)
-        found = (entry.key.type, _content(entry.value, optional=entry.optional))
+        actual = (entry.key.type, _content(entry.value, optional=entry.optional))
         if expected is None:
-            expected = found
+            expected = actual
             continue
-        for part, wanted, type in zip((entry.key, entry.value), expected, found, strict=True):
+        for part, wanted, type in zip((entry.key, entry.value), expected, actual, strict=True):
             if not _equivalent(wanted, type):
                 issues.append(_mismatch(part, wanted, type, source))

@@ -103,8 +103,8 @@ def check_values(data: bytes, source: str = "", gates: FeatureGates = DEFAULT_GA
     """
     document = decode(data, source, gates)
     config = document.config
-    found = [*validate(config, gates), *validate_start(config, gates)]
-    document.raise_for(document.problems_with(found))
+    problems = [*validate(config, gates), *validate_start(config, gates)]
+    document.raise_for(document.problems_with(problems))
 
 
 def check(

@@ -145,14 +145,14 @@ def _pre_enqueue(plugin: DynamicResources, pod: Pod) -> Rejection | None:
 
 
 def _allocations(
-    found: DRAState, expected: DeviceAnswer, answer: RecordedAnswer
+    state: DRAState, expected: DeviceAnswer, answer: RecordedAnswer
 ) -> Iterator[Finding]:
     for node in answer.feasible:
-        allocation = found.allocation_on(node)
+        allocation = state.allocation_on(node)
         claims: list[JsonObject] = []
         mappings: list[JsonObject] = []
         if allocation is not None:
-            for info, result in zip(found.unallocated(), allocation.results, strict=True):
+            for info, result in zip(state.unallocated(), allocation.results, strict=True):
                 entry = {
                     "claim": key_of(info.claim.metadata),
                     "allocation": masked(to_builtins(result)),

@@ -108,7 +108,7 @@ def _evaluate_cluster(
         for pending in recorded.placement.pending[:limit]:
             findings = list(compare(pending.expect, cluster.place(pending.pod)))
             if explained:
-                findings = [each for each in findings if not _says_more(each)]
+                findings = [finding for finding in findings if not _says_more(finding)]
             _count(recorded, PodInfo(pending.pod).key, findings, report, show)
     except (RecordingError, ConfigError) as error:
         raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error

@@ -64,15 +64,15 @@ class PlaygroundActions:
         return {"command": action(request, preview), "done": not preview}
 
     def workloads(self) -> list[Json]:
-        found, _ = self._api.list("deployments.apps")
+        deployments, _ = self._api.list("deployments.apps")
         return [
             {
-                "namespace": each["metadata"]["namespace"],
-                "name": each["metadata"]["name"],
-                "replicas": each["spec"].get("replicas", 1),
-                "ready": each.get("status", {}).get("readyReplicas", 0),
+                "namespace": deployment["metadata"]["namespace"],
+                "name": deployment["metadata"]["name"],
+                "replicas": deployment["spec"].get("replicas", 1),
+                "ready": deployment.get("status", {}).get("readyReplicas", 0),
             }
-            for each in found
+            for deployment in deployments
         ]
 
     def _scale(self, request: Json, preview: bool) -> str:
@@ -102,9 +102,9 @@ class PlaygroundActions:
         if not preview:
             taint = {"key": key, "effect": effect} | ({"value": value} if value else {})
             others = [
-                each
-                for each in self._taints(node)
-                if (each["key"], each["effect"]) != (key, effect)
+                taint
+                for taint in self._taints(node)
+                if (taint["key"], taint["effect"]) != (key, effect)
             ]
             self._api.patch("nodes", None, node, {"spec": {"taints": [*others, taint]}})
         return _command("taint", "nodes", node, f"{key}={value}:{effect}", "--overwrite")
@@ -113,9 +113,9 @@ class PlaygroundActions:
         node, key, _value, effect = self._taint_of(request)
         if not preview:
             kept = [
-                each
-                for each in self._taints(node)
-                if (each["key"], each["effect"]) != (key, effect)
+                taint
+                for taint in self._taints(node)
+                if (taint["key"], taint["effect"]) != (key, effect)
             ]
             self._api.patch("nodes", None, node, {"spec": {"taints": kept or None}})
         return _command("taint", "nodes", node, f"{key}:{effect}-")
@@ -152,12 +152,12 @@ class PlaygroundActions:
         manifests = parse_manifests("YAML", text.encode())
         if not preview:
             catalog = self._api.registry.catalog
-            for each in manifests:
-                info = catalog.find_kind(each.obj["apiVersion"], each.kind)
+            for manifest in manifests:
+                info = catalog.find_kind(manifest.obj["apiVersion"], manifest.kind)
                 if info is None:
-                    raise ActionError(f"{each}: the kind is not known")
-                namespace = (each.obj.get("metadata") or {}).get("namespace") or "default"
-                self._api.create(info, each.obj, namespace if info.namespaced else None)
+                    raise ActionError(f"{manifest}: the kind is not known")
+                namespace = (manifest.obj.get("metadata") or {}).get("namespace") or "default"
+                self._api.create(info, manifest.obj, namespace if info.namespaced else None)
         return _here_document("create", text)
 
     def _delete_pod(self, request: Json, preview: bool) -> str:

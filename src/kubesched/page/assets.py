@@ -33,7 +33,7 @@ class Asset:
 @cache
 def assets() -> Mapping[str, Asset]:
     """By file name."""
-    found = {}
+    by_name = {}
     static = files("kubesched.page").joinpath("static")
     for file in [files("kubesched").joinpath("theme.css"), *static.iterdir()]:
         suffix = file.name[file.name.rfind(".") :]
@@ -41,8 +41,8 @@ def assets() -> Mapping[str, Asset]:
             body = file.read_bytes()
             tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
             packed = gzip.compress(body, 9, mtime=0)
-            found[file.name] = Asset(_TYPES[suffix], body, packed, tag)
-    return found
+            by_name[file.name] = Asset(_TYPES[suffix], body, packed, tag)
+    return by_name
 
 
 def serve(name: str, headers: Mapping[str, str]) -> Response | None:

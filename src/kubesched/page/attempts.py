@@ -49,8 +49,8 @@ FIELDS: Final = Listed.__struct_fields__
 def from_ring(ring: DecisionRing, after: int = 0) -> list[Listed]:
     """Attempts after a number, oldest first. Only the new ones are looked at."""
     first = max(after + 1, ring.count - LIMIT + 1, 1)
-    found = (ring.get(number) for number in range(first, ring.count + 1))
-    return [_from_entry(each) for each in found if each is not None]
+    entries = (ring.get(number) for number in range(first, ring.count + 1))
+    return [_from_entry(entry) for entry in entries if entry is not None]
 
 
 def _from_entry(entry: RingEntry) -> Listed:
@@ -77,7 +77,8 @@ def from_recording(reader: RecordingReader) -> list[Listed]:
     for run in runs:
         is_last = run is runs[-1]
         listed += (
-            each if is_last else msgspec.structs.replace(each, number=0) for each in _of_run(run)
+            attempt if is_last else msgspec.structs.replace(attempt, number=0)
+            for attempt in _of_run(run)
         )
         del listed[:-LIMIT]
     return listed
@@ -114,10 +115,10 @@ def _outcome(entry: Decision) -> str:
 
 def from_conditions(pods: Iterable[Pod]) -> list[Listed]:
     """When each pod was last decided about, as its PodScheduled condition says; the newest `LIMIT` of them."""
-    found = sorted(_timed(pods), key=lambda each: each[0])[-LIMIT:]
+    timed = sorted(_timed(pods), key=lambda attempt: attempt[0])[-LIMIT:]
     return [
         Listed(number=number, time=time, pod=pod, outcome=outcome, node=node, message=message)
-        for number, (time, pod, outcome, node, message) in enumerate(found, 1)
+        for number, (time, pod, outcome, node, message) in enumerate(timed, 1)
     ]
 
 

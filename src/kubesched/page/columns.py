@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 def texts(values: Iterable[str]) -> Array:
     """Texts as a column of bytes. A zero byte in a text would shift all later ones, so it is replaced."""
-    joined = "".join([f"{value}\0" for value in (each.replace("\0", "\ufffd") for each in values)])
+    joined = "".join([f"{value}\0" for value in (text.replace("\0", "\ufffd") for text in values)])
     return np.frombuffer(joined.encode("utf-8", "replace"), dtype=np.uint8)
 
 

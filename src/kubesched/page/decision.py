@@ -62,11 +62,11 @@ class MatrixSelection:
         assert (evaluation.feasible[order] == by_total(evaluation)).all()
         self.columns["total"] = evaluation.totals[order]
         self.columns["rank"] = ranks_of(evaluation.totals)[order].astype(np.int32)
-        for each in evaluation.scores:
-            self.header["plugins"].append(each.plugin)
-            self.columns[f"raw {each.plugin}"] = each.raw[order]
-            self.columns[f"normalized {each.plugin}"] = each.normalized[order]
-            self.columns[f"weighted {each.plugin}"] = each.weighted[order]
+        for score in evaluation.scores:
+            self.header["plugins"].append(score.plugin)
+            self.columns[f"raw {score.plugin}"] = score.raw[order]
+            self.columns[f"normalized {score.plugin}"] = score.normalized[order]
+            self.columns[f"weighted {score.plugin}"] = score.weighted[order]
 
     def pack(self, explanation: Explanation, **more: object) -> bytes:
         """The message for the browser."""

@@ -20,16 +20,16 @@ PREFIX: Final = "devices "
 
 def version(assembly: Assembly) -> int:
     """Changes with every slice and every claim; 0 if devices are not watched."""
-    found = _listers(assembly)
-    return 0 if found is None else sum(each.version for each in found)
+    listers = _listers(assembly)
+    return 0 if listers is None else sum(lister.version for lister in listers)
 
 
 def device_columns(assembly: Assembly, rows: Indices) -> tuple[list[str], dict[str, Array]]:
     """(resources, columns) of the devices that belong to single nodes."""
-    found = _listers(assembly)
-    if found is None:
+    listers = _listers(assembly)
+    if listers is None:
         return [], {}
-    slices, claims = (each.list() for each in found)
+    slices, claims = (lister.list() for lister in listers)
     offered = _offered(slices)
     taken = _allocated(claims) & offered.keys()
     drivers = sorted({driver for driver, _, _ in offered})
@@ -61,15 +61,20 @@ _Device = tuple[str, str, str]
 def _offered(slices: Iterable[ResourceSlice]) -> dict[_Device, str]:
     """Device -> node. Of a pool only the newest generation counts."""
     newest: dict[tuple[str, str], int] = {}
-    local = [each for each in slices if each.spec.node_name]
-    for each in local:
-        pool = (each.spec.driver, each.spec.pool.name)
-        newest[pool] = max(newest.get(pool, 0), each.spec.pool.generation)
+    local = [resource_slice for resource_slice in slices if resource_slice.spec.node_name]
+    for resource_slice in local:
+        pool = (resource_slice.spec.driver, resource_slice.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
     return {
-        (each.spec.driver, each.spec.pool.name, device.name): each.spec.node_name or ""
-        for each in local
-        if each.spec.pool.generation == newest[each.spec.driver, each.spec.pool.name]
-        for device in each.spec.devices or ()
+        (
+            resource_slice.spec.driver,
+            resource_slice.spec.pool.name,
+            device.name,
+        ): resource_slice.spec.node_name or ""
+        for resource_slice in local
+        if resource_slice.spec.pool.generation
+        == newest[resource_slice.spec.driver, resource_slice.spec.pool.name]
+        for device in resource_slice.spec.devices or ()
     }
 
 

@@ -107,7 +107,7 @@ def flags_of(node: Node) -> int:
     flags = CORDONED if node.spec.unschedulable else 0
     if any(taint.effect in _HARD_EFFECTS for taint in node.spec.taints or ()):
         flags |= TAINTED
-    conditions = {each.type: each.status for each in node.status.conditions or ()}
+    conditions = {condition.type: condition.status for condition in node.status.conditions or ()}
     if conditions.get("Ready", "True") != "True":
         flags |= NOT_READY
     return flags
@@ -125,8 +125,12 @@ def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
         "name": name,
         "labels": dict(node.metadata.labels or {}),
         "cordoned": bool(node.spec.unschedulable),
-        "taints": [_taint(each.key, each.value, each.effect) for each in node.spec.taints or ()],
-        "conditions": {each.type: each.status for each in node.status.conditions or ()},
+        "taints": [
+            _taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints or ()
+        ],
+        "conditions": {
+            condition.type: condition.status for condition in node.status.conditions or ()
+        },
         "amounts": {
             resource: [
                 int(amounts[f"requested {resource}"][0]),

@@ -43,9 +43,9 @@ def queued_pods(assembly: Assembly) -> dict[str, Any]:
     now, wall = clock.monotonic(), clock.now()
     wakes = _Wakes(assembly)
     listed = [_entry(place, info, now, wall, wakes) for place, info in entries[:LIMIT]]
-    for each in waiting[: LIMIT - len(listed)]:
-        why = f"for permission by {', '.join(each.pending_plugins())}"
-        listed.append({**_pod(each.pod), "place": PERMIT, "why": why})
+    for waiting_pod in waiting[: LIMIT - len(listed)]:
+        why = f"for permission by {', '.join(waiting_pod.pending_plugins())}"
+        listed.append({**_pod(waiting_pod.pod), "place": PERMIT, "why": why})
     return {"counts": {place: counts[place] for place in PLACES}, "pods": listed}
 
 
@@ -131,6 +131,8 @@ class _Wakes:
     def __call__(self, plugins: list[str]) -> list[str]:
         key = tuple(plugins)
         if key not in self._known:
-            found = woken_by(self._hints, plugins)
-            self._known[key] = list(dict.fromkeys(name for each in found for name in each.events))
+            wakers = woken_by(self._hints, plugins)
+            self._known[key] = list(
+                dict.fromkeys(name for waker in wakers for name in waker.events)
+            )
         return self._known[key]

@@ -106,8 +106,8 @@ class Pages:
             assert page is not None, "the page is part of the package"
             return page
         if call.path.startswith("static/"):
-            found = assets.serve(call.path.removeprefix("static/"), call.headers)
-            return found if found is not None else failure(404, "there is no such file")
+            served = assets.serve(call.path.removeprefix("static/"), call.headers)
+            return served if served is not None else failure(404, "there is no such file")
         handlers = self._writes if call.method == "POST" else self._reads
         handler = handlers.get(call.path)
         if handler is None:
@@ -191,10 +191,10 @@ class Pages:
 
     async def _node(self, call: Call) -> Response:
         view, name = await self._view(call), call.one("name")
-        found = await self._read(view, lambda: nodes.node_details(view.assembly.table, name))
-        if found is None:
+        details = await self._read(view, lambda: nodes.node_details(view.assembly.table, name))
+        if details is None:
             return failure(404, f"there is no node {name!r}")
-        return json_response(found)
+        return json_response(details)
 
     async def _queue(self, call: Call) -> Response:
         view = await self._view(call)
@@ -223,14 +223,14 @@ class Pages:
         view, text = await self._view(call), call.one("contains").lower()
 
         def look() -> list[list[str]]:
-            found: list[list[str]] = []
+            matching: list[list[str]] = []
             for pod in view.pods():
                 key = f"{pod.metadata.namespace}/{pod.metadata.name}"
                 if text in key.lower():
-                    found.append([key, pod.spec.node_name])
-                    if len(found) >= 50:
+                    matching.append([key, pod.spec.node_name])
+                    if len(matching) >= 50:
                         break
-            return found
+            return matching
 
         return json_response({"pods": await self._read(view, look)})
 

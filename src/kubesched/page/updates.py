@@ -52,7 +52,9 @@ class Place:
     @classmethod
     def parse(cls, text: str) -> Place | None:
         epoch, *numbers = text.split(".")
-        if len(numbers) != 5 or not all(each.isdecimal() and len(each) < 19 for each in numbers):
+        if len(numbers) != 5 or not all(
+            number.isdecimal() and len(number) < 19 for number in numbers
+        ):
             return None
         return cls(epoch, *map(int, numbers))
 

@@ -75,16 +75,16 @@ class WhatIf:
 
     def _parse(self, text: str) -> Question:
         manifests = parse_manifests(EDITOR, text.encode())
-        configs = [each for each in manifests if each.kind == CONFIGURATION]
+        configs = [manifest for manifest in manifests if manifest.kind == CONFIGURATION]
         if len(configs) > 1:
             raise PlanError(f"{configs[1]}: only one configuration is possible")
         config = None
         if configs:
             config = load(msgspec.json.encode(configs[0].obj), EDITOR, self._gates)
-        others = [each for each in manifests if each.kind != CONFIGURATION]
+        others = [manifest for manifest in manifests if manifest.kind != CONFIGURATION]
         return Question(
-            manifests=tuple(each for each in others if each.kind != "Node"),
-            nodes=tuple(each for each in others if each.kind == "Node"),
+            manifests=tuple(manifest for manifest in others if manifest.kind != "Node"),
+            nodes=tuple(manifest for manifest in others if manifest.kind == "Node"),
             config=config,
         )
 
@@ -111,8 +111,8 @@ async def _planned(world: PlannedCluster, state: ClusterState, changes: Changes)
 def _check_size(manifests: Sequence[Manifest]) -> None:
     """A slip of the finger must not keep the page busy for minutes."""
     wanted = 0
-    for each in manifests:
-        spec = each.obj.get("spec")
+    for manifest in manifests:
+        spec = manifest.obj.get("spec")
         for field in ("replicas", "parallelism"):
             count = spec.get(field) if isinstance(spec, dict) else None
             if isinstance(count, int):
@@ -126,7 +126,7 @@ def _check_size(manifests: Sequence[Manifest]) -> None:
 def differences(before: Plan, after: Plan) -> list[dict[str, str]]:
     """Pods that two plans put on different nodes; an empty node means that it got none."""
     nodes_before, nodes_after = (
-        {each.pod: each.node for each in plan.placed} for plan in (before, after)
+        {placement.pod: placement.node for placement in plan.placed} for plan in (before, after)
     )
     names = dict.fromkeys([*nodes_before, *nodes_after])
     return [

@@ -196,6 +196,6 @@ def _as_json(decision: Decision, readable: bool) -> dict[str, Any]:
 
 
 def _counted(reasons: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for each in reasons:
-        count, _, reason = each.partition(" ")
+    for counted in reasons:
+        count, _, reason = counted.partition(" ")
         yield {"nodes": int(count), "reason": reason}

@@ -75,8 +75,8 @@ def _index_of(elements: list[Value], element: Value) -> int:
 
 
 def _last_index_of(elements: list[Value], element: Value) -> int:
-    found = _index_of(elements[::-1], element)
-    return len(elements) - 1 - found if found >= 0 else -1
+    index = _index_of(elements[::-1], element)
+    return len(elements) - 1 - index if index >= 0 else -1
 
 
 def _members(

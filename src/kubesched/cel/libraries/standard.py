@@ -46,14 +46,14 @@ def _operator(
     costs_by_type: dict[Type, CallCost] | None = None,
 ) -> tuple[Overload, ...]:
     """Overloads that share an implementation, which finds out about types by itself."""
-    found = costs_by_type or {}
+    costs = costs_by_type or {}
     return tuple(
         Overload(
             f"{name}_{'_'.join(_SHORT.get(argument, argument.name) for argument in arguments)}",
             arguments,
             result,
             call,
-            cost=found.get(arguments[0]),
+            cost=costs.get(arguments[0]),
             guarded=False,
         )
         for arguments, result in signatures

@@ -90,7 +90,7 @@ class ClaimBinder:
             if not is_reserved_for(info.claim, pod):
                 await self._bind_claim(state, info, pod, node_name)
         if self._has_binding_conditions and any(
-            has_conditions(each.claim) for each in state.claims
+            has_conditions(info.claim) for info in state.claims
         ):
             await self._wait_until_ready(state, pod, node_name)
 
@@ -306,7 +306,7 @@ class ClaimBinder:
             self._observe(state.claims, outcome, self._handle.clock.monotonic() - started)
 
     async def _poll(self, state: DRAState, deadline: float) -> None:
-        keys = [key_of(each.claim.metadata) for each in state.claims]
+        keys = [key_of(info.claim.metadata) for info in state.claims]
         with self._claims.watching(keys) as changed:
             while True:
                 changed.clear()
@@ -449,7 +449,7 @@ class ClaimBinder:
 
         async def remove_finalizer() -> None:
             metadata = claim.metadata
-            kept = [each for each in metadata.finalizers or () if each != FINALIZER]
+            kept = [finalizer for finalizer in metadata.finalizers or () if finalizer != FINALIZER]
             changed = structs.replace(metadata, finalizers=kept or None)
             await self._client.update(structs.replace(claim, metadata=changed))
 

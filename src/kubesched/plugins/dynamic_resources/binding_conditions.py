@@ -39,8 +39,8 @@ def is_ready(claim: ResourceClaim) -> bool:
                     f'reason={failed.reason}, message="{failed.message}"'
                 )
         for wanted in result.binding_conditions:
-            found = _find(conditions, wanted)
-            if found is None or found.status != "True":
+            condition = _find(conditions, wanted)
+            if condition is None or condition.status != "True":
                 return False
     return True
 
@@ -86,4 +86,4 @@ def _device_status(
 
 
 def _find(conditions: Iterable[Condition], wanted: str) -> Condition | None:
-    return next((each for each in conditions if each.type == wanted), None)
+    return next((condition for condition in conditions if condition.type == wanted), None)

@@ -50,7 +50,7 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str | None, bool]:
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
-    return any(each.uid == pod.metadata.uid for each in claim.status.reserved_for or ())
+    return any(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for or ())
 
 
 def _check_owner(pod: Pod, claim: ResourceClaim) -> None:

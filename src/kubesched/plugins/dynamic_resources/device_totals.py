@@ -68,7 +68,9 @@ def _reachable(slice_: ResourceSlice, node: Node) -> Iterator[Device]:
 def _is_of_class(
     driver: str, device: Device, device_class: DeviceClass, selectors: DeviceSelectors
 ) -> bool:
-    wanted = [each.cel.expression for each in device_class.spec.selectors or () if each.cel]
+    wanted = [
+        selector.cel.expression for selector in device_class.spec.selectors or () if selector.cel
+    ]
     if not wanted:
         return True
     content = DeviceContent(driver, structs.replace(device, allow_multiple_allocations=None))

@@ -26,8 +26,8 @@ class ExtendedResourceCache:
         """Resource name -> the class that stands behind it. Only to be read."""
         self.version = 0
         """Changes whenever a mapping may have changed."""
-        for each in lister.list():
-            self._changed(None, each)
+        for device_class in lister.list():
+            self._changed(None, device_class)
         self._stop: Callable[[], None] | None = lister.subscribe(self._changed)
 
     def close(self) -> None:

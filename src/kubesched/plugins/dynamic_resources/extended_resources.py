@@ -75,9 +75,11 @@ def requests_and_mappings(
     requests: list[DeviceRequest] = []
     mappings: Mappings = []
     for resource in sorted(resources, key=str.encode):
-        found = _for_resource(containers, short_lived, resource, resources[resource])
-        requests += found[0]
-        mappings += found[1]
+        more_requests, more_mappings = _for_resource(
+            containers, short_lived, resource, resources[resource]
+        )
+        requests += more_requests
+        mappings += more_mappings
     requests.sort(key=lambda request: request.name.encode())
     return requests, mappings
 
@@ -103,12 +105,14 @@ def _for_resource(
             extra.append(request)
     kept = max(extra, key=_count, default=None)
     if kept is not None:
-        others = {each.name for each in extra}
+        others = {request.name for request in extra}
         short_mappings = [
-            structs.replace(each, request_name=kept.name) if each.request_name in others else each
-            for each in short_mappings
+            structs.replace(mapping, request_name=kept.name)
+            if mapping.request_name in others
+            else mapping
+            for mapping in short_mappings
         ]
-    requests = [each for each in (kept, *long_lived) if each is not None]
+    requests = [request for request in (kept, *long_lived) if request is not None]
     return requests, long_mappings + short_mappings
 
 

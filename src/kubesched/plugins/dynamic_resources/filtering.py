@@ -115,10 +115,10 @@ class NodeFilter:
         solution: Solution | None = None
         if state.allocator is not None:
             claims = self._claims if special is None else [*self._claims[:-1], special]
-            found = self._solve(state.allocator, node, claims)
-            if isinstance(found, Status):
-                return found
-            solution = found
+            solved = self._solve(state.allocator, node, claims)
+            if isinstance(solved, Status):
+                return solved
+            solution = solved
         if unavailable:
             state.unavailable.update(unavailable)
             return UNAVAILABLE_CLAIM

@@ -149,20 +149,20 @@ class DynamicResources(
             infos = [ClaimInfo(claim) for claim in pod_claims(pod, self._dra.claims.get)]
         except ClaimProblem as problem:
             return unresolvable(str(problem))
-        found = DRAState(infos)
+        dra_state = DRAState(infos)
         if backed is not None:
             infos.append(self._special_claim(pod))
-            found.special_uid = infos[-1].claim.metadata.uid
-            found.extended_resources = backed
+            dra_state.special_uid = infos[-1].claim.metadata.uid
+            dra_state.extended_resources = backed
         if not infos:
             return SKIP
         for info in infos:
             status = self._check(info)
             if status is not None:
                 return status
-        if any(True for _ in found.unallocated()):
-            found.allocator = self._new_allocator()
-        state.write(STATE, found)
+        if any(True for _ in dra_state.unallocated()):
+            dra_state.allocator = self._new_allocator()
+        state.write(STATE, dra_state)
         return None
 
     def filter_nodes(
@@ -170,12 +170,12 @@ class DynamicResources(
     ) -> Verdicts | Status | None:
         """Nodes that an earlier plugin rejected are not looked at: claims that cannot be judged there do no harm."""
         remaining = nodes.candidates
-        found: DRAState = state.read(STATE)
-        if not found.claims:
+        dra_state: DRAState = state.read(STATE)
+        if not dra_state.claims:
             return None
-        judging = self._node_filter(found, pod)
+        judging = self._node_filter(dra_state, pod)
         if judging.is_grouping:
-            return self._filter_groups(found, judging, nodes, remaining)
+            return self._filter_groups(dra_state, judging, nodes, remaining)
         codes = np.zeros(len(nodes), dtype=np.int32)
         statuses: list[Status] = []
         for index in np.flatnonzero(remaining).tolist():
@@ -274,18 +274,18 @@ class DynamicResources(
         return str(uuid.UUID(int=self.handle.random.getrandbits(128), version=4))
 
     def _filter_groups(
-        self, found: DRAState, judging: NodeFilter, nodes: NodeColumns, remaining: Mask
+        self, dra_state: DRAState, judging: NodeFilter, nodes: NodeColumns, remaining: Mask
     ) -> Verdicts | None:
         """One node stands for all that are like it."""
         verdicts = np.zeros(len(nodes), dtype=np.int32)
         statuses: list[Status] = []
         failed = 0
-        if found.allocator is not None:
+        if dra_state.allocator is not None:
             column = self._dra.signatures(nodes.table)
             indices = np.flatnonzero(remaining)
             signatures = column.sync()[nodes.row_indices()[indices]]
             groups, first, group_of = np.unique(signatures, return_index=True, return_inverse=True)
-            found.grouped = grouped = GroupedSolutions(found.allocator, nodes.table, column)
+            dra_state.grouped = grouped = GroupedSolutions(dra_state.allocator, nodes.table, column)
             codes = np.zeros(len(groups), dtype=np.int32)
             for group in np.argsort(first).tolist():
                 answer = judging.judge_group(nodes.node_at(int(indices[first[group]])))
@@ -311,11 +311,11 @@ class DynamicResources(
         broken = verdicts == failed if failed else None
         return Verdicts(verdicts, lambda code: statuses[code - 1], broken)
 
-    def _node_filter(self, found: DRAState, pod: Pod) -> NodeFilter:
+    def _node_filter(self, dra_state: DRAState, pod: Pod) -> NodeFilter:
         return NodeFilter(
-            found,
+            dra_state,
             pod,
-            None if found.special is None else self._dra.extended_resources,
+            None if dra_state.special is None else self._dra.extended_resources,
             self.handle.clock,
             filter_timeout_s=self._filter_timeout_s,
             binding_timeout_s=self._binding_timeout_s if self._has_binding_conditions else None,
@@ -326,18 +326,18 @@ class DynamicResources(
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
-        found: DRAState | None = state.get(STATE)
-        if found is None:
+        dra_state: DRAState | None = state.get(STATE)
+        if dra_state is None:
             # Upstream: a PreFilter rejection before this plugin's own PreFilter surfaces as this error's text.
             return None, error_status("not found")
-        if not found.claims:
+        if not dra_state.claims:
             return None, NOTHING_TO_DEALLOCATE
-        stale = found.special
+        stale = dra_state.special
         is_stale = stale is not None and not stale.is_in_memory
-        candidates = sorted(found.unavailable)
+        candidates = sorted(dra_state.unavailable)
         self.handle.random.shuffle(candidates)
         for index in candidates:
-            info = found.claims[index]
+            info = dra_state.claims[index]
             if info.is_special:
                 if is_stale:
                     break
@@ -360,18 +360,18 @@ class DynamicResources(
     # -- Score -----------------------------------------------------------------------------------------------------
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
-        found: DRAState = state.read(STATE)
-        if not self._gates.DRAPrioritizedList or not found.has_alternatives:
+        dra_state: DRAState = state.read(STATE)
+        if not self._gates.DRAPrioritizedList or not dra_state.has_alternatives:
             return 0
         scores = np.zeros(len(nodes), dtype=np.int64)
         known: dict[int, int] = {}
         for index in range(len(nodes)):
-            allocation = found.allocation_on(nodes.name_at(index))
+            allocation = dra_state.allocation_on(nodes.name_at(index))
             if allocation is not None:
                 solution = allocation.solution
                 score = known.get(id(solution))
                 if score is None:
-                    score = known[id(solution)] = _score(found, solution)
+                    score = known[id(solution)] = _score(dra_state, solution)
                 scores[index] = score
         return scores
 
@@ -386,13 +386,13 @@ class DynamicResources(
     # -- Reserve ---------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        found: DRAState = state.read(STATE)
-        if found is NO_CLAIMS:
+        dra_state: DRAState = state.read(STATE)
+        if dra_state is NO_CLAIMS:
             return None
-        open_claims = list(found.unallocated())
+        open_claims = list(dra_state.unallocated())
         if not open_claims:
             return None
-        chosen = found.allocation_on(node_name)
+        chosen = dra_state.allocation_on(node_name)
         if chosen is None or not chosen.results:
             if all(info.is_special for info in open_claims):
                 return None  # device plugins serve it
@@ -403,22 +403,22 @@ class DynamicResources(
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        found: DRAState | None = state.get(STATE)
-        if found is not None and found.claims:
-            self._binder.unreserve(found, pod)
+        dra_state: DRAState | None = state.get(STATE)
+        if dra_state is not None and dra_state.claims:
+            self._binder.unreserve(dra_state, pod)
 
     # -- PreBind ---------------------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> PreBindPreFlightResult:
-        found: DRAState = state.read(STATE)
-        return _WORK_TO_DO if found.claims else _NOTHING_TO_DO
+        dra_state: DRAState = state.read(STATE)
+        return _WORK_TO_DO if dra_state.claims else _NOTHING_TO_DO
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        found: DRAState = state.read(STATE)
+        dra_state: DRAState = state.read(STATE)
         try:
-            await self._binder.bind(found, pod, node_name)
+            await self._binder.bind(dra_state, pod, node_name)
         except ClaimBindingError as error:
             return error_status(error)
         return None
@@ -480,11 +480,11 @@ class DynamicResources(
         )
 
 
-def _score(found: DRAState, solution: Solution) -> int:
+def _score(dra_state: DRAState, solution: Solution) -> int:
     """How good the chosen alternatives are: 8 for a first choice, 7 for a second, and so on."""
     picks = iter(solution.picks)
     score = 0
-    for info in found.claims:
+    for info in dra_state.claims:
         allocation = info.claim.status.allocation
         if allocation is not None:
             taken = {result.request for result in allocation.devices.results or ()}

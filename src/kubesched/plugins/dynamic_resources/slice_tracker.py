@@ -22,7 +22,7 @@ class SliceTracker:
         self._rules = rules
         self._tainted: dict[str, ResourceSlice] = {}
         """Slices with taints of rules, by name."""
-        self.slices = Slices(self._with_taints(each) for each in lister.list())
+        self.slices = Slices(self._with_taints(resource_slice) for resource_slice in lister.list())
         self._stops: list[Callable[[], None]] = [lister.subscribe(self._slice_changed)]
         if rules is not None:
             self._stops.append(rules.subscribe(self._rule_changed))
@@ -39,9 +39,9 @@ class SliceTracker:
             self.slices.add(self._with_taints(new))
 
     def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
-        for each in self._lister.list():
-            if any(rule is not None and applies_to(rule, each) for rule in (old, new)):
-                self._slice_changed(each, each)
+        for resource_slice in self._lister.list():
+            if any(rule is not None and applies_to(rule, resource_slice) for rule in (old, new)):
+                self._slice_changed(resource_slice, resource_slice)
 
     def _with_taints(self, slice_: ResourceSlice) -> ResourceSlice:
         rules = () if self._rules is None else self._rules.list()

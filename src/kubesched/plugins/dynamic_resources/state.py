@@ -120,7 +120,7 @@ class DRAState:
         return allocation
 
     def unallocated(self) -> Iterator[ClaimInfo]:
-        return (each for each in self.claims if not each.is_allocated)
+        return (info for info in self.claims if not info.is_allocated)
 
 
 NO_CLAIMS = DRAState()

@@ -41,13 +41,13 @@ class Solution:
         self, claims: Sequence[ClaimRequests], devices: list[PooledDevice], search: Search
     ) -> None:
         positions = {pooled: position for position, pooled in enumerate(devices)}
-        self.claims = [each.claim for each in claims]
+        self.claims = [requested.claim for requested in claims]
         self.requests = [
             [
                 alternatives[search.chosen.get((index, number), 0)]
-                for number, alternatives in enumerate(each.requests)
+                for number, alternatives in enumerate(requested.requests)
             ]
-            for index, each in enumerate(claims)
+            for index, requested in enumerate(claims)
         ]
         """The chosen requests of each claim."""
         self.picks = [[(positions[pick.pooled], pick) for pick in picks] for picks in search.picks]
@@ -157,8 +157,8 @@ class Allocator:
             is_late,
         )
         if search.run():
-            for each, picks in zip(checked, search.picks, strict=True):
-                check_node_selectors(each.claim, picks)
+            for requested, picks in zip(checked, search.picks, strict=True):
+                check_node_selectors(requested.claim, picks)
             return Solution(checked, known.devices, search)
         return InvalidPools() if any(pool.invalid_reason for pool in known.pools) else None
 

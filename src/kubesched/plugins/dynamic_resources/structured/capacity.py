@@ -90,7 +90,9 @@ def violates(amount: Quantity, policy: CapacityRequestPolicy | None) -> bool:
     if policy.valid_range is not None:
         return _violates_range(amount, policy.valid_range)
     valid_values = policy.valid_values or ()
-    return bool(valid_values) and all(amount != quantity.parse(each) for each in valid_values)
+    return bool(valid_values) and all(
+        amount != quantity.parse(valid_value) for valid_value in valid_values
+    )
 
 
 def _violates_range(amount: Quantity, valid: CapacityRequestPolicyRange) -> bool:

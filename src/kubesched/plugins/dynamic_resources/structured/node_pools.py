@@ -110,9 +110,9 @@ class PoolIndex:
         return gathered
 
     def _sweep(self) -> None:
-        self._nodes = {name: each for name, each in self._nodes.items() if each.is_recent}
-        for each in self._nodes.values():
-            each.is_recent = False
+        self._nodes = {name: pools for name, pools in self._nodes.items() if pools.is_recent}
+        for pools in self._nodes.values():
+            pools.is_recent = False
         self._sweep_at = max(_SWEEP_FROM, 2 * len(self._nodes))
 
     # -- what makes nodes alike ------------------------------------------------------------------------------------

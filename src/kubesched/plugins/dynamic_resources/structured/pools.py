@@ -77,8 +77,8 @@ class Slices:
         """Grows with every change."""
         self._node_versions: dict[str, int] = {}
         self._shared_version = 0
-        for each in slices:
-            self.add(each)
+        for resource_slice in slices:
+            self.add(resource_slice)
 
     def add(self, slice_: ResourceSlice) -> None:
         name, spec = slice_.metadata.name, slice_.spec
@@ -109,8 +109,8 @@ class Slices:
     def _note_change(self, changed: ResourceSlice, pool: PoolID) -> None:
         """Nodes with other slices of the pool are concerned, too: these tell them whether it is complete."""
         self.version += 1
-        for each in (changed, *self.of_pool(pool)):
-            node_name = _only_node(each)
+        for resource_slice in (changed, *self.of_pool(pool)):
+            node_name = _only_node(resource_slice)
             if node_name:
                 self._node_versions[node_name] = self.version
             else:
@@ -145,9 +145,9 @@ def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:
         AllocationError: a node selector cannot be read.
     """
     groups: dict[PoolID, list[ResourceSlice]] = {}
-    for each in slices.candidates(node.metadata.name):
-        if _is_relevant(each, node, features):
-            _add_to_group(groups, each)
+    for resource_slice in slices.candidates(node.metadata.name):
+        if _is_relevant(resource_slice, node, features):
+            _add_to_group(groups, resource_slice)
     pools = []
     for pool_id, group in groups.items():
         pool = _pool_of(pool_id, group, slices, features)
@@ -218,13 +218,17 @@ def _pool_of(
         return _build(pool_id, group, (), features)
     generation = group[0].spec.pool.generation
     everywhere = slices.of_pool(pool_id)
-    if any(each.spec.pool.generation > generation for each in everywhere):
+    if any(resource_slice.spec.pool.generation > generation for resource_slice in everywhere):
         return None
-    same = [each for each in everywhere if each.spec.pool.generation == generation]
+    same = [
+        resource_slice
+        for resource_slice in everywhere
+        if resource_slice.spec.pool.generation == generation
+    ]
     if len(same) != count:
         return Pool(pool_id, is_incomplete=True)
-    names = {each.metadata.name for each in group}
-    rest = [each for each in same if each.metadata.name not in names]
+    names = {resource_slice.metadata.name for resource_slice in group}
+    rest = [resource_slice for resource_slice in same if resource_slice.metadata.name not in names]
     return _build(pool_id, group, rest, features)
 
 
@@ -232,10 +236,14 @@ def _build(
     pool_id: PoolID, group: list[ResourceSlice], rest: Sequence[ResourceSlice], features: Features
 ) -> Pool:
     pool = Pool(pool_id)
-    ordered = sorted(group, key=lambda each: _bytewise(each.metadata.name))
-    with_counters = [each for each in ordered if each.spec.shared_counters]
+    ordered = sorted(group, key=lambda resource_slice: _bytewise(resource_slice.metadata.name))
+    with_counters = [
+        resource_slice for resource_slice in ordered if resource_slice.spec.shared_counters
+    ]
     if features.partitionable_devices:
-        offering = [each for each in ordered if not each.spec.shared_counters]
+        offering = [
+            resource_slice for resource_slice in ordered if not resource_slice.spec.shared_counters
+        ]
     else:
         offering = ordered
     devices = _pooled(offering, pool)
@@ -256,7 +264,9 @@ def _build(
 
 def _pooled(slices: Iterable[ResourceSlice], pool: Pool) -> list[PooledDevice]:
     return [
-        PooledDevice(device, each, pool) for each in slices for device in each.spec.devices or ()
+        PooledDevice(device, resource_slice, pool)
+        for resource_slice in slices
+        for device in resource_slice.spec.devices or ()
     ]
 
 
@@ -270,8 +280,8 @@ def _duplicate_device(devices: Iterable[PooledDevice]) -> str:
 
 
 def _collect_counter_sets(slices: Iterable[ResourceSlice], sets: dict[str, CounterSet]) -> str:
-    for each in slices:
-        for counter_set in each.spec.shared_counters or ():
+    for resource_slice in slices:
+        for counter_set in resource_slice.spec.shared_counters or ():
             if counter_set.name in sets:
                 return f"duplicate counter set name {counter_set.name}"
             sets[counter_set.name] = counter_set
@@ -308,8 +318,8 @@ def _go_text(selector: NodeSelector) -> str:
 
 def _go_requirements(requirements: Sequence[NodeSelectorRequirement] | None) -> str:
     inner = "".join(
-        f"NodeSelectorRequirement{{Key:{each.key},Operator:{each.operator},"
-        f"Values:[{' '.join(each.values or ())}],}},"
-        for each in requirements or ()
+        f"NodeSelectorRequirement{{Key:{requirement.key},Operator:{requirement.operator},"
+        f"Values:[{' '.join(requirement.values or ())}],}},"
+        for requirement in requirements or ()
     )
     return f"[]NodeSelectorRequirement{{{inner}}}"

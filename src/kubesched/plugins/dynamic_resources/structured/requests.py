@@ -95,7 +95,7 @@ class Checker:
         for request in claim.spec.devices.requests or ():
             alternatives = self._alternatives(claim, request)
             requests.append(alternatives)
-            fewest += min(each.count for each in alternatives)
+            fewest += min(alternative.count for alternative in alternatives)
         if fewest > MAX_ALLOCATION_RESULTS:
             raise AllocationError(
                 f"claim {key_of(claim)}: number of requested devices {fewest} exceeds the claim "

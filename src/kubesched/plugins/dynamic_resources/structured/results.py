@@ -143,7 +143,7 @@ def _terms(claim: ResourceClaim, source: Device | ResourceSliceSpec) -> list[Nod
 def _add_new(
     requirements: Sequence[NodeSelectorRequirement] | None, to: list[NodeSelectorRequirement]
 ) -> None:
-    known = {_meaning(each) for each in to}
+    known = {_meaning(requirement) for requirement in to}
     for requirement in requirements or ():
         if _meaning(requirement) not in known:
             to.append(requirement)

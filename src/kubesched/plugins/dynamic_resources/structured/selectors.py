@@ -90,7 +90,7 @@ class DeviceContent:
         self._driver = driver
         self._device = device
         capacity = device.capacity or {}
-        amounts = {name: each.value for name, each in capacity.items()}
+        amounts = {name: amount.value for name, amount in capacity.items()}
         shared = bool(device.allow_multiple_allocations)
         self.key = _encode((driver, device.attributes, amounts, shared))
         """Equal for devices that no expression can tell apart."""

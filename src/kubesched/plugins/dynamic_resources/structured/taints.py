@@ -12,7 +12,8 @@ _BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 def is_repelled(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
     """Does the device have a taint that blocks and is not tolerated? Unknown effects never block."""
     return any(
-        taint.effect in _BLOCKING and not any(tolerates(each, taint) for each in tolerations)
+        taint.effect in _BLOCKING
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
         for taint in device.taints or ()
     )
 
