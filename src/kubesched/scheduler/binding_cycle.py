@@ -264,6 +264,8 @@ class BindingCycle:
                 family = self._metrics.pod_scheduling_sli_duration_seconds
                 sli = self._sli[label] = family.labels(label)
             sli.observe(now - info.initial_attempt_timestamp)
+        if info.was_flushed_from_unschedulable:
+            self._metrics.pod_scheduled_after_flush_total.inc()
 
     def _fail(self, assumed: Assumed, status: Status) -> None:
         """Undo, requeue, and tell the queue that the node has room again.

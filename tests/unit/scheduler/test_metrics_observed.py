@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubesched.errors import ServerError
 from kubesched.framework.interfaces import PermitPlugin, Wait
+from kubesched.framework.status import unschedulable
 from kubesched.scheduler import scheduler as scheduler_module
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.harness import SchedulerHarness
@@ -229,6 +230,35 @@ async def test_a_wait_on_permit_is_measured():
         assert value(harness, "permit_wait_duration_seconds_sum", result="Success") == 2.0
         timed = {"plugin": "Waiting", "extension_point": "Permit", "status": "Wait"}
         assert value(harness, "plugin_execution_duration_seconds_count", **timed) == 1
+
+
+class Moody(PermitPlugin):
+    """Changes its mind without an event that would tell of it."""
+
+    name = "Moody"
+    mood = "bad"
+
+    def permit(self, state, pod, node_name):
+        return unschedulable("not today") if Moody.mood == "bad" else None
+
+
+async def test_pods_that_only_the_flush_brought_back_are_counted(monkeypatch):
+    monkeypatch.setattr(Moody, "mood", "bad")
+    config = (
+        f"{HEADER}profiles:\n- schedulerName: default-scheduler\n"
+        "  plugins:\n    permit: {enabled: [{name: Moody}]}\n"
+    )
+    async with SchedulerHarness(config, plugins=[Moody]) as harness:
+        harness.add_node(make_node("n1").build())
+        harness.add_pod(make_pod("a").build())
+        await harness.settle()
+        Moody.mood = "good"
+        await harness.advance(60)
+        assert harness.pod("a").spec.node_name == ""
+        for _ in range(3):  # until it is overdue, until the next flush, until its backoff is over
+            await harness.advance(300)
+        assert harness.pod("a").spec.node_name == "n1"
+        assert value(harness, "pod_scheduled_after_flush_total") == 1
 
 
 async def test_a_slow_attempt_says_where_the_time_went(caplog):
