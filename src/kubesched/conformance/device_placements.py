@@ -47,7 +47,7 @@ class DeviceCluster:
     def __init__(self, placement: DevicePlacement) -> None:
         self._client = _RecordingClient()
         self._cluster = Cluster(
-            placement.surroundings(),
+            placement.without_devices(),
             clock=ManualClock(NOW),
             client=self._client,
         )

@@ -13,11 +13,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from kubesched.conformance.generate_surroundings import (
-    configuration,
-    owner_references,
-    workloads,
-)
 from kubesched.conformance.generate_terms import (
     ZONE,
     namespaces,
@@ -25,6 +20,11 @@ from kubesched.conformance.generate_terms import (
     pod_affinity,
     pod_labels,
     spread_constraints,
+)
+from kubesched.conformance.generate_workloads import (
+    configuration,
+    owner_references,
+    workloads,
 )
 
 T = TypeVar("T")

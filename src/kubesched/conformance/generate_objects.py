@@ -13,7 +13,7 @@ PRIORITIES = ("low", "middle", "high", "high-but-polite")
 NAMESPACES = ("default", "other", "third")
 
 
-def surroundings(random: Random, features: Collection[str]) -> list[Json]:
+def initial_objects(random: Random, features: Collection[str]) -> list[Json]:
     """The objects that are there before the first node."""
     made = [
         _object("v1", "Namespace", name, labels=labels) for name, labels in namespaces().items()

@@ -22,15 +22,15 @@ from kubesched.conformance.generate_devices import (
     gpu,
 )
 from kubesched.conformance.generate_extenders import extended
-from kubesched.conformance.generate_objects import NAMESPACES, surroundings
+from kubesched.conformance.generate_objects import NAMESPACES, initial_objects
 from kubesched.conformance.generate_resizes import (
     RESIZES_WHOLE_PODS,
     kubelet_report,
     put_pod_level,
     resize,
 )
-from kubesched.conformance.generate_surroundings import configuration
 from kubesched.conformance.generate_terms import ZONE
+from kubesched.conformance.generate_workloads import configuration
 from kubesched.conformance.sequences import Json, Sequence, Step
 
 FEATURES = (
@@ -99,7 +99,7 @@ class _Composer:
 
     def compose(self, pods: int) -> Sequence:
         random = self._random
-        objects = surroundings(random, self._features)
+        objects = initial_objects(random, self._features)
         self._budgets = [
             manifest for manifest in objects if manifest["kind"] == "PodDisruptionBudget"
         ]

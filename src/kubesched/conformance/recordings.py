@@ -121,8 +121,8 @@ class DevicePlacement(msgspec.Struct, frozen=True, rename="camel"):
     resource_slices: list[ResourceSlice]
     resource_claims: list[ResourceClaim]
 
-    def surroundings(self) -> Placement:
-        """The part that has nothing to do with devices."""
+    def without_devices(self) -> Placement:
+        """The same cluster, without devices and without pending pods."""
         return Placement(self.namespaces, self.nodes, self.pods, [])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -153,7 +153,3 @@ def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
 
 def _taint(key: str, value: str | None, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
-
-
-def names_of(table: NodeTable, rows: Sequence[int]) -> list[str]:
-    return [table.names[row] for row in rows]

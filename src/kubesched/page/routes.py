@@ -84,9 +84,6 @@ class Pages:
         }
         self._writes: dict[str, Handler] = {"api/whatif": self._ask_what_if, "api/act": self._act}
 
-    def changes_something(self, path: str) -> bool:
-        return path in self._writes
-
     async def answer(self, call: Call) -> Response:
         """The response, whatever happens: failures become a JSON object with a message."""
         try:

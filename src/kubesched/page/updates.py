@@ -17,7 +17,7 @@ import msgspec
 
 from kubesched.http_server.event_stream import Event
 from kubesched.page import devices
-from kubesched.page.attempts import Listed, from_ring
+from kubesched.page.attempts import from_ring
 from kubesched.page.nodes import changed_rows, identities, resources_of
 from kubesched.page.source import Source
 
@@ -138,7 +138,3 @@ class Updates:
             "unschedulable": pool,
             "permit": len(assembly.waiting_pods),
         }
-
-
-def decision_rows(listed: list[Listed]) -> bytes:
-    return _encoder.encode(listed)

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.api.core_v1 import Node, Pod
-from kubesched.api.names import key_of
 from kubesched.planning.drain import is_daemon
 from kubesched.planning.replacements import is_mirror
 from kubesched.snapshot.node_table import NodeTable
@@ -180,10 +179,6 @@ def price_of(node: Node, prices: Prices) -> float:
         if key in prices:
             return prices[key]
     raise TraceError(f"there is no price for node {name} (instance type {kind or 'unknown'})")
-
-
-def key_of_pod(pod: Pod) -> str:
-    return key_of(pod.metadata)
 
 
 def _mean(values: Sequence[float]) -> float:
