@@ -79,6 +79,10 @@ def invalid(path: str, value: object, detail: str) -> FieldError:
     return FieldError(ErrorType.INVALID, path, value, detail)
 
 
+def type_invalid(path: str, value: object, detail: str) -> FieldError:
+    return FieldError(ErrorType.TYPE_INVALID, path, value, detail)
+
+
 def not_supported(path: str, value: object, supported: Iterable[str]) -> FieldError:
     listed = ", ".join(_shown(choice) for choice in supported)
     return FieldError(ErrorType.NOT_SUPPORTED, path, value, f"supported values: {listed}")
@@ -86,6 +90,10 @@ def not_supported(path: str, value: object, supported: Iterable[str]) -> FieldEr
 
 def forbidden(path: str, detail: str) -> FieldError:
     return FieldError(ErrorType.FORBIDDEN, path, "", detail)
+
+
+def internal_error(path: str, detail: str) -> FieldError:
+    return FieldError(ErrorType.INTERNAL, path, "", detail)
 
 
 def too_long(path: str, limit: int) -> FieldError:
@@ -110,4 +118,8 @@ def aggregate(problems: Sequence[object]) -> str:
 
 
 def _shown(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, str):
+        return text
+    # Upstream: Go's encoder escapes what means something in HTML.
+    return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")

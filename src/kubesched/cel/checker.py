@@ -144,10 +144,10 @@ class _Checker:
         if target.kind is TypeKind.MAP:
             result = target.parameters[1]
         elif target.kind is TypeKind.OBJECT:
-            if field in target.fields:
-                result = target.fields[field]
-            elif not target.fields:  # a type with functions only
+            if target.fields is None:
                 self.report(node, f"unexpected failed resolution of '{target.name}'")
+            elif field in target.fields:
+                result = target.fields[field]
             else:
                 self.report(node, f"undefined field '{field}'")
         elif target.kind is TypeKind.PARAMETER:

@@ -41,8 +41,8 @@ class Type:
     kind: TypeKind
     name: str
     parameters: tuple[Type, ...] = ()
-    fields: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)
-    """Of an object type only."""
+    fields: Mapping[str, Type] | None = field(default=None, compare=False, repr=False)
+    """Of an object type only; None if it has functions but no fields."""
 
     def __str__(self) -> str:
         """As cel-go prints a type in Kubernetes' own messages."""

@@ -133,17 +133,17 @@ class Query:
             raise BadRequest(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
 
 
-def decode_body(request: ApiRequest) -> Json:
-    """The request's body as a JSON value, from JSON or YAML."""
+def decode_body(request: ApiRequest, *, keeps_nulls: bool = False) -> Json:
+    """The request's body as a JSON value, from JSON or YAML; nulls are kept for kinds where they are values."""
     if len(request.body) > MAX_BODY_BYTES:
         raise RequestEntityTooLarge(
             f"Request entity too large: limit is {MAX_BODY_BYTES}",
         )
     media_type = request.media_type
     if media_type in _JSON_TYPES:
-        return decode_json(request.body)
+        return decode_raw_json(request.body) if keeps_nulls else decode_json(request.body)
     if media_type == YAML:
-        return decode_yaml(request.body)
+        return decode_yaml(request.body, keeps_nulls=keeps_nulls)
     if media_type == PROTOBUF:
         return _decode_protobuf(request.body)
     raise UnsupportedMediaType(
@@ -171,13 +171,14 @@ def decode_raw_json(body: bytes) -> Json:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
 
 
-def decode_yaml(body: bytes) -> Json:
+def decode_yaml(body: bytes, *, keeps_nulls: bool = False) -> Json:
     import yaml
 
     from kubesched.api.kubernetes_yaml import load
 
     try:
-        return strip_nulls(load(body))
+        value = load(body)
+        return value if keeps_nulls else strip_nulls(value)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadRequest(f"yaml: {error}") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, cast, get_args
 
 from kubesched.api.field_errors import not_supported
-from kubesched.embedded.exchange import ApiRequest, Query, decode_body
+from kubesched.embedded.exchange import ApiRequest, Query, decode_body, strip_nulls
 from kubesched.embedded.failures import invalid_options
 from kubesched.embedded.objects import Json, JsonObject, encode
 from kubesched.embedded.resources.catalog import ResourceInfo
@@ -37,7 +37,7 @@ def decode_object(
 ) -> tuple[JsonObject, list[str]]:
     """The object in the body, in its stored form, and warnings for the client."""
     try:
-        decoded = decode_body(request)
+        decoded = decode_body(request, keeps_nulls=resource.schema is not None)
     except BadRequest as error:
         raise BadRequest(f"{_unrecognized(resource)}: {error.message}") from None
     obj = check_kind(decoded, resource)
@@ -95,10 +95,24 @@ def check_fields(
 def _check_custom_fields(
     resource: ResourceInfo, schema: JsonObject, obj: JsonObject, mode: FieldValidation
 ) -> list[str]:
+    strip_nulls_of(resource, obj)
     problems = [f'unknown field "{path}"' for path in prune(schema, obj)]
     if problems and mode == "Strict":
         raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
     return problems if mode == "Warn" else []
+
+
+def strip_nulls_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
+    """The object without the nulls that mean absence: in a custom resource those of its metadata, else all."""
+    if resource.schema is None:
+        stripped: JsonObject = strip_nulls(obj)
+        return stripped
+    for name in ("apiVersion", "kind", "metadata"):
+        if name in obj:
+            obj[name] = strip_nulls(obj[name])
+            if obj[name] is None:
+                del obj[name]
+    return obj
 
 
 def check_types(resource: ResourceInfo, body: bytes) -> None:

@@ -158,7 +158,7 @@ def _apply(
         target.resource,
         target.namespace or "",
         target.name,
-        decode_yaml(request.body),
+        decode_yaml(request.body, keeps_nulls=target.resource.schema is not None),
         write_options(request, query),
         force=query.flag("force"),
         subresource=target.subresource,

@@ -432,7 +432,7 @@ class RestStorage:
         if strategy.has_immutable_spec:
             if obj.get("spec") != old.get("spec"):
                 causes.append(field_errors.invalid("spec", obj.get("spec"), IS_IMMUTABLE))
-        elif strategy.validate is not None:
+        elif strategy.validate is not None and not strategy.validates_only_creation:
             causes += strategy.validate(obj)
         if strategy.validate_update is not None:
             causes += strategy.validate_update(obj, old)

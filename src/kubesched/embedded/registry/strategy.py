@@ -66,6 +66,8 @@ class Strategy:
     """The resources `admit` looks at, if that and the clock are all it depends on; None: it may depend on anything."""
     prepare_update: UpdateAdmission | None = None
     validate: Validator | None = None
+    validates_only_creation: bool = False
+    """`validate_update` covers all rules for updates: what it leaves as it was is not judged again."""
     validate_update: UpdateValidator | None = None
     prepare_status_update: UpdateAdmission | None = None
     validate_status: Validator | None = None

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.api.field_errors import FieldError, invalid, required
-from kubesched.embedded.objects import JsonObject, timestamp
+from kubesched.api.field_errors import ErrorType, FieldError, invalid, required
+from kubesched.embedded.objects import Json, JsonObject, timestamp
 from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.registry.strategy import GENERIC_CUSTOM, Strategy
 from kubesched.embedded.resources.catalog import ResourceInfo
-from kubesched.embedded.resources.schema_rules import compile_rules, rule_problems
+from kubesched.embedded.resources.rules.definition import rule_problems
+from kubesched.embedded.resources.rules.evaluation import rules_of
+from kubesched.embedded.resources.schema_shape import shape_problems
 from kubesched.embedded.resources.structural_schema import fill_defaults, problems_of, prune
 from kubesched.embedded.resources.validation.common import one_of, unchanged
 from kubesched.embedded.storage.store import Change
 from kubesched.errors import Conflict, NotFound
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+_KEEPS_FROM_RULES = (
+    ErrorType.NOT_SUPPORTED,
+    ErrorType.REQUIRED,
+    ErrorType.TOO_LONG,
+    ErrorType.TOO_MANY,
+    ErrorType.TYPE_INVALID,
+)
+"""Problems of an object that rules cannot be evaluated on."""
+_NOT_CHECKED = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -91,14 +102,25 @@ def validate_definition(obj: JsonObject) -> list[FieldError]:
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             path = f"spec.versions[{index}].schema.openAPIV3Schema"
             problems.append(required(path, "schemas are required"))
-        else:
-            path = f"spec.versions[{index}].schema.openAPIV3Schema"
-            problems += rule_problems(version["schema"]["openAPIV3Schema"], path)
+    for path, schema in _schemas(versions):
+        problems += list(shape_problems(schema, path)) or rule_problems(schema, path)
     if (spec.get("conversion") or {}).get("strategy") != "None":
         problems += one_of(
             spec["conversion"].get("strategy", ""), ("None",), "spec.conversion.strategy"
         )
     return problems
+
+
+def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
+    """The schemas of all versions, and how messages call them.
+
+    Upstream: a schema that all versions share is moved to a field of older definitions before it is validated.
+    """
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    if schemas and all([schema == schemas[0] for schema in schemas]):
+        return [("spec.validation.openAPIV3Schema", schemas[0])] if schemas[0] else []
+    paths = (f"spec.versions[{index}].schema.openAPIV3Schema" for index in range(len(schemas)))
+    return [(path, schema) for path, schema in zip(paths, schemas, strict=True) if schema]
 
 
 def validate_definition_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
@@ -121,26 +143,24 @@ def custom_strategy(resource: ResourceInfo) -> Strategy:
         prune(schema, obj)
         fill_defaults(schema, obj)
 
-    rules = compile_rules(schema)
+    rules = rules_of(schema)
 
-    def validate(obj: JsonObject) -> list[FieldError]:
-        problems = problems_of(schema, obj)
-        # Upstream: rules are evaluated only on objects that are valid otherwise.
-        return problems if problems or rules is None else rules.problems(obj, None)
-
-    def validate_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-        if rules is None or problems_of(schema, new):
-            return []
-        broken = rules.problems(new, None)
-        return [problem for problem in rules.problems(new, old) if problem not in broken]
+    def problems(obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
+        wrong = problems_of(schema, obj, old)
+        if rules is None:
+            return wrong
+        if any(problem.kind in _KEEPS_FROM_RULES for problem in wrong):
+            return [*wrong, invalid("<nil>", None, _NOT_CHECKED)]
+        return wrong + rules.problems(obj, old)
 
     return replace(
         GENERIC_CUSTOM,
         default=default,
         default_status=default,
-        validate=validate,
-        validate_update=validate_update,
-        validate_status=validate,
+        validate=lambda obj: problems(obj, None),
+        validates_only_creation=True,
+        validate_update=problems,
+        validate_status_update=problems,
     )
 
 

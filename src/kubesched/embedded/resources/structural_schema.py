@@ -2,7 +2,7 @@
 
     decode ──► prune ──► fill_defaults ──► admission ──► problems_of
 
-Messages are those of upstream's validator. CEL rules are in `schema_rules`. `format` is checked for the common formats, others are accepted as they are upstream.
+Messages are those of upstream's validator. CEL rules are in `rules`. `format` is checked for the common formats, others are accepted as they are upstream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from kubesched.api.field_errors import (
     required,
     too_long,
     too_many,
+    type_invalid,
 )
+from kubesched.cel.times import parse_duration
+from kubesched.cel.values import MAX_INT, Duration
 from kubesched.embedded.objects import Json, JsonObject, copy_json, encode
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -31,6 +34,8 @@ EMBEDDED = "x-kubernetes-embedded-resource"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 RULES = "x-kubernetes-validations"
 _IDENTITY = ("apiVersion", "kind", "metadata")
+NO_PREDECESSOR = object()
+"""Stands for the old value of what an update adds, and of everything that is created."""
 
 
 # -- pruning and defaults -------------------------------------------------------------------------
@@ -73,30 +78,36 @@ def _prune(
 
 
 def fill_defaults(schema: JsonObject, value: Json) -> None:
-    """Set the defaults of absent fields, and of nulls where null is not a value; whole floats become integers."""
+    """Set the defaults of absent fields, and of nulls where null is not a value; whole floats become integers.
+
+    A null that is neither allowed nor has a default goes away; in a list it stays, for validation to refuse it.
+    """
     if isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict):
             for index, item in enumerate(value):
-                value[index] = _whole(items, item)
-                fill_defaults(items, item)
+                value[index] = _filled(items, item)
         return
     if not isinstance(value, dict):
         return
-    for name, member in (schema.get("properties") or {}).items():
-        if value.get(name, 0) is None and not member.get("nullable"):
-            del value[name]
-        if name not in value and "default" in member:
+    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+    for name, member in properties.items():
+        if name not in value and member.get("default") is not None:
             value[name] = copy_json(member["default"])
-        if name in value:
-            value[name] = _whole(member, value[name])
-            fill_defaults(member, value[name])
-    additional = schema.get("additionalProperties")
-    if isinstance(additional, dict):
-        known = schema.get("properties") or {}
-        for name in value:
-            if name not in known:
-                fill_defaults(additional, value[name])
+    for name in list(value):
+        member = properties.get(name, additional)
+        if isinstance(member, dict):
+            value[name] = _filled(member, value[name])
+            if value[name] is None and not member.get("nullable"):
+                del value[name]
+
+
+def _filled(schema: JsonObject, value: Json) -> Json:
+    if value is None and not schema.get("nullable"):
+        value = copy_json(schema.get("default"))
+    value = _whole(schema, value)
+    fill_defaults(schema, value)
+    return value
 
 
 def _whole(schema: JsonObject, value: Json) -> Json:
@@ -107,18 +118,46 @@ def _whole(schema: JsonObject, value: Json) -> Json:
 # -- validation -----------------------------------------------------------------------------------
 
 
-def problems_of(schema: JsonObject, obj: JsonObject) -> list[FieldError]:
-    """What is wrong with a whole object; its metadata is validated elsewhere."""
+def problems_of(
+    schema: JsonObject, obj: JsonObject, old: JsonObject | None = None
+) -> list[FieldError]:
+    """What is wrong with a whole object; its metadata is validated elsewhere.
+
+    A value that an update leaves as it was is not judged again: the schema may have changed since it was written.
+    """
     problems = [required(name) for name in schema.get("required") or () if name not in obj]
     for name, member in (schema.get("properties") or {}).items():
         if name in obj and name not in _IDENTITY:
-            problems += _problems(member, obj[name], name)
+            problems += _problems(member, obj[name], name, predecessor_of(name, old))
     problems += _combinations(schema, obj, "")
     return problems
 
 
-def _problems(schema: JsonObject, value: Json, path: str) -> list[FieldError]:
+def predecessor_of(name: str, old: object) -> object:
+    """The value of a field before an update, or NO_PREDECESSOR."""
+    return old.get(name, NO_PREDECESSOR) if isinstance(old, dict) else NO_PREDECESSOR
+
+
+def predecessor_of_item(schema: JsonObject, item: Json, old: object) -> object:
+    """The item with the same keys before an update, or NO_PREDECESSOR: only items of map lists have one."""
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    is_map = schema.get("x-kubernetes-list-type") == "map"
+    if is_map and isinstance(old, list) and isinstance(item, dict):
+        for candidate in old:
+            if isinstance(candidate, dict) and all(
+                [candidate.get(key) == item.get(key) for key in keys]
+            ):
+                return candidate
+    return NO_PREDECESSOR
+
+
+def _problems(
+    schema: JsonObject, value: Json, path: str, old: object = NO_PREDECESSOR
+) -> list[FieldError]:
     if value is None and schema.get("nullable"):
+        # Upstream: null is no choice, even where it is listed as one.
+        return _enum(schema, value, path)
+    if old is not NO_PREDECESSOR and value == old:
         return []
     mistyped = _type_problem(schema, value, path)
     if mistyped is not None:
@@ -129,9 +168,9 @@ def _problems(schema: JsonObject, value: Json, path: str) -> list[FieldError]:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         problems += _number(schema, value, path)
     elif isinstance(value, list):
-        problems += _list(schema, value, path)
+        problems += _list(schema, value, path, old)
     elif isinstance(value, dict):
-        problems += _object(schema, value, path)
+        problems += _object(schema, value, path, old)
     return problems + _combinations(schema, value, path)
 
 
@@ -159,12 +198,12 @@ def _type_problem(schema: JsonObject, value: Json, path: str) -> FieldError | No
         fits = not wanted or actual == wanted or (wanted == "number" and actual == "integer")
     if fits:
         return None
-    return invalid(path, actual, f'{path} in body must be of type {wanted}: "{actual}"')
+    return type_invalid(path, actual, f'{path} in body must be of type {wanted}: "{actual}"')
 
 
 def _enum(schema: JsonObject, value: Json, path: str) -> list[FieldError]:
     choices = schema.get("enum")
-    if choices is None or any(_equal(value, choice) for choice in choices):
+    if choices is None or (value is not None and any(_equal(value, choice) for choice in choices)):
         return []
     return [not_supported(path, value, [_shown(choice) for choice in choices])]
 
@@ -190,7 +229,7 @@ def _text(schema: JsonObject, value: str, path: str) -> list[FieldError]:
     check = _FORMATS.get(schema.get("format", ""))
     if check is not None and not check(value):
         detail = f'{path} in body must be of type {schema["format"]}: "{value}"'
-        problems.append(invalid(path, value, detail))
+        problems.append(type_invalid(path, value, detail))
     return problems
 
 
@@ -225,7 +264,7 @@ def _number(schema: JsonObject, value: float, path: str) -> list[FieldError]:
     return problems
 
 
-def _list(schema: JsonObject, value: list[Any], path: str) -> list[FieldError]:
+def _list(schema: JsonObject, value: list[Any], path: str, old: object) -> list[FieldError]:
     problems: list[FieldError] = []
     if "maxItems" in schema and len(value) > schema["maxItems"]:
         problems.append(too_many(path, len(value), schema["maxItems"]))
@@ -235,7 +274,8 @@ def _list(schema: JsonObject, value: list[Any], path: str) -> list[FieldError]:
     items = schema.get("items")
     if isinstance(items, dict):
         for index, item in enumerate(value):
-            problems += _problems(items, item, f"{path}[{index}]")
+            before = predecessor_of_item(schema, item, old)
+            problems += _problems(items, item, f"{path}[{index}]", before)
     return problems + list(_duplicates(schema, value, path))
 
 
@@ -254,7 +294,7 @@ def _duplicates(schema: JsonObject, value: list[Any], path: str) -> Iterator[Fie
         seen.add(identity)
 
 
-def _object(schema: JsonObject, value: JsonObject, path: str) -> list[FieldError]:
+def _object(schema: JsonObject, value: JsonObject, path: str, old: object) -> list[FieldError]:
     problems: list[FieldError] = []
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:
         problems.append(too_many(path, len(value), schema["maxProperties"]))
@@ -268,7 +308,7 @@ def _object(schema: JsonObject, value: JsonObject, path: str) -> list[FieldError
     for name, member in value.items():
         known = properties.get(name, additional)
         if isinstance(known, dict):
-            problems += _problems(known, member, f"{path}.{name}")
+            problems += _problems(known, member, f"{path}.{name}", predecessor_of(name, old))
     return problems
 
 
@@ -304,6 +344,33 @@ def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
     return check
 
 
+_DURATION_UNITS = (
+    (1, ("ns", "nano")),
+    (10**3, ("us", "µs", "micro")),
+    (10**6, ("ms", "milli")),
+    (10**9, ("s", "sec")),
+    (60 * 10**9, ("m", "min")),
+    (3600 * 10**9, ("h", "hr", "hour")),
+    (86400 * 10**9, ("d", "day")),
+    (7 * 86400 * 10**9, ("w", "wk", "week")),
+)
+_DURATION_PART = re.compile(r"([0-9]+)\s*([A-Za-zµ]+)", re.ASCII)
+
+
+def parse_format_duration(text: str) -> Duration | None:
+    """Of a text with `format: duration`: as Go writes it, or in words (`2 days 3 hours`); None if it is neither."""
+    parsed = parse_duration(text)
+    if parsed is not None:
+        return parsed
+    nanos, is_duration = 0, False
+    for number, unit in _DURATION_PART.findall(text):
+        for factor, (*names, prefix) in _DURATION_UNITS:
+            if unit.lower() in names or unit.lower().startswith(prefix):
+                nanos += int(number) * factor
+                is_duration = True
+    return Duration(nanos) if is_duration and nanos <= MAX_INT else None
+
+
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "date": _parses(date.fromisoformat),
     "date-time": lambda text: "T" in text.upper() and _parses(datetime.fromisoformat)(text),
@@ -311,6 +378,7 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "ipv6": _parses(ipaddress.IPv6Address),
     "cidr": lambda text: "/" in text and _parses(ipaddress.ip_interface)(text),
     "uuid": _parses(uuid.UUID),
+    "duration": lambda text: parse_format_duration(text) is not None,
     "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
     "hostname": lambda text: re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", text) is not None,
     "byte": lambda text: re.fullmatch(r"[A-Za-z0-9+/]*={0,2}", text) is not None,

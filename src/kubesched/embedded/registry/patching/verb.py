@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from kubesched.api import field_errors
-from kubesched.embedded.exchange import strip_nulls
 from kubesched.embedded.failures import invalid
 from kubesched.embedded.handlers.bodies import (
     FieldValidation,
     check_fields,
     check_kind,
     from_stored,
+    strip_nulls_of,
     to_stored,
 )
 from kubesched.embedded.handlers.representation import encoder_for
@@ -56,7 +56,7 @@ def patch_object(
         raise BadRequest("the patched object has no metadata")
     body = encode(patched)
     if b"null" in body:
-        patched = strip_nulls(patched)
+        patched = strip_nulls_of(resource, patched)
     warnings = _check_result(resource, name, patched, body, validation)
     _check_identity(registry, resource, old, patched["metadata"])
     return registry.replace(
