@@ -80,6 +80,13 @@ class RawScores:
         self.column: Ints = np.zeros(capacity, dtype=np.int64)
         self.cells = _cells(self.column)
 
+    def copy(self) -> RawScores:
+        twin = RawScores.__new__(RawScores)
+        twin.plugin, twin.weight, twin.scope = self.plugin, self.weight, self.scope
+        twin.column = self.column.copy()
+        twin.cells = _cells(twin.column)
+        return twin
+
 
 class ClassIndex:
     """Groups of rows, for one class and one table. Arrays are the table's size: a table that grew needs a new index."""
@@ -98,7 +105,6 @@ class ClassIndex:
         self._framework = framework
         self._table = table
         self._is_grouped = traits is not None
-        self._traits = tuple(traits or ())
         self._node_filters = [f.plugin for f in filters if f.rule.depends_on is Scope.NODE]
         self._row_filters = [f.plugin for f in filters if f.rule.depends_on is Scope.ROW]
         plain = [score for score in scores if not score.plugin.normalizes]
@@ -106,9 +112,7 @@ class ClassIndex:
         self._row_scores = [s for s in plain if s.rule.depends_on is Scope.ROW]
         self.raws = [RawScores(s, table.capacity) for s in scores if s.plugin.normalizes]
         self._keyed_raws = self.raws if self._is_grouped else []
-        self._has_static_keys = all(t.is_static for t in self._traits) and all(
-            raw.scope is Scope.NODE for raw in self._keyed_raws
-        )
+        self._group_by(traits or ())
         row_rules = [f.rule for f in filters if f.rule.depends_on is Scope.ROW]
         self._passes = [rule.at for rule in row_rules if rule.at is not None]
         self._points = [(s.rule.at, s.weight) for s in self._row_scores if s.rule.at is not None]
@@ -119,6 +123,16 @@ class ClassIndex:
         )
         self._build(state, pod)
 
+    def _group_by(self, traits: Sequence[Trait]) -> None:
+        self._traits = tuple(traits)
+        self._has_static_keys = all([t.is_static for t in traits]) and all(
+            [raw.scope is Scope.NODE for raw in self._keyed_raws]
+        )
+
+    def _adopt(self) -> None:
+        self._static_ok_cells = _cells(self._static_ok)
+        self._static_level_cells = _cells(self._static_level)
+
     # -- from scratch ----------------------------------------------------------------------------------------------
 
     def _build(self, state: CycleState, pod: Pod) -> None:
@@ -127,8 +141,7 @@ class ClassIndex:
         self._cursor, self._node_cursor = table.pod_log.end, table.node_log.end
         self._static_ok: Mask = np.zeros(capacity, dtype=np.bool_)
         self._static_level: Ints = np.zeros(capacity, dtype=np.int64)
-        self._static_ok_cells = _cells(self._static_ok)
-        self._static_level_cells = _cells(self._static_level)
+        self._adopt()
         self._calm_uses = 0
 
         view = NodeColumns(table)
@@ -142,6 +155,7 @@ class ClassIndex:
         level = self._static_level[whole] + self._sum(state, pod, view, self._row_scores, ok)
         rows = np.flatnonzero(ok)
         self.ranking: SortedRanking | UnsortedRanking
+        self._is_sorted = self._is_grouped
         if not self._is_grouped:
             self.ranking = UnsortedRanking.of_one_group(capacity, rows, level[rows])
             return
@@ -153,6 +167,32 @@ class ClassIndex:
         except TooManyGroups:
             raise Unfit from None
 
+    def split(self, traits: Sequence[Trait], rows: Iterable[int]) -> ClassIndex | None:
+        """A copy with other traits, which tell the same rows apart but for some. None while rows are not sorted.
+
+        No plugin is asked, so this costs a fraction of an index from scratch.
+        """
+        ranking = self.ranking
+        if not isinstance(ranking, SortedRanking):
+            return None
+        copy = ClassIndex.__new__(ClassIndex)
+        vars(copy).update(vars(self))
+        copy._static_ok, copy._static_level = self._static_ok.copy(), self._static_level.copy()
+        copy._adopt()
+        copy.raws = [raw.copy() for raw in self.raws]
+        copy._keyed_raws = copy.raws
+        copy._group_by(traits)
+        try:
+            copy.ranking = ranking.split(rows, copy._key_of)
+        except TooManyGroups:
+            raise Unfit from None
+        return copy
+
+    @property
+    def lag(self) -> int:
+        """Entries of the log that `sync` has not seen."""
+        return self._table.pod_log.end - self._cursor
+
     # -- dirty rows ------------------------------------------------------------------------------------------------
 
     def sync(self, state: CycleState, pod: Pod) -> None:
@@ -162,7 +202,7 @@ class ClassIndex:
         if end == self._cursor:
             return
         logged = table.pod_log.since(self._cursor)
-        if logged is None or len(logged) > max(SCALAR_ROWS, table.high_water // 4):
+        if logged is None or (len(logged) > SCALAR_ROWS and len(logged) > table.high_water // 4):
             if not self._follow_nodes():
                 raise Unfit
             self._build(state, pod)
@@ -173,9 +213,7 @@ class ClassIndex:
         self._cursor = end
         keeps_key = self._has_static_keys and not nodes_changed
         rows = logged if len(logged) == 1 else list(dict.fromkeys(logged))
-        if self._is_grouped and (
-            len(rows) > UNSORTED_ROWS or isinstance(self.ranking, UnsortedRanking)
-        ):
+        if len(rows) > UNSORTED_ROWS or not self._is_sorted:
             self._choose_order(len(rows))
         try:
             if len(rows) > SCALAR_ROWS or not self._is_scalar:
@@ -189,15 +227,18 @@ class ClassIndex:
 
     def _choose_order(self, changed: int) -> None:
         """Keep rows sorted or not, by how many are dirty between two pods."""
+        if not self._is_grouped:
+            return
         is_much = changed > max(UNSORTED_ROWS, self._table.high_water // UNSORTED_SHARE)
         ranking = self.ranking
         if isinstance(ranking, SortedRanking):
             if is_much:
                 self.ranking, self._calm_uses = UnsortedRanking.of(ranking), 0
+                self._is_sorted = False
             return
         self._calm_uses = 0 if is_much else self._calm_uses + 1
         if self._calm_uses > CALM_USES:
-            self.ranking = ranking.sorted()
+            self.ranking, self._is_sorted = ranking.sorted(), True
 
     def _follow_nodes(self) -> bool:
         return all([trait.follow() for trait in self._traits])
@@ -235,9 +276,11 @@ class ClassIndex:
             level += score * weight
         if keeps_key and ranking.relevel_one(row, level):
             return
+        ranking.put(row, self._key_of(row), level)
+
+    def _key_of(self, row: int) -> GroupKey:
         key = [raw.cells[row] for raw in self._keyed_raws]
-        key += [trait.at(row) for trait in self._traits]
-        ranking.put(row, tuple(key), level)
+        return (*key, *[trait.at(row) for trait in self._traits])
 
     def _renew_together(
         self, state: CycleState, pod: Pod, rows: Indices, *, keeps_key: bool

@@ -68,20 +68,25 @@ class EquivalenceEngine:
             pod.class_key, pod.shape_key = whole, shape
         if not whole:
             return None
-        pod_class = self.classes.get(_labels_read(framework).key(pod.pod, shape, whole))
+        labels_read: LabelsRead | None = framework.caches.get(LabelsRead)
+        if labels_read is None:
+            labels_read = framework.caches[LabelsRead] = LabelsRead(framework)
+        version = labels_read.version()
+        pod_class = self.classes.recall(whole, version)
+        if pod_class is None:
+            pod_class = self.classes.get(labels_read.key(pod.pod, shape, whole))
+            self._check_kept(labels_read, pod.pod, pod_class)
+            self.classes.remember(whole, version, pod_class)
         pod.share_derived(pod_class.derived, pod_class.label_key_for(pod.pod))
-        self._check_kept(framework, pod, pod_class)
         return pod_class
 
     @staticmethod
-    def _check_kept(framework: Framework, pod: PodInfo, pod_class: PodClass) -> None:
+    def _check_kept(labels_read: LabelsRead, pod: Pod, pod_class: PodClass) -> None:
         """Drop what was made from a pod that selectors now tell apart from this one."""
-        labels, whole = pod.pod.metadata.labels, pod.class_key or b""
         for kept in (pod_class.plan, pod_class.failure):
-            if kept is None or kept.pod.metadata.labels == labels:
+            if kept is None or kept.pod.metadata.labels == pod.metadata.labels:
                 continue
-            key = _labels_read(framework).key(kept.pod, pod_class.shape, whole)
-            if key != pod_class.key:
+            if not labels_read.is_of(kept.pod, pod_class.key):
                 pod_class.plan = pod_class.failure = None
                 pod_class.memo.clear()
 
@@ -233,13 +238,6 @@ class EquivalenceEngine:
         log.error("The rule of a plugin failed; its pods get the full evaluation", error, pod=pod)
         pod_class.plan = pod_class.failure = None
         pod_class.is_unplannable = True
-
-
-def _labels_read(framework: Framework) -> LabelsRead:
-    labels_read: LabelsRead | None = framework.caches.get(LabelsRead)
-    if labels_read is None:
-        labels_read = framework.caches[LabelsRead] = LabelsRead(framework)
-    return labels_read
 
 
 def _are_alike(one: Pod, other: PodInfo) -> bool:

@@ -62,8 +62,14 @@ T = TypeVar("T")
 
 FEW_ROWS: Final = 48
 MANY_ROWS: Final = 96
-"""A class that differs from others of its shape in more rows has a layer of its own. A plan is made for the first number of
-rows and valid up to the second."""
+"""A class that differs from others of its shape in more rows than the first number gets a layer of its own if it can, and
+with more than the second it must."""
+SPLIT_ROWS: Final = 64
+"""A layer of its own costs a class about as much as an overlay over this many rows."""
+LAG_ROWS: Final = 3
+"""A dirty row costs a layer about as much as an overlay over this many rows."""
+BUSY_ROWS: Final = 24
+"""With more dirty rows since its last use, a class goes back to the layer that it shares, if it differs in few rows."""
 FEW_GROUPS: Final = 12
 """Up to this many groups are filtered and scored without arrays, if all plugins have a scalar form."""
 
@@ -202,6 +208,10 @@ class Plan:
         self._counters: list[Counter] = list(
             {id(t.counter): t.counter for t in self._traits if t.counter is not None}.values()
         )
+        self._shared: RowLayer | None = None
+        """The layer to go back to from a layer of its own."""
+        self._spent = 0
+        self._last_used = self._table.pod_log.end
         self._layer = self._layer_of(state, pod)
         self._index = self._layer.index
         self._ranking: Overlay | Ranking = self._index.ranking
@@ -262,7 +272,11 @@ class Plan:
 
     def holds(self) -> bool:
         """Are all premises of the plan still valid?"""
-        if not self._premises.hold() or not self._layers.holds(self._layer):
+        if not self._premises.hold():
+            return False
+        if self._shared is not None and (self._layer.is_dropped or self._index.lag > BUSY_ROWS):
+            self._return_to_shared(self._shared)
+        if not self._layers.holds(self._layer):
             return False
         keep = self._table.pod_index.keep
         for counter in self._counters:
@@ -317,15 +331,50 @@ class Plan:
 
     def _overlaid(self) -> Overlay | Ranking:
         ranking = self._index.ranking
-        rows = self._deviating_rows() if self._sparse else None
+        if not self._sparse:
+            return ranking
+        rows = self._deviating_rows()
+        end = self._table.pod_log.end
+        lag, self._last_used = end - self._last_used, end
+        self._spent = max(self._spent + len(rows) - LAG_ROWS * lag, 0)
         if not rows:
             return ranking
+        if (self._spent > SPLIT_ROWS or len(rows) > FEW_ROWS) and self._leave_shared(rows):
+            return self._index.ranking
         if len(rows) > MANY_ROWS:
             raise Unfit
         try:
             return overlaid(ranking, rows, self._sparse)
         except TooManyGroups:
             raise Unfit from None
+
+    def _leave_shared(self, rows: set[int]) -> bool:
+        """Take a layer of its own, made from the shared one; False if there is no room or rows are not sorted."""
+        shared, index = self._layer, self._index.split(self._traits, rows)
+        if index is None:
+            return False
+        try:
+            self._layer = self._layers.replace(
+                self._shape, self._class_key, lambda: (index, shared.premises)
+            )
+        except NoRoom:
+            return False
+        self._index, self._shared, self._sparse = index, shared, []
+        return True
+
+    def _return_to_shared(self, shared: RowLayer) -> None:
+        """Use the shared layer again, if it is there and this class differs from it in few rows."""
+        self._sparse = [trait for trait in self._traits if not trait.is_static]
+        count = len(self._deviating_rows())
+        if shared.is_dropped or count > FEW_ROWS:
+            self._sparse = []
+            if count > MANY_ROWS:  # its pods are not going to vanish: count them no more
+                self._shared = None
+            return
+        if not self._layer.is_dropped:
+            self._layers.drop(self._layer)
+        self._layer, self._index, self._shared = shared, shared.index, None
+        self._spent, self._last_used = 0, self._table.pod_log.end
 
     def _judged(self, groups: list[Group]) -> list[Group]:
         """The groups whose sample row passes."""

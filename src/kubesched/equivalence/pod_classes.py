@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod
@@ -14,6 +14,8 @@ from kubesched.snapshot.pods import Derived, LabelKey, label_key_of
 
 CLASS_LIMIT: Final = 4096
 """Classes kept at most. What is large is not kept here (`row_layers`)."""
+SIGNATURE_LIMIT: Final = 1024
+"""Signatures of which the class is remembered. Pods with labels of their own have as many signatures as there are pods."""
 
 
 class PodClass:
@@ -55,11 +57,27 @@ class PodClass:
 
 
 class ClassCache:
-    """Classes by signature; the least recently used is dropped."""
+    """Classes by key; the least recently used is dropped."""
 
     def __init__(self, limit: int = CLASS_LIMIT) -> None:
         self._limit = limit
         self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
+        self._recent: dict[bytes, tuple[Sequence[Hashable], PodClass]] = {}
+        """By signature, with the version of what tells labels apart."""
+
+    def recall(self, signature: bytes, version: Sequence[Hashable]) -> PodClass | None:
+        """The class of the last pod with the same labels, if no selector has changed since."""
+        recent = self._recent.get(signature)
+        if recent is None or recent[0] != version:
+            return None
+        self._classes.move_to_end(recent[1].key)
+        return recent[1]
+
+    def remember(self, signature: bytes, version: Sequence[Hashable], pod_class: PodClass) -> None:
+        """For `recall`."""
+        if len(self._recent) >= SIGNATURE_LIMIT:
+            self._recent.clear()
+        self._recent[signature] = (version, pod_class)
 
     def get(self, key: ClassKey) -> PodClass:
         """The class of that key."""
@@ -68,6 +86,7 @@ class ClassCache:
             pod_class = self._classes[key] = PodClass(key)
             if len(self._classes) > self._limit:
                 self._classes.popitem(last=False)
+                self._recent.clear()
         else:
             self._classes.move_to_end(key)
         return pod_class
@@ -78,3 +97,4 @@ class ClassCache:
 
     def clear(self) -> None:
         self._classes.clear()
+        self._recent.clear()

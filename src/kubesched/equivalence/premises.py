@@ -44,12 +44,10 @@ class Premises:
             (premise, premise()) for premise in premises
         ]
         self._table = table
-        # Rules may hold references to columns, and a new resource changes what "no node offers it" means.
-        self._epoch, self._resource_count = table.epoch, len(table.resource_index)
+        self._epoch = table.epoch  # rules may hold references to columns
 
     def hold(self) -> bool:
-        table = self._table
-        if self._epoch != table.epoch or self._resource_count != len(table.resource_index):
+        if self._epoch != self._table.epoch:
             return False
         for premise, value in self._values:  # noqa: SIM110  # called for every pod: a generator costs more
             if premise() != value:

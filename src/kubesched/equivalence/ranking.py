@@ -97,6 +97,12 @@ class Group:
         self.sample = 0
         """A row that was in the group when it was last looked up."""
 
+    def copy(self) -> Group:
+        twin = Group(self.key, self.number)
+        twin.count, twin.levels, twin.sample = self.count, self.levels.copy(), self.sample
+        twin.sets = {level: rows.copy() for level, rows in self.sets.items()}
+        return twin
+
 
 class Ranking(ABC):
     """Which rows are in which group, at which level. Arrays span the table's capacity."""
@@ -206,6 +212,30 @@ class SortedRanking(Ranking):
             insort(group.levels, row_level)
             group.count += len(members)
             self.group_of[members] = group.number
+
+    def split(self, rows: Iterable[int], key_of: Callable[[int], GroupKey]) -> SortedRanking:
+        """A copy with other keys: each group keeps its rows, except for some that are grouped by their own keys.
+
+        The new keys must tell the groups apart.
+        """
+        copy = SortedRanking(0)
+        copy.capacity, copy._blocks = self.capacity, self._blocks
+        copy.group_of, copy.level = self.group_of.copy(), self.level.copy()
+        copy._adopt()
+        copy.by_number, copy._free_numbers = [None] * len(self.by_number), [*self._free_numbers]
+        for group in self.groups.values():
+            copy.groups[group.key] = copy.by_number[group.number] = group.copy()
+        apart = [(row, self._level_cells[row]) for row in rows if self.group_at(row) is not None]
+        for row, _ in apart:
+            copy.remove(row)
+        groups, copy.groups = copy.groups.values(), {}
+        for group in groups:
+            group.key = key_of(copy.sample(group))
+            assert group.key not in copy.groups, f"two groups have the key {group.key}"
+            copy.groups[group.key] = group
+        for row, level in apart:
+            copy.put(row, key_of(row), level)
+        return copy
 
     def put(self, row: int, key: GroupKey, level: int) -> None:
         group = self.groups.get(key)

@@ -11,6 +11,8 @@ evaluated once for all of them:
       +- app=db         plan: ...                       row 7          overlay.py: rows with pods of the app
       +- job=x-1        plan: ...                       no rows
 ```
+
+A class with many such rows, or one whose pods come in a row, has a layer of its own, split off from the shared one.
 """
 
 from __future__ import annotations

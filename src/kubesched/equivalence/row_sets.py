@@ -11,7 +11,9 @@ and for a million:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -23,11 +25,13 @@ BLOCK: Final = 1 << BLOCK_BITS
 IN_BLOCK: Final = BLOCK - 1
 SPAN_BITS: Final = 5
 """Binary logarithm of the number of blocks per span."""
+BLOCKS_PER_SPAN: Final = 1 << SPAN_BITS
 ROW_SPAN_BITS: Final = BLOCK_BITS + SPAN_BITS
 """Binary logarithm of the number of rows per span."""
-_HALVES: Final = tuple(
-    (width, (1 << width) - 1) for width in (1 << shift for shift in range(BLOCK_BITS - 1, -1, -1))
-)
+_HALVES: Final = tuple((width, (1 << width) - 1) for width in (512, 256, 128, 64))
+_BITS_IN: Final = bytes([byte.bit_count() for byte in range(256)])
+_PLACES: Final = tuple([bit for bit in range(8) if byte >> bit & 1] for byte in range(256))
+"""Byte -> the bits that are set in it."""
 
 
 def blocks_for(rows: int) -> int:
@@ -63,6 +67,13 @@ class RowSet:
         row_set.count = len(rows)
         return row_set
 
+    def copy(self) -> RowSet:
+        twin = RowSet.__new__(RowSet)
+        twin.count = self.count
+        twin.masks, twin.counts = self.masks.copy(), self.counts.copy()
+        twin.spans = self.spans.copy()
+        return twin
+
     def add(self, row: int) -> None:
         block = row >> BLOCK_BITS
         self.masks[block] |= 1 << (row & IN_BLOCK)
@@ -79,7 +90,22 @@ class RowSet:
 
     def any(self) -> int:
         """Some member of a set that is not empty."""
-        return nth_of((self,), 0)
+        return self.nth(0)
+
+    def nth(self, n: int) -> int:
+        """The n-th member in ascending order, counted from 0."""
+        block, counts = 0, self.counts
+        for count in self.spans:
+            if n < count:
+                break
+            n -= count
+            block += BLOCKS_PER_SPAN
+        else:
+            raise LookupError("there are not that many rows")
+        while n >= (count := counts[block]):
+            n -= count
+            block += 1
+        return (block << BLOCK_BITS) + _nth_bit(self.masks[block], n)
 
     def rows(self) -> Indices:
         """All members, in order."""
@@ -91,6 +117,8 @@ class RowSet:
 
 def nth_of(sets: Sequence[RowSet], n: int) -> int:
     """The n-th row, counted from 0 in ascending order, of the union of disjoint sets."""
+    if len(sets) == 1:
+        return sets[0].nth(n)
     for span in range(len(sets[0].spans)):
         count = sum([row_set.spans[span] for row_set in sets])
         if n < count:
@@ -150,6 +178,7 @@ def nth_but_for(sets: Sequence[RowSet], flipped: Iterable[int], n: int) -> int:
 
 
 def _nth_bit(mask: int, n: int) -> int:
+    """The n-th bit that is set in a block: by halves down to eight bytes, then by bytes."""
     at = 0
     for width, low_bits in _HALVES:
         low = mask & low_bits
@@ -160,4 +189,7 @@ def _nth_bit(mask: int, n: int) -> int:
             n -= count
             mask >>= width
             at += width
-    return at
+    bits = mask.to_bytes(8, "little")
+    totals = [*accumulate(bits.translate(_BITS_IN))]
+    byte = bisect_right(totals, n)
+    return at + 8 * byte + _PLACES[bits[byte]][n - totals[byte]]

@@ -42,10 +42,10 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
         return None  # the requests of a pod being resized depend on its status
     if pod.spec.resource_claims:
         return None
-    meta = pod.metadata
-    owner = next(
-        ((o.api_version, o.kind, o.name) for o in meta.owner_references or () if o.controller), None
-    )
+    meta, owner = pod.metadata, None
+    if meta.owner_references:
+        controllers = (o for o in meta.owner_references if o.controller)
+        owner = next(((o.api_version, o.kind, o.name) for o in controllers), None)
     extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
     shape = _encode(
         (framework.profile_name, meta.namespace, pod.spec, repr(extra) if extra else None)
@@ -57,14 +57,25 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
 class LabelsRead:
     """What the plugins of a framework read of a pod's labels and owner."""
 
-    __slots__ = ("_readers",)
+    __slots__ = ("_readers", "_versions")
 
     def __init__(self, framework: Framework) -> None:
         self._readers = framework.label_readers()
+        self._versions = [plugin.labels_read_version for plugin in self._readers or ()]
+
+    def version(self) -> list[Hashable]:
+        """Changes when the keys of some pods may have changed."""
+        return [version() for version in self._versions]
 
     def key(self, pod: Pod, shape: bytes, whole: bytes) -> ClassKey:
         """The key of the pod's class as of now; it changes with what selectors there are."""
-        readers = self._readers
-        if readers is None:
+        if self._readers is None:
             return whole, None
-        return shape, tuple([plugin.labels_read(pod) for plugin in readers])
+        return shape, self._read_of(pod)
+
+    def is_of(self, pod: Pod, key: ClassKey) -> bool:
+        """Does a pod of this shape have that key still?"""
+        return self._readers is None or self._read_of(pod) == key[1]
+
+    def _read_of(self, pod: Pod) -> Hashable:
+        return tuple([plugin.labels_read(pod) for plugin in self._readers or ()])

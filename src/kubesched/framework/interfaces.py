@@ -108,9 +108,13 @@ class Plugin(ABC):
     def labels_read(self, pod: Pod) -> Hashable:  # for plugins to override
         """What CLUSTER-scope rules of a plugin with `reads_pod_labels = False` depend on of the pod's labels and owner.
 
-        Called for every pod. A plugin never sees a difference between pods for which this is equal.
+        A plugin never sees a difference between pods for which this is equal.
         """
         del pod
+        return None
+
+    def labels_read_version(self) -> Hashable:  # for plugins to override
+        """Changes whenever `labels_read` may have changed for some pod."""
         return None
 
     has_class_fields: ClassVar[bool] = False

@@ -264,7 +264,7 @@ class _Count:
         if queued is None:
             return False
         framework = world.assembly.frameworks[info.pod.spec.scheduler_name]
-        framework.steps.clear()
+        framework.attempt_begins()
         state = CycleState()
         self._cycle_number += 1
         state.cycle, state.signature = self._cycle_number, queued.signature

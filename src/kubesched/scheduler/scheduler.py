@@ -165,7 +165,7 @@ class Scheduler:
         started = framework.now()
         if log.enabled(3):
             log.info("Attempting to schedule pod", v=3, pod=info.pod_info.pod)
-        framework.steps.clear()
+        framework.attempt_begins()
         state = CycleState()
         state.cycle, state.signature = self.queue.scheduling_cycle, info.signature
         if self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT:

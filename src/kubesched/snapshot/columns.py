@@ -116,17 +116,16 @@ class RowLog:
         self._rows: list[int] = []
         self._base = 0
         self.bound = bound
-
-    @property
-    def end(self) -> int:
+        self.end = 0
         """The cursor of an up-to-date consumer."""
-        return self._base + len(self._rows)
 
     def append(self, row: int) -> None:
-        self._rows.append(row)
-        if len(self._rows) > self.bound:
-            cut = len(self._rows) // 2
-            del self._rows[:cut]
+        rows = self._rows
+        rows.append(row)
+        self.end += 1
+        if len(rows) > self.bound:
+            cut = len(rows) // 2
+            del rows[:cut]
             self._base += cut
 
     def since(self, cursor: int) -> list[int] | None:

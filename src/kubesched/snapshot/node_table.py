@@ -192,6 +192,7 @@ class NodeTable:
             index = self.resource_index[name] = len(self.allocatable)
             self.allocatable.append(IntColumn(self.capacity))
             self.requested.append(IntColumn(self.capacity))
+            self.epoch += 1  # answers may rest on no node offering this resource
         return index
 
     def _log_node(self, row: int) -> None:

@@ -50,6 +50,7 @@ WAYS = {
         "MANY_ROWS": 0,
     },
     "with few groups": {"GROUP_LIMIT": 3, "VALUES_LIMIT": 2, "UNSORTED_ROWS": 2, "CALM_USES": 1},
+    "between shared and own layers": {"SPLIT_ROWS": 1, "LAG_ROWS": 0, "BUSY_ROWS": 3},
 }
 """Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
 
@@ -289,7 +290,9 @@ def test_classes_and_plain_columns_decide_alike(
 ) -> None:
     for bound, value in WAYS[way].items():
         modules = {"VALUES_LIMIT": traits, "GROUP_LIMIT": ranking, "FEW_GROUPS": plan}
-        modules |= {"FEW_ROWS": plan, "MANY_ROWS": plan}
+        modules |= dict.fromkeys(
+            ("FEW_ROWS", "MANY_ROWS", "SPLIT_ROWS", "LAG_ROWS", "BUSY_ROWS"), plan
+        )
         module = modules.get(bound, class_index)
         monkeypatch.setattr(module, bound, value)
     history = History(seed, parallelism)

@@ -1,4 +1,4 @@
-"""A shared ranking with some rows told apart, against a ranking of the class's own."""
+"""A shared ranking with some rows told apart, as an overlay or split into groups, against one made from scratch."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def summary(ranking, points_of):
     )
 
 
-@pytest.mark.parametrize("is_sorted", [True, False])
+@pytest.mark.parametrize("kind", ["sorted", "unsorted", "split"])
 @pytest.mark.parametrize("seed", range(30))
-def test_rows_told_apart_by_few_pods(seed, is_sorted):
+def test_rows_told_apart_by_few_pods(seed, kind):
     rng = Random(seed)
     rows = np.array(sorted(rng.sample(range(ROWS), 2000)), dtype=np.intp)
     zone = {row: rng.randrange(3) for row in rows.tolist()}
@@ -63,8 +63,14 @@ def test_rows_told_apart_by_few_pods(seed, is_sorted):
     expected = SortedRanking(ROWS)
     counted = np.array([pods.at(row) for row in rows.tolist()])
     expected.put_all(rows, [*columns, counted], levels)
-    shared = base if is_sorted else UnsortedRanking.of(base)
-    ranking = overlaid(shared, set(pods.by_row), [pods])
+    if kind == "split":
+        ranking = base.split(set(pods.by_row), lambda row: (zone[row], pods.at(row)))
+        ranking.check_invariants()
+        base.check_invariants()
+        assert set(ranking.groups) == set(expected.groups)
+    else:
+        shared = base if kind == "sorted" else UnsortedRanking.of(base)
+        ranking = overlaid(shared, set(pods.by_row), [pods])
 
     weight = rng.choice([0, 20, 40])
 

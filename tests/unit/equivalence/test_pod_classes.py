@@ -11,6 +11,23 @@ def test_a_class_is_found_again():
     assert cache.get((b"a", 1)) is not cache.get((b"a", 2))
 
 
+def test_the_class_of_a_signature_is_known_until_selectors_change():
+    cache = ClassCache()
+    pod_class = cache.get((b"a", 1))
+    assert cache.recall(b"pod", [1]) is None
+    cache.remember(b"pod", [1], pod_class)
+    assert cache.recall(b"pod", [1]) is pod_class
+    assert cache.recall(b"pod", [2]) is None
+    assert cache.recall(b"other", [1]) is None
+
+
+def test_a_class_that_gave_way_is_not_recalled():
+    cache = ClassCache(limit=1)
+    cache.remember(b"pod", [1], cache.get((b"a", 1)))
+    cache.get((b"b", 1))
+    assert cache.recall(b"pod", [1]) is None
+
+
 def test_the_class_used_least_recently_gives_way():
     cache = ClassCache(limit=2)
     for shape in (b"old", b"a", b"old", b"new"):

@@ -31,10 +31,8 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 
 log = get_logger(__name__)
 
-_TRACED = frozenset(
-    {"PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit", "Unreserve"}
-)
-"""Extension points of the scheduling cycle; those of the binding cycle overlap with other pods' attempts."""
+_OF_BINDING = frozenset({"PreBindPreFlight", "PreBind", "Bind", "PostBind"})
+"""Extension points of the binding cycle, which overlaps with other pods' attempts."""
 
 
 class Framework:
@@ -77,9 +75,9 @@ class Framework:
         self.caches: dict[type[Any], Any] = {}
         """Derived state of the runtime's phases, by type."""
         handle.framework = self
-        self._point_durations: dict[tuple[str, Code], Histogram] = {}
-        self.steps: list[tuple[str, float]] = []
-        """Extension points of the current attempt and their seconds, logged if the attempt is slow."""
+        self._point_durations: dict[str | tuple[str, Code], Histogram] = {}
+        """By extension point and status code; successes by extension point."""
+        self._steps: list[tuple[str, float]] = []
         self._attempts: dict[str, tuple[Counter, Histogram]] = {}
         self.timer: PluginTimer | None = None
         """For the sample of attempts whose plugin calls are timed."""
@@ -109,24 +107,38 @@ class Framework:
 
     def point_done(self, point: str, started: float, status: Status | None = None) -> float:
         """Record the duration of an extension point, by status code; returns the start time of the next one."""
-        metrics = self.handle.metrics
-        if metrics is None:
-            return started
+        durations = self._point_durations.get(point if status is None else (point, status.code))
+        if durations is None:
+            durations = self._durations_of(point, status)
+            if durations is None:
+                return started
         now = self.now()
         seconds = now - started
-        if point in _TRACED:
-            self.steps.append((point, seconds))
-        code = Code.SUCCESS if status is None else status.code
-        durations = self._point_durations.get((point, code))
-        if durations is None:
-            family = metrics.framework_extension_point_duration_seconds
-            durations = self._point_durations[point, code] = family.labels(
-                point, code.upstream_name, self.profile_name
-            )
         durations.observe(seconds)
+        self._steps.append((point, seconds))
         if self.tracing is not None:
+            code = Code.SUCCESS if status is None else status.code
             self.tracing.point_done(point, started, now, code.upstream_name)
         return now
+
+    def _durations_of(self, point: str, status: Status | None) -> Histogram | None:
+        if self.handle.metrics is None:
+            return None
+        code = Code.SUCCESS if status is None else status.code
+        durations = self.handle.metrics.framework_extension_point_duration_seconds.labels(
+            point, code.upstream_name, self.profile_name
+        )
+        self._point_durations[point if status is None else (point, code)] = durations
+        return durations
+
+    def attempt_begins(self) -> None:
+        """Forget the extension points of the attempt before."""
+        self._steps.clear()
+
+    @property
+    def steps(self) -> list[tuple[str, float]]:
+        """Extension points of the current attempt and their seconds, logged if the attempt is slow."""
+        return [step for step in self._steps if step[0] not in _OF_BINDING]
 
     def algorithm_done(self, started: float) -> None:
         """Record the duration of the scheduling algorithm, preemption included."""

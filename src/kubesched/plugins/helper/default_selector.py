@@ -75,6 +75,11 @@ class DefaultSelectors:
     def close(self) -> None:
         self._services.close()
 
+    @property
+    def version(self) -> int:
+        """Changes whenever `read_of` may have changed for some pod."""
+        return self._services.version
+
     def read_of(self, pod: Pod) -> Hashable:
         """Equal for pods that get the same selector."""
         selected = self._of_services(pod)

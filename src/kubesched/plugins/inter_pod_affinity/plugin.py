@@ -92,6 +92,9 @@ class InterPodAffinity(
             return tuple(sorted(labels.items())) if labels else ()  # its own terms may mean itself
         return self.handle.table.pod_index.term_labels.read_of(labels)
 
+    def labels_read_version(self) -> Hashable:
+        return self.handle.table.pod_index.terms_version
+
     # -- filter ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:

@@ -96,6 +96,9 @@ class PodTopologySpread(
         labels = pod.metadata.labels
         return tuple(sorted(labels.items())) if labels else (), owner_of(pod)
 
+    def labels_read_version(self) -> Hashable:
+        return None if self._selectors is None else self._selectors.version
+
     def close(self) -> None:
         if self._selectors is not None:
             self._selectors.close()
