@@ -19,7 +19,7 @@ import numpy as np
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.rules import Scope
-from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, what_if_scope
+from kubesched.framework.runtime.filter import FilterOutcome, what_if_scope
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.preemption.budgets import Budgets
@@ -40,6 +40,7 @@ from kubesched.preemption.victim_columns import (
 )
 from kubesched.preemption.victims import (
     NO_VICTIMS,
+    USUAL_RULES,
     Preemptor,
     VictimRules,
     no_victim_on,
@@ -76,6 +77,16 @@ def dry_run(
         # A filter failed for some node of a block. Only the evaluation node by node tells which one, and whether
         # the search ends before it gets there.
         return run(together=False).run()
+
+
+def victims_on(
+    preemptor: Preemptor, rows: Indices, budgets: Budgets, row_pods: RowPodsCache
+) -> VictimColumns | None:
+    """The victims on those of the rows where preemption may help; None if it helps nowhere.
+
+    The preemptor's filters must be row-local. Raises `Broken` if a filter failed for some row.
+    """
+    return _Run(preemptor, rows, len(rows), budgets, row_pods, USUAL_RULES).all_victims()
 
 
 class DryRun:
@@ -140,7 +151,7 @@ class _Run:
         *,
         together: bool = True,
     ) -> None:
-        framework, state = preemptor.framework, preemptor.state
+        framework = preemptor.framework
         self._preemptor = preemptor
         self._table = framework.handle.table
         self._rows = rows
@@ -153,10 +164,12 @@ class _Run:
         self._quota = Quota(wanted)
         self._parts: list[Part] = []
         self._below: Below | CountedBelow = self._sum_up()
-        self._is_local = (
-            together and rules.are_usual and is_row_local(framework, state, preemptor.pod.pod)
+        self._is_local = together and rules.are_usual and preemptor.scopes.are_row_local
+        self._caring = (
+            _CaringPlugins(preemptor)
+            if together and rules.are_usual and not self._is_local
+            else None
         )
-        self._caring = _CaringPlugins(preemptor) if together and rules.are_usual else None
         self._screens = together
 
     def run(self) -> DryRun:
@@ -168,6 +181,12 @@ class _Run:
                 break
         shortlist = JoinedCandidates(self._parts) if self._parts else None
         return DryRun(self._table, shortlist, self._verdicts)
+
+    def all_victims(self) -> VictimColumns | None:
+        """The victims on all rows that pass the screen. Raises `Broken`."""
+        assert self._is_local, "the filters are not row-local"
+        passing = self._screen()
+        return self._victims_on(passing) if len(passing) else None
 
     # -- screen ----------------------------------------------------------------------------------------------------
 
@@ -271,14 +290,17 @@ class _Run:
             if not len(indices):
                 return None
         rows = self._rows[indices]
-        pods = self._row_pods.of(rows.tolist())
-        victims = VictimColumns(self._preemptor, rows, pods, self._budgets)
+        victims = self._victims_on(indices)
         for index in np.flatnonzero(victims.victim_count == 0).tolist():
             self._verdicts.reject(
                 int(indices[index]), no_victim_on(self._table.names[int(rows[index])])
             )
         real = np.flatnonzero(victims.victim_count)
         return Part(victims, real, indices[real]) if len(real) else None
+
+    def _victims_on(self, indices: Indices) -> VictimColumns:
+        rows = self._rows[indices]
+        return VictimColumns(self._preemptor, rows, self._row_pods.of(rows.tolist()), self._budgets)
 
     def _try_alone(self, indices: Indices) -> Part | None:
         candidates: list[Candidate] = []

@@ -49,6 +49,7 @@ from kubesched.preemption.candidates import (
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, Executor
 from kubesched.preemption.extenders import ask_extenders, interested_in
+from kubesched.preemption.known_victims import KnownVictims
 from kubesched.preemption.row_pods import RowPodsCache
 from kubesched.preemption.victims import USUAL_RULES, Preemptor, VictimRules
 from kubesched.snapshot.pods import PodInfo
@@ -95,6 +96,9 @@ class Evaluator:
         self._ordered_scores = ordered_scores
         self._budgets = BudgetLister(handle.listers)
         self._row_pods = RowPodsCache(handle.table)
+        self._known_victims = KnownVictims(
+            handle.table, self._row_pods, (plugin_name, "known victims")
+        )
 
     def preempt(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
@@ -107,7 +111,7 @@ class Evaluator:
         if reason:
             log.info("Pod is not eligible for preemption", v=5, pod=current, reason=reason)
             return None, unschedulable(reason)
-        shortlist = self._find_candidates(state, current, statuses)
+        shortlist = self._find_candidates(state, current, statuses, is_current=current is pod)
         if isinstance(shortlist, tuple):
             log.info(
                 "No preemption candidate is found; preemption is not helpful for scheduling",
@@ -155,9 +159,12 @@ class Evaluator:
     # -- candidates ------------------------------------------------------------------------------------------------
 
     def _find_candidates(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
     ) -> Shortlist | PostFilterAnswer:
-        """Candidates, or the final answer if there are none."""
+        """Candidates, or the final answer if there are none.
+
+        With `is_current`, the pod is the version that was tried, of which the class is known.
+        """
         known = self._known_no_candidates(state, statuses)
         if known is not None:
             return known
@@ -165,14 +172,14 @@ class Evaluator:
         rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
         verdicts = NodeToStatus()
         if len(rows):
-            done = dry_run(
-                Preemptor(self._framework, state, PodInfo(pod), self._now_us()),
-                visiting_order(rows, self._handle.random),
-                self._count.of(len(rows)),
-                self._budgets.list(),
-                self._row_pods,
-                self._rules,
-            )
+            preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
+            rows = visiting_order(rows, self._handle.random)
+            wanted, budgets = self._count.of(len(rows)), self._budgets.list()
+            if self._rules.are_usual and is_current:
+                shortlist = self._known_victims.find(preemptor, rows, wanted, budgets)
+                if shortlist is not None:
+                    return shortlist
+            done = dry_run(preemptor, rows, wanted, budgets, self._row_pods, self._rules)
             if done.shortlist is not None:
                 return done.shortlist
             if done.errors:

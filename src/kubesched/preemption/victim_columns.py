@@ -238,7 +238,7 @@ class VictimColumns:
             self._preemptor,
             self._everywhere if len(at) == len(self.rows) else self._view(at),
             rivals,
-            self._preemptor.pod_dependent_filters,
+            self._preemptor.scopes.pod_dependent,
         )
         crowded = ~outcome.passing
         if crowded.any():
@@ -318,6 +318,22 @@ class VictimColumns:
         self.criteria: Ints = np.stack(
             (-violations, -highest, -total, -self.victim_count, earliest)
         )
+
+    @property
+    def started_before_now(self) -> Mask:
+        """Rows where all potential victims that have started did so before now: their order does not change with time."""
+        latest: Ints = np.maximum.reduceat(self._numbers[:, STARTED], self._first)
+        return latest < self._preemptor.now_us
+
+    def victims(self) -> list[tuple[RowPods, list[int]]]:
+        """For each row, its pods and the indices of the victims among them, the most important first."""
+        gone: list[int] = self._place[self._gone].tolist()
+        ends: list[int] = np.cumsum(self.victim_count).tolist()
+        starts = [0, *ends[:-1]]
+        return [
+            (pods, gone[start:end])
+            for pods, start, end in zip(self._row_pods, starts, ends, strict=True)
+        ]
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.extenders import Victims
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import pod_dependent_filters
+from kubesched.framework.runtime.filter import is_row_local, pod_dependent_filters
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
 from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
 from kubesched.framework.status import Status, error_status, unresolvable
@@ -50,7 +50,16 @@ class VictimRules:
 USUAL_RULES: Final = VictimRules()
 
 
-@dataclass(frozen=True)
+class Scopes(NamedTuple):
+    """What the verdicts of a preemptor's filters depend on."""
+
+    are_row_local: bool
+    """A node's verdict depends on that node and its pods alone."""
+    pod_dependent: list[FilterPlugin]
+    """The filters to run again when pods are added to a node or removed from it."""
+
+
+@dataclass
 class Preemptor:
     """The pod that needs room, and its failed attempt."""
 
@@ -60,9 +69,12 @@ class Preemptor:
     now_us: int
 
     @cached_property
-    def pod_dependent_filters(self) -> list[FilterPlugin]:
-        """The filters to run again when pods are added to a node or removed from it."""
-        return pod_dependent_filters(self.framework, self.state, self.pod.pod)
+    def scopes(self) -> Scopes:
+        """May be set by a caller that knows them."""
+        framework, state, pod = self.framework, self.state, self.pod.pod
+        return Scopes(
+            is_row_local(framework, state, pod), pod_dependent_filters(framework, state, pod)
+        )
 
 
 def no_victim_on(node_name: str) -> Status:
@@ -132,7 +144,7 @@ class _OneNode:
             failed = self._put(pod)
             if failed is not None:
                 return failed
-            status = self._filter(self._preemptor.pod_dependent_filters)
+            status = self._filter(self._preemptor.scopes.pod_dependent)
             if status is None:
                 continue
             # Upstream: a filter error here counts as "no room" for this pod.

@@ -314,6 +314,13 @@ def rivals_of(framework: Framework, pod: PodInfo) -> Rivals | None:
     return nominated.rivals_of(pod)
 
 
+def is_nominated(framework: Framework, pod: PodInfo) -> bool:
+    """Is the pod itself nominated to an existing node?"""
+    rivals_of(framework, pod)  # follows the nominator
+    nominated: NominatedPods | None = framework.caches.get(NominatedPods)
+    return nominated is not None and nominated.holds(pod.uid)
+
+
 def nominations_version(framework: Framework, pod: PodInfo) -> int | None:
     """Changes when the rivals of pods of this class change; None for a pod that is nominated itself."""
     if rivals_of(framework, pod) is None:
