@@ -131,6 +131,7 @@ class _ClassVictims:
             return False
         rows = [*pod_rows, *swapped, *[row_of[name] for name in names if name in row_of]]
         rows += self._passing
+        self._passing = []
         for row in rows:
             self._victims.pop(row, None)
         self._verdicts[rows] = _UNKNOWN
