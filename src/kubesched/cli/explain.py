@@ -229,7 +229,11 @@ def _find_pod(state: ClusterState, namespace: str, name: str) -> Pod:
     if pod is not None:
         return pod
     elsewhere = sorted(
-        {each.metadata.namespace for each in state.of(Pod) if each.metadata.name == name}
+        {
+            candidate.metadata.namespace
+            for candidate in state.of(Pod)
+            if candidate.metadata.name == name
+        }
     )
     hint = f"; there is one in {', '.join(elsewhere)}" if elsewhere else ""
     raise KubeschedError(f'pod "{namespace}/{name}" not found in {state.source}{hint}')

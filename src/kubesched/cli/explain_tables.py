@@ -79,7 +79,7 @@ def _print_circumstances(explanation: Explanation) -> None:
 
 
 def _events(woken_by: Sequence[WokenBy]) -> str:
-    names = dict.fromkeys(name for each in woken_by for name in each.events)
+    names = dict.fromkeys(name for waker in woken_by for name in waker.events)
     *others, last = (_EVENTS.get(name, name) for name in names)
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -214,7 +214,7 @@ def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
         if at:
             print()
         first = group[0]
-        named = ", ".join(each.pod for each in group[:PODS_NAMED])
+        named = ", ".join(explanation.pod for explanation in group[:PODS_NAMED])
         more = f" and {len(group) - PODS_NAMED} more" if len(group) > PODS_NAMED else ""
         terminal.heading(f"{named}{more}: {first.summary}")
         if len(group) > 1:

@@ -88,11 +88,11 @@ def _construct(
     texts: list[str] = []
     classes: dict[str, type[Plugin]] = {}
     for name in names:
-        found = _third_party().get(name)
-        assert found is not None, f"expansion accepted the unknown plugin {name}"
-        classes[name] = found
+        plugin_class = _third_party().get(name)
+        assert plugin_class is not None, f"expansion accepted the unknown plugin {name}"
+        classes[name] = plugin_class
         try:
-            construct(found, name, args.get(name), handle, gates).close()
+            construct(plugin_class, name, args.get(name), handle, gates).close()
         except ConstructionError as error:
             texts.append(str(error))
     return [*texts, *name_clashes(classes)]

@@ -17,9 +17,12 @@ def print_report(report: Report) -> None:
     terminal.heading(f"{report.trace} ({report.format})")
     figures = figures_of(report.cells)
     if report.configurations:
-        headers = ["", *(_named(each) for each in report.configurations)]
+        headers = ["", *(_named(configuration) for configuration in report.configurations)]
         rows = [
-            [figure.title, *(_value(figure, each) for each in report.configurations)]
+            [
+                figure.title,
+                *(_value(figure, configuration) for configuration in report.configurations),
+            ]
             for figure in figures
         ]
         terminal.table(headers, rows)
@@ -39,13 +42,13 @@ def _named(configuration: Configuration) -> str:
 def _value(figure: Figure, configuration: Configuration) -> str:
     from kubesched.traces.report import shown_number
 
-    found = configuration.figures.get(figure.key)
-    if found is None:
+    measured = configuration.figures.get(figure.key)
+    if measured is None:
         return "-"
-    text = shown_number(figure, found.mean)
-    if found.low is None or found.high is None or found.low == found.high:
+    text = shown_number(figure, measured.mean)
+    if measured.low is None or measured.high is None or measured.low == measured.high:
         return text
-    return f"{text} ± {shown_number(figure, (found.high - found.low) / 2)}"
+    return f"{text} ± {shown_number(figure, (measured.high - measured.low) / 2)}"
 
 
 def _print_comparison(comparison: Comparison, figures: list[Figure]) -> None:

@@ -125,9 +125,9 @@ def selector_text(pod: Pod) -> str:
         conditions = [*(term.match_expressions or ()), *(term.match_fields or ())]
         terms.append(
             " and ".join(
-                f"{each.key} {each.operator}"
-                + (f" [{', '.join(each.values)}]" if each.values else "")
-                for each in conditions
+                f"{condition.key} {condition.operator}"
+                + (f" [{', '.join(condition.values)}]" if condition.values else "")
+                for condition in conditions
             )
         )
     if terms:
@@ -137,9 +137,9 @@ def selector_text(pod: Pod) -> str:
 
 def _spread(pod: PodInfo) -> str:
     constraints = [
-        f"{each.topology_key} (maxSkew {each.max_skew})"
-        for each in pod.pod.spec.topology_spread_constraints or ()
-        if each.when_unsatisfiable == "DoNotSchedule"
+        f"{constraint.topology_key} (maxSkew {constraint.max_skew})"
+        for constraint in pod.pod.spec.topology_spread_constraints or ()
+        if constraint.when_unsatisfiable == "DoNotSchedule"
     ]
     return "spread over " + ", ".join(constraints) if constraints else ""
 

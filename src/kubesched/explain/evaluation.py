@@ -229,9 +229,9 @@ def _score(framework: Framework, evaluation: Evaluation) -> None:
             evaluation.scores.clear()
             return  # the attempt fails, and its message says why
         weighted = final * framework.score_weights[plugin.name]
-        columns = [np.broadcast_to(each, (len(view),)) for each in (raw, final, weighted)]
+        columns = [np.broadcast_to(points, (len(view),)) for points in (raw, final, weighted)]
         evaluation.scores.append(PluginScores(plugin.name, *columns))
     totals = np.zeros(len(view), dtype=np.int64)
-    for each in evaluation.scores:
-        totals += each.weighted
+    for score in evaluation.scores:
+        totals += score.weighted
     evaluation.totals = totals

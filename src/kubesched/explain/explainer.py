@@ -154,7 +154,7 @@ class Explainer:
             decided = self.assembly.scheduler.cycle.decide(framework, CycleState(), pod)
             outcome = self._finished(decided)
         finally:
-            evictions = [each for executor in executors for each in executor.rehearsal or ()]
+            evictions = [victim for executor in executors for victim in executor.rehearsal or ()]
             for executor in executors:
                 executor.rehearsal = None
             random.setstate(drawn)
@@ -287,13 +287,13 @@ class _Story:
 
 
 def condition_of(pod: Pod) -> Condition | None:
-    for each in pod.status.conditions or ():
-        if each.type == POD_SCHEDULED:
+    for condition in pod.status.conditions or ():
+        if condition.type == POD_SCHEDULED:
             return Condition(
-                status=each.status,
-                reason=each.reason or "",
-                message=each.message or "",
-                since=str(each.last_transition_time or ""),
+                status=condition.status,
+                reason=condition.reason or "",
+                message=condition.message or "",
+                since=str(condition.last_transition_time or ""),
             )
     return None
 
@@ -320,9 +320,9 @@ def _preemption(candidate: Candidate | None) -> Preemption | None:
 
 def _executors(framework: Framework) -> list[Executor]:
     """Of every PostFilter plugin that evicts the way DefaultPreemption does."""
-    found = (getattr(plugin, "evaluator", None) for plugin in framework.post_filter)
-    executors = (getattr(evaluator, "executor", None) for evaluator in found)
-    return [each for each in executors if isinstance(each, Executor)]
+    evaluators = (getattr(plugin, "evaluator", None) for plugin in framework.post_filter)
+    executors = (getattr(evaluator, "executor", None) for evaluator in evaluators)
+    return [executor for executor in executors if isinstance(executor, Executor)]
 
 
 def _immediately(

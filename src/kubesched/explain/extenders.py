@@ -38,7 +38,7 @@ class KeptObjects:
 async def ask_extenders(evaluation: Evaluation, extenders: Sequence[Extender]) -> None:
     """Narrow the feasible nodes and add a column of points per extender."""
     pod = evaluation.pod
-    interested = [each for each in extenders if each.is_interested(pod.pod)]
+    interested = [extender for extender in extenders if extender.is_interested(pod.pod)]
     if not interested or not len(evaluation.feasible):
         return
     algorithm = ExtendedAlgorithm(SchedulingAlgorithm(evaluation.table, Random(0)), interested)
@@ -67,8 +67,8 @@ def _reject(evaluation: Evaluation, rows: np.ndarray[Any, Any], statuses: list[S
     if len(rows):
         ids = np.full(evaluation.table.high_water, PASSES, dtype=np.int32)
         ids[rows] = np.arange(len(rows))
-        told = [each if each.all_reasons else LEFT_OUT for each in statuses]
-        tagged = [each.with_plugin(EXTENDER) for each in told]
+        told = [status if status.all_reasons else LEFT_OUT for status in statuses]
+        tagged = [answer.with_plugin(EXTENDER) for answer in told]
         evaluation.rejections.append(Rejections(EXTENDER, ids, tagged))
 
 

@@ -10,15 +10,17 @@ from kubesched.explain.model import Explanation
 def grouped(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
     """Explanations with equal verdict, reasons and message, in order of first appearance."""
     groups: dict[object, list[Explanation]] = {}
-    for each in explanations:
+    for explanation in explanations:
         story = (
-            each.verdict,
-            each.message,
-            tuple((r.plugin, r.reason, r.detail, r.nodes) for r in each.reasons),
-            tuple((w.code, w.what) for w in each.waiting_for),
-            each.nodes.feasible,
+            explanation.verdict,
+            explanation.message,
+            tuple((r.plugin, r.reason, r.detail, r.nodes) for r in explanation.reasons),
+            tuple((w.code, w.what) for w in explanation.waiting_for),
+            explanation.nodes.feasible,
             # Where a pod is belongs to its story; which of several equal nodes it would get does not.
-            each.chosen.node if each.chosen is not None and each.verdict.value == "Placed" else "",
+            explanation.chosen.node
+            if explanation.chosen is not None and explanation.verdict.value == "Placed"
+            else "",
         )
-        groups.setdefault(story, []).append(each)
+        groups.setdefault(story, []).append(explanation)
     return list(groups.values())

@@ -22,7 +22,7 @@ from kubesched.snapshot.views import BulkWhatIfColumns
 def reasons_of(evaluation: Evaluation) -> list[Reason]:
     """Every distinct reason with the nodes it rejects, the most frequent first."""
     counts = evaluation.failure_counts
-    found: dict[tuple[str, str, str], list[int]] = {}
+    rows_by_reason: dict[tuple[str, str, str], list[int]] = {}
     codes: dict[tuple[str, str, str], tuple[str, str]] = {}
     for rejections in evaluation.rejections:
         for reason, status, rows in _by_reason(rejections):
@@ -30,7 +30,7 @@ def reasons_of(evaluation: Evaluation) -> list[Reason]:
             for detail in details.split(evaluation.table, evaluation.pod, code, reason, rows):
                 key = (rejections.plugin, reason, detail.text)
                 codes[key] = code.code, code.remedy
-                tally = found.setdefault(key, [0, 0])
+                tally = rows_by_reason.setdefault(key, [0, 0])
                 tally[0] += int(np.count_nonzero(detail.rows))
                 tally[1] += int(np.count_nonzero(detail.is_whole & (counts == 1)))
     listed = [
@@ -43,9 +43,9 @@ def reasons_of(evaluation: Evaluation) -> list[Reason]:
             only_reason=only,
             remedy=codes[plugin, reason, text][1],
         )
-        for (plugin, reason, text), (nodes, only) in found.items()
+        for (plugin, reason, text), (nodes, only) in rows_by_reason.items()
     ]
-    return sorted(listed, key=lambda each: (-each.nodes, -each.only_reason, each.reason))
+    return sorted(listed, key=lambda reason: (-reason.nodes, -reason.only_reason, reason.reason))
 
 
 def _by_reason(rejections: Rejections) -> Iterator[tuple[str, Status, Mask]]:
@@ -70,7 +70,7 @@ def is_hopeless(framework: Framework, evaluation: Evaluation) -> bool:
         ]
         hopeless |= np.array([*lasting, False])[rejections.ids]
     rows = evaluation.rows[~hopeless[evaluation.rows]]
-    rejecting = {each.plugin for each in evaluation.rejections}
+    rejecting = {rejection.plugin for rejection in evaluation.rejections}
     for plugin in framework.filter:
         if not len(rows):
             return True

@@ -20,8 +20,8 @@ def node_rows(framework: Framework, evaluation: Evaluation, rows: Indices) -> li
     """Records of the given rows, in their order."""
     places = {row: at for at, row in enumerate(evaluation.feasible.tolist())}
     columns = [
-        (each.plugin, each.raw.tolist(), each.normalized.tolist(), each.weighted.tolist())
-        for each in evaluation.scores
+        (score.plugin, score.raw.tolist(), score.normalized.tolist(), score.weighted.tolist())
+        for score in evaluation.scores
     ]
     totals = None if evaluation.totals is None else evaluation.totals.tolist()
     ranks = None if evaluation.totals is None else ranks_of(evaluation.totals).tolist()
@@ -56,7 +56,7 @@ def ranks_of(totals: Ints) -> Ints:
 
 def failures_at(framework: Framework, evaluation: Evaluation, row: int) -> list[Failure]:
     """Every plugin's rejection of one node; reasons with different codes are listed apart."""
-    found = []
+    failures = []
     for rejections, status in evaluation.statuses_at(row):
         rivals = (
             [pod.key for pod in nominated_at(framework, evaluation, row)]
@@ -64,8 +64,8 @@ def failures_at(framework: Framework, evaluation: Evaluation, row: int) -> list[
             else []
         )
         for code, reasons in _by_code(status):
-            found.append(_failure(evaluation, rejections, status, code, reasons, row, rivals))
-    return found
+            failures.append(_failure(evaluation, rejections, status, code, reasons, row, rivals))
+    return failures
 
 
 def _by_code(status: Status) -> list[tuple[ReasonCode, list[str]]]:
@@ -132,7 +132,7 @@ def _decisive(evaluation: Evaluation, totals: Ints, at: int) -> list[str]:
     if int(totals.max()) > int(totals[at]):
         return []
     return [
-        each.plugin
-        for each in evaluation.scores
-        if int((totals - each.weighted).max()) > int(totals[at] - each.weighted[at])
+        score.plugin
+        for score in evaluation.scores
+        if int((totals - score.weighted).max()) > int(totals[at] - score.weighted[at])
     ]

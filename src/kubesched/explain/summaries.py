@@ -19,7 +19,7 @@ def summary_of(
         return _placed(chosen, nodes)
     if verdict is Verdict.WAITING:
         listed = "; ".join(
-            f"{each.what} ({each.plugin})" if each.plugin else each.what for each in waits
+            f"{wait.what} ({wait.plugin})" if wait.plugin else wait.what for wait in waits
         )
         then = f" {_of(nodes)} would take it otherwise." if nodes.feasible else ""
         return f"waiting: {listed}.{then}"

@@ -94,12 +94,12 @@ def _names_in(text: str) -> list[str]:
 def _unbound_claims(pod: Pod, listers: Listers) -> list[str]:
     claims = listers.of(PersistentVolumeClaim)
     namespace = pod.metadata.namespace
-    found = []
+    unbound = []
     for use in claim_uses(pod):
         claim: PersistentVolumeClaim | None = claims.get(namespace, use.name)
         if claim is not None and not is_fully_bound(claim):
-            found.append(use.name)
-    return list(dict.fromkeys(found))
+            unbound.append(use.name)
+    return list(dict.fromkeys(unbound))
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

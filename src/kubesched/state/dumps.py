@@ -74,11 +74,11 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
         if path == STDIN or not os.path.isdir(path):
             yield path
             continue
-        found = sorted(
-            str(each)
-            for each in Path(path).rglob("*")
-            if each.name.removesuffix(".gz").endswith(SUFFIXES) and each.is_file()
+        files = sorted(
+            str(file)
+            for file in Path(path).rglob("*")
+            if file.name.removesuffix(".gz").endswith(SUFFIXES) and file.is_file()
         )
-        if not found:
+        if not files:
             raise StateError(f"{path}: no {', '.join(SUFFIXES)} files in this directory")
-        yield from found
+        yield from files

@@ -49,16 +49,16 @@ class MemoryListers:
         self._listers: dict[type[Any] | str, Lister[Any]] = {}
 
     def store(self, kind: type[Any] | str) -> Store[Any]:
-        found = self._stores.get(kind)
-        if found is None:
-            found = self._stores[kind] = Store()
-        return found
+        store = self._stores.get(kind)
+        if store is None:
+            store = self._stores[kind] = Store()
+        return store
 
     def of(self, kind: type[Any] | str) -> Lister[Any]:
-        found = self._listers.get(kind)
-        if found is None:
-            found = self._listers[kind] = Lister(self.store(kind))
-        return found
+        lister = self._listers.get(kind)
+        if lister is None:
+            lister = self._listers[kind] = Lister(self.store(kind))
+        return lister
 
     def put(self, obj: Any) -> Any:  # noqa: ANN401  # a record of any kind
         """Store an object; returns what was there before."""

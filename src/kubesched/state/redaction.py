@@ -88,9 +88,9 @@ class Redaction:
         if isinstance(value, Record):
             return self.record(value)
         if isinstance(value, list):
-            return [self._nested(each) for each in value]
+            return [self._nested(item) for item in value]
         if isinstance(value, dict):
-            return {key: self._nested(each) for key, each in value.items()}
+            return {key: self._nested(item) for key, item in value.items()}
         return value
 
     def _annotations(self, annotations: dict[str, str]) -> dict[str, str] | None:
@@ -108,13 +108,13 @@ def _each_text(change: Callable[[str], str], value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [change(each) for each in value]
-    return {change(key): each for key, each in value.items()}
+        return [change(item) for item in value]
+    return {change(key): item for key, item in value.items()}
 
 
 def _each_value(change: Callable[[str], str], value: Any) -> Any:  # noqa: ANN401  # as above, or labels
     if isinstance(value, dict):
-        return {key: change(each) for key, each in value.items()}
+        return {key: change(item) for key, item in value.items()}
     return _each_text(change, value)
 
 
@@ -156,7 +156,7 @@ def _holds_text(kind: inspect.Type) -> bool:
     if isinstance(kind, inspect.ListType):
         return _holds_text(kind.item_type)
     if isinstance(kind, inspect.UnionType):
-        return any(_holds_text(each) for each in kind.types)
+        return any(_holds_text(member) for member in kind.types)
     return isinstance(kind, inspect.StrType | inspect.AnyType | inspect.DictType)
 
 
@@ -168,5 +168,5 @@ def _nested_records(kind: inspect.Type) -> list[type[Any]]:
     if isinstance(kind, inspect.DictType):
         return _nested_records(kind.value_type)
     if isinstance(kind, inspect.UnionType):
-        return [found for each in kind.types for found in _nested_records(each)]
+        return [nested for member in kind.types for nested in _nested_records(member)]
     return []

@@ -74,8 +74,10 @@ class StoredObjects(ABC):
         stored: Any = await self.get(kind, namespace, name)
         if patch.get("metadata", {}).get("uid", stored.metadata.uid) != stored.metadata.uid:
             raise Conflict(f'{kind.__name__} "{name}" is another one by now')
-        gone = {each["uid"] for each in patch["status"]["reservedFor"]}
-        kept = [each for each in stored.status.reserved_for or () if each.uid not in gone]
+        gone = {consumer["uid"] for consumer in patch["status"]["reservedFor"]}
+        kept = [
+            consumer for consumer in stored.status.reserved_for or () if consumer.uid not in gone
+        ]
         status = structs.replace(stored.status, reserved_for=kept or None)
         written: R = structs.replace(stored, status=status)
         return self.store(written)

@@ -173,16 +173,16 @@ class _Instances:
         maker = PodMaker()
         return [
             Arrival(
-                each.submitted_s,
-                maker.pod(each.name, each.amounts, priority=each.priority),
+                pod.submitted_s,
+                maker.pod(pod.name, pod.amounts, priority=pod.priority),
                 lifetime_s=(
-                    each.ended_s - each.scheduled_s
-                    if each.ended_s is not None and each.scheduled_s is not None
+                    pod.ended_s - pod.scheduled_s
+                    if pod.ended_s is not None and pod.scheduled_s is not None
                     else None
                 ),
-                leaves_s=each.ended_s if each.scheduled_s is None else None,
+                leaves_s=pod.ended_s if pod.scheduled_s is None else None,
             )
-            for each in self._closed
+            for pod in self._closed
         ]
 
     def _take(self, row: Row) -> None:

@@ -59,7 +59,7 @@ class GpuFragmentation:
     def __init__(self, pods: Iterable[Pod], table: NodeTable, ledger: GpuLedger) -> None:
         counts = Counter(class_of(pod) for pod in pods).most_common(MOST_CLASSES)
         total = sum(count for _, count in counts)
-        self._classes = [each for each, _ in counts]
+        self._classes = [pod_class for pod_class, _ in counts]
         self._weights = [count / total for _, count in counts]
         self._table = table
         self._ledger = ledger

@@ -15,7 +15,7 @@ DAY_S, HOUR_S = 86_400.0, 3600.0
 def page(report: Report) -> str:
     """The whole document."""
     figures = figures_of(report.cells)
-    colours = charts.colours_of([each.name for each in report.configurations])
+    colours = charts.colours_of([configuration.name for configuration in report.configurations])
     parts = [
         "<h1>Replay</h1>",
         f'<p class="note">{escape(report.trace)} ({escape(report.format)}) · kubesched {escape(report.version)}</p>',
@@ -26,7 +26,7 @@ def page(report: Report) -> str:
             parts += _comparison(comparison, figures)
         parts += _courses(report.cells, colours)
     if report.failed:
-        rows = [[each.config, str(each.seed), each.error] for each in report.failed]
+        rows = [[cell.config, str(cell.seed), cell.error] for cell in report.failed]
         headers = ["CONFIGURATION", "SEED", "WHY"]
         parts += ["<h2>Failed</h2>", charts.table(headers, rows, headers)]
     parts += [f'<p class="note">note: {escape(note)}</p>' for note in report.notes]
@@ -34,19 +34,19 @@ def page(report: Report) -> str:
 
 
 def _figures(report: Report, figures: Sequence[Figure]) -> str:
-    headers = ["FIGURE", *(each.name for each in report.configurations)]
+    headers = ["FIGURE", *(configuration.name for configuration in report.configurations)]
     rows = []
     for figure in figures:
         cells = [figure.title]
         for configuration in report.configurations:
-            found = configuration.figures.get(figure.key)
-            text = "-" if found is None else shown_number(figure, found.mean)
-            if found is not None and found.low is not None and found.high is not None:
-                half = (found.high - found.low) / 2
+            measured = configuration.figures.get(figure.key)
+            text = "-" if measured is None else shown_number(figure, measured.mean)
+            if measured is not None and measured.low is not None and measured.high is not None:
+                half = (measured.high - measured.low) / 2
                 text += f" ± {shown_number(figure, half)}" if half else ""
             cells.append(text)
         rows.append(cells)
-    seeds = max(len(each.seeds) for each in report.configurations)
+    seeds = max(len(configuration.seeds) for configuration in report.configurations)
     note = f"Means over {seeds} seeds and their 95 % intervals." if seeds > 1 else "One seed."
     return charts.table(headers, rows) + f'<p class="note">{note}</p>'
 
@@ -57,15 +57,15 @@ def _comparison(comparison: Comparison, figures: Sequence[Figure]) -> list[str]:
         return [title, "<p>Nothing shown: every pod went to the same node.</p>"]
     rows = []
     for figure in figures:
-        found = comparison.figures.get(figure.key)
-        if found is None:
+        measured = comparison.figures.get(figure.key)
+        if measured is None:
             continue
         between = "-"
-        if found.low is not None and found.high is not None:
-            low = shown_number(figure, found.low, signed=True)
-            between = f"{low} to {shown_number(figure, found.high, signed=True)}"
-        mean = shown_number(figure, found.mean, signed=True)
-        rows.append([figure.title, mean, between, "shown" if found.shown else "nothing shown"])
+        if measured.low is not None and measured.high is not None:
+            low = shown_number(figure, measured.low, signed=True)
+            between = f"{low} to {shown_number(figure, measured.high, signed=True)}"
+        mean = shown_number(figure, measured.mean, signed=True)
+        rows.append([figure.title, mean, between, "shown" if measured.shown else "nothing shown"])
     headers = ["FIGURE", "DIFFERENCE", "95 % INTERVAL", "VERDICT"]
     note = '<p class="note">Differences are taken seed by seed.</p>'
     return [title, charts.table(headers, rows, ["VERDICT"]), note]
@@ -74,31 +74,31 @@ def _comparison(comparison: Comparison, figures: Sequence[Figure]) -> list[str]:
 def _courses(cells: Sequence[Outcome], colours: dict[str, str]) -> list[str]:
     """One line per configuration and seed."""
     parts: list[str] = []
-    resources = list(dict.fromkeys(name for each in cells for name in each.series.utilisation))
+    resources = list(dict.fromkeys(name for cell in cells for name in cell.series.utilisation))
     for name in resources:
         parts += _course(
             cells,
             colours,
             f"Utilisation of {name}",
             "%",
-            lambda each, name=name: [100 * v for v in each.series.utilisation.get(name, ())],  # type: ignore[misc]  # bound per resource
+            lambda cell, name=name: [100 * v for v in cell.series.utilisation.get(name, ())],  # type: ignore[misc]  # bound per resource
         )
-    parts += _course(cells, colours, "Pods waiting", "pods", lambda each: each.series.pending)
-    parts += _course(cells, colours, "Nodes used", "nodes", lambda each: each.series.nodes_used)
+    parts += _course(cells, colours, "Pods waiting", "pods", lambda cell: cell.series.pending)
+    parts += _course(cells, colours, "Nodes used", "nodes", lambda cell: cell.series.nodes_used)
     for name in resources:
         parts += _course(
             cells,
             colours,
             f"Fragmentation of {name}: of what is free, the share on nodes partly used",
             "%",
-            lambda each, name=name: [100 * v for v in each.series.fragmentation.get(name, ())],  # type: ignore[misc]  # as above
+            lambda cell, name=name: [100 * v for v in cell.series.fragmentation.get(name, ())],  # type: ignore[misc]  # as above
         )
     parts += _course(
         cells,
         colours,
         "GPU fragmentation (FGD): of the free GPU capacity, what a pod of the trace could not use",
         "%",
-        lambda each: [100 * v for v in each.series.gpu_fragmentation],
+        lambda cell: [100 * v for v in cell.series.gpu_fragmentation],
     )
     return parts + _waits(cells, colours)
 
@@ -110,10 +110,10 @@ def _course(
     unit: str,
     of: Callable[[Outcome], Sequence[float]],
 ) -> list[str]:
-    lines = [(each, of(each)) for each in cells if len(of(each)) > 1]
+    lines = [(cell, of(cell)) for cell in cells if len(of(cell)) > 1]
     if not lines:
         return []
-    most_s = max(each.series.at_s[-1] for each, _ in lines)
+    most_s = max(cell.series.at_s[-1] for cell, _ in lines)
     size, name = _time_unit(most_s)
     axes = charts.Axes(
         most_s / size,
@@ -121,21 +121,21 @@ def _course(
         x_title=f"{name} from the beginning of the trace",
         y_title=unit,
     )
-    for each, values in lines:
-        points = [(at / size, value) for at, value in zip(each.series.at_s, values, strict=True)]
-        axes.course(points, colours[each.config])
+    for cell, values in lines:
+        points = [(at / size, value) for at, value in zip(cell.series.at_s, values, strict=True)]
+        axes.course(points, colours[cell.config])
     return [f"<h2>{escape(title)}</h2>", charts.key(colours), axes.svg(title)]
 
 
 def _waits(cells: Sequence[Outcome], colours: dict[str, str]) -> list[str]:
-    longest = max(each.waits.longest for each in cells)
+    longest = max(cell.waits.longest for cell in cells)
     size, name = _time_unit(longest)
     axes = charts.Axes(
         100.0, longest / size, x_title="% of the placed pods wait no longer", y_title=name
     )
-    for each in cells:
-        points = [(float(percent), wait / size) for percent, wait in enumerate(each.wait_quantiles)]
-        axes.course(points, colours[each.config])
+    for cell in cells:
+        points = [(float(percent), wait / size) for percent, wait in enumerate(cell.wait_quantiles)]
+        axes.course(points, colours[cell.config])
     title = "Waits from submission to binding"
     return [f"<h2>{title}</h2>", charts.key(colours), axes.svg(title)]
 

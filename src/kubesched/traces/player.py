@@ -273,7 +273,7 @@ class _Player:
         meter.attempts = world.assembly.scheduler.queue.scheduling_cycle
         if world.recorded_calls is not None:
             meter.evictions += world.recorded_calls.evictions
-        notes = [f"left out, as the scheduler would: {each}" for each in world.problems]
+        notes = [f"left out, as the scheduler would: {problem}" for problem in world.problems]
         notes += self._reproduced()
         return meter.outcome(self._cell.name, self._cell.seed, self._ends_s, notes)
 

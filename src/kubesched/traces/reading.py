@@ -79,14 +79,14 @@ def _refuse_options(found: str, options: Reading) -> None:
 def _files(path: str) -> list[str]:
     if not Path(path).is_dir():
         return [path]
-    found = sorted(
-        str(each)
-        for each in Path(path).iterdir()
-        if each.is_file() and each.name.removesuffix(".gz").endswith(_SUFFIXES)
+    files = sorted(
+        str(file)
+        for file in Path(path).iterdir()
+        if file.is_file() and file.name.removesuffix(".gz").endswith(_SUFFIXES)
     )
-    if not found:
+    if not files:
         raise TraceError(f"{path}: neither a recording nor {', '.join(_SUFFIXES)} files in it")
-    return found
+    return files
 
 
 def _kind(path: str) -> str:
@@ -134,8 +134,8 @@ def _all(kinds: dict[str, str], wanted: str) -> list[str]:
 
 
 def _one(kinds: dict[str, str], wanted: str) -> str:
-    found = _all(kinds, wanted)
-    if len(found) != 1:
+    matching = _all(kinds, wanted)
+    if len(matching) != 1:
         listed = ", ".join(kinds)
-        raise TraceError(f"{listed}: the trace needs one file of {wanted}, not {len(found)}")
-    return found[0]
+        raise TraceError(f"{listed}: the trace needs one file of {wanted}, not {len(matching)}")
+    return matching[0]

@@ -99,27 +99,31 @@ class Figure:
 
 def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
     """The figures that these outcomes have, in the order of reports."""
-    resources = list(dict.fromkeys(name for each in outcomes for name in each.utilisation))
+    resources = list(dict.fromkeys(name for outcome in outcomes for name in outcome.utilisation))
     figures = [
-        Figure("placed", "placed", "count", lambda each: each.placed),
-        Figure("unplaced", "unplaced", "count", lambda each: each.unplaced),
-        Figure("waitP50", "wait p50", "s", lambda each: each.waits.p50),
-        Figure("waitP90", "wait p90", "s", lambda each: each.waits.p90),
-        Figure("waitP99", "wait p99", "s", lambda each: each.waits.p99),
-        Figure("evictions", "evictions", "count", lambda each: each.evictions),
-        Figure("nodesUsed", "nodes used, mean", "count", lambda each: each.nodes_used),
-        Figure("nodesUsedMost", "nodes used, most", "count", lambda each: each.nodes_used_most),
+        Figure("placed", "placed", "count", lambda outcome: outcome.placed),
+        Figure("unplaced", "unplaced", "count", lambda outcome: outcome.unplaced),
+        Figure("waitP50", "wait p50", "s", lambda outcome: outcome.waits.p50),
+        Figure("waitP90", "wait p90", "s", lambda outcome: outcome.waits.p90),
+        Figure("waitP99", "wait p99", "s", lambda outcome: outcome.waits.p99),
+        Figure("evictions", "evictions", "count", lambda outcome: outcome.evictions),
+        Figure("nodesUsed", "nodes used, mean", "count", lambda outcome: outcome.nodes_used),
+        Figure(
+            "nodesUsedMost", "nodes used, most", "count", lambda outcome: outcome.nodes_used_most
+        ),
         *(_of_resource("utilisation", name) for name in resources),
         *(_of_resource("fragmentation", name) for name in resources),
         Figure(
             "gpuFragmentation",
             "GPU fragmentation (FGD)",
             "share",
-            lambda each: each.gpu_fragmentation,
+            lambda outcome: outcome.gpu_fragmentation,
         ),
-        Figure("cost", "cost", "price", lambda each: each.cost),
+        Figure("cost", "cost", "price", lambda outcome: outcome.cost),
     ]
-    return [figure for figure in figures if any(figure.of(each) is not None for each in outcomes)]
+    return [
+        figure for figure in figures if any(figure.of(outcome) is not None for outcome in outcomes)
+    ]
 
 
 def _of_resource(what: str, resource: str) -> Figure:
@@ -142,7 +146,10 @@ def make_report(trace: Trace, outcomes: Sequence[Outcome], failed: Sequence[Fail
         format=trace.format,
         digest=trace.digest,
         version=__version__,
-        notes=[*trace.notes, *dict.fromkeys(note for each in outcomes for note in each.notes)],
+        notes=[
+            *trace.notes,
+            *dict.fromkeys(note for outcome in outcomes for note in outcome.notes),
+        ],
         configurations=[_configuration(name, by_config[name], figures) for name in names],
         comparisons=[
             _comparison(by_config[names[0]], by_config[name], figures) for name in names[1:]
@@ -157,7 +164,7 @@ def _configuration(
 ) -> Configuration:
     return Configuration(
         name=name,
-        seeds=[each.seed for each in outcomes],
+        seeds=[outcome.seed for outcome in outcomes],
         figures={
             figure.key: interval(_values(figure, outcomes))
             for figure in figures
@@ -169,8 +176,8 @@ def _configuration(
 def _comparison(
     first: Sequence[Outcome], other: Sequence[Outcome], figures: Sequence[Figure]
 ) -> Comparison:
-    by_seed = {each.seed: each for each in first}
-    pairs = [(by_seed[each.seed], each) for each in other if each.seed in by_seed]
+    by_seed = {outcome.seed: outcome for outcome in first}
+    pairs = [(by_seed[outcome.seed], outcome) for outcome in other if outcome.seed in by_seed]
     return Comparison(
         first=first[0].config,
         other=other[0].config,
@@ -185,7 +192,7 @@ def _comparison(
 
 
 def _values(figure: Figure, outcomes: Iterable[Outcome]) -> list[float]:
-    return [value for each in outcomes if (value := figure.of(each)) is not None]
+    return [value for outcome in outcomes if (value := figure.of(outcome)) is not None]
 
 
 def _paired(figure: Figure, pairs: Iterable[tuple[Outcome, Outcome]]) -> list[float]:
@@ -212,9 +219,11 @@ def interval(values: Sequence[float]) -> Interval:
 
 def difference(values: Sequence[float]) -> Difference:
     """Paired differences: shown if zero is outside of their interval."""
-    found = interval(values)
-    shown = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
-    return Difference(mean=found.mean, low=found.low, high=found.high, shown=shown)
+    bounds = interval(values)
+    shown = (
+        bounds.low is not None and bounds.high is not None and (bounds.low > 0 or bounds.high < 0)
+    )
+    return Difference(mean=bounds.mean, low=bounds.low, high=bounds.high, shown=shown)
 
 
 def to_json(report: Report) -> bytes:

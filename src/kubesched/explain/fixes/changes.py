@@ -52,13 +52,15 @@ class PodEdit(ChangeBase):
 
     @property
     def patch(self) -> list[Operation]:
-        return [json.loads(each) for each in self.operations]
+        return [json.loads(operation) for operation in self.operations]
 
 
 def pod_edit(
     kind: str, text: str, cost: float, operations: Sequence[Operation], *, in_place: bool = False
 ) -> PodEdit:
-    return PodEdit(kind, text, cost, tuple(json.dumps(each) for each in operations), in_place)
+    return PodEdit(
+        kind, text, cost, tuple(json.dumps(operation) for operation in operations), in_place
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +177,11 @@ def edited(pod: Pod, edits: Sequence[PodEdit]) -> Pod:
 def patch_of(edits: Sequence[PodEdit]) -> list[Operation]:
     """One JSON patch for all edits."""
     adding = [edit.patch[0] for edit in edits if edit.kind == ADD_TOLERATION]
-    operations = [each for edit in edits if edit.kind != ADD_TOLERATION for each in edit.patch]
+    operations = [
+        operation for edit in edits if edit.kind != ADD_TOLERATION for operation in edit.patch
+    ]
     if adding:  # each of them writes the whole list, with one more at its end
-        listed = [*adding[0]["value"][:-1], *(each["value"][-1] for each in adding)]
+        listed = [*adding[0]["value"][:-1], *(operation["value"][-1] for operation in adding)]
         operations.append({**adding[0], "value": listed})
     return _in_safe_order(operations)
 

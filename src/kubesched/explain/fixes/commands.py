@@ -28,9 +28,9 @@ _WITH_TEMPLATE = frozenset(
 
 def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None) -> list[str]:
     """In the order in which they are to be run; nothing for nodes to be added, claims and plugins."""
-    edits = [each for each in changes if is_to_be_made(each)]
-    gates = [each for each in changes if isinstance(each, GateRemoval)]
-    others = [each.command for each in changes if isinstance(each, NodeEdit | PodDeletion)]
+    edits = [change for change in changes if is_to_be_made(change)]
+    gates = [change for change in changes if isinstance(change, GateRemoval)]
+    others = [change.command for change in changes if isinstance(change, NodeEdit | PodDeletion)]
     if edits:
         others.append(_edit_command(pod, edits, listers))
     if gates:
@@ -49,7 +49,9 @@ def _edit_command(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) -
     owner = template_owner(pod, listers)
     if owner is not None:
         kind, name = owner
-        prefixed = [{**each, "path": f"/spec/template{each['path']}"} for each in operations]
+        prefixed = [
+            {**operation, "path": f"/spec/template{operation['path']}"} for operation in operations
+        ]
         return (
             f"kubectl patch {kind.lower()} {shlex.quote(name)} -n {namespace} --type=json "
             f"-p {_quoted(prefixed)}"

@@ -53,8 +53,8 @@ _MANAGED = "node.kubernetes.io/"
 _LARGEST_SKEW = 10_000
 
 _DELETABLE = frozenset(
-    each.code
-    for each in (
+    reason.code
+    for reason in (
         INSUFFICIENT_RESOURCE,
         TOO_MANY_PODS,
         HOST_PORT_TAKEN,
@@ -89,7 +89,7 @@ def conditions_at(evaluation: Evaluation, row: int, probe: Probe) -> list[Condit
     node = evaluation.table.nodes[row]
     assert node is not None, "the row of a node"
     finder = _Finder(evaluation, row, node, probe)
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     for rejections, status in evaluation.statuses_at(row):
         for reason in status.all_reasons:
             code = code_of_reason(reason, status)
@@ -99,14 +99,14 @@ def conditions_at(evaluation: Evaluation, row: int, probe: Probe) -> list[Condit
             elif rejections.plugin in _OF_VOLUMES and code.code not in _DELETABLE:
                 make = finder.volumes(rejections.plugin)
             if make is None:
-                found.append(Condition(rejections.plugin, code.code, reason))
+                conditions.append(Condition(rejections.plugin, code.code, reason))
                 continue
             for condition in make(reason):
                 condition.plugin, condition.code = rejections.plugin, code.code
-                found.append(condition)
+                conditions.append(condition)
     if finder.is_cordoned:  # the taint goes with the cordon
-        found = [each for each in found if each.reason != CORDON_TAINT]
-    return found
+        conditions = [condition for condition in conditions if condition.reason != CORDON_TAINT]
+    return conditions
 
 
 class _Finder:
@@ -165,15 +165,15 @@ class _Finder:
                 yield Condition("", "", key, [pod_edits.drop_selector(key, wanted), label])
         terms = _required_terms(self._pod)
         matchers = [ParsedTerm(term) for term in terms]
-        if not terms or any(each.matches(labels, self._name) for each in matchers):
+        if not terms or any(matcher.matches(labels, self._name) for matcher in matchers):
             return
         if len(terms) > 1 or terms[0].match_fields:
             yield Condition("", "", reason, [pod_edits.drop_node_affinity()])
             return
         failing = [
-            (at, each)
-            for at, each in enumerate(terms[0].match_expressions or ())
-            if not ParsedTerm(NodeSelectorTerm(match_expressions=[each])).matches(
+            (at, expression)
+            for at, expression in enumerate(terms[0].match_expressions or ())
+            if not ParsedTerm(NodeSelectorTerm(match_expressions=[expression])).matches(
                 labels, self._name
             )
         ]
@@ -215,7 +215,9 @@ class _Finder:
                 drop
                 for drop in drops
                 if len(drops) == 1
-                or not self._probe("InterPodAffinity", [each for each in drops if each is not drop])
+                or not self._probe(
+                    "InterPodAffinity", [other for other in drops if other is not drop]
+                )
             ]
             for drop in violated:
                 yield Condition("", "", f"{reason}: {drop.text}", [drop])
@@ -227,9 +229,9 @@ class _Finder:
     def _spread(self, reason: str) -> Iterator[Condition]:
         """As above: which constraints are violated is found by asking about each alone."""
         hard = {
-            at: each
-            for at, each in enumerate(self._pod.spec.topology_spread_constraints or ())
-            if each.when_unsatisfiable == "DoNotSchedule"
+            at: constraint
+            for at, constraint in enumerate(self._pod.spec.topology_spread_constraints or ())
+            if constraint.when_unsatisfiable == "DoNotSchedule"
         }
         violated = False
         for at, constraint in hard.items():
@@ -277,15 +279,17 @@ class _Finder:
             """Which claims are in the way is found by asking about each alone."""
             exclusions = pod_edits.claim_exclusions(self._pod)
             violated = [
-                each
-                for each in exclusions
+                exclusion
+                for exclusion in exclusions
                 if len(exclusions) == 1
-                or not self._probe(plugin, [other for other in exclusions if other is not each])
+                or not self._probe(
+                    plugin, [other for other in exclusions if other is not exclusion]
+                )
             ]
-            for each in violated:
-                yield Condition("", "", f"{reason}: {each.claim}", [each])
+            for exclusion in violated:
+                yield Condition("", "", f"{reason}: {exclusion.claim}", [exclusion])
             if not violated:
-                alone = [each for each in exclusions if self._probe(plugin, [each])]
+                alone = [exclusion for exclusion in exclusions if self._probe(plugin, [exclusion])]
                 yield Condition("", "", reason, list(alone))
 
         return find

@@ -42,13 +42,13 @@ def smallest_deletions(
     """
     present = sorted(filter(may_be_deleted, table.pods[row].values()), key=order)
     resources = [
-        each.reason.removeprefix(INSUFFICIENT)
-        for each in conditions
-        if each.code == INSUFFICIENT_RESOURCE.code
+        condition.reason.removeprefix(INSUFFICIENT)
+        for condition in conditions
+        if condition.code == INSUFFICIENT_RESOURCE.code
     ]
     missing = [pod.requests.get(name) - free_of(table, name, row)[0] for name in resources]
     offers = [[other.requests.get(name) for name in resources] for other in present]
-    if any(each.code == TOO_MANY_PODS.code for each in conditions):
+    if any(condition.code == TOO_MANY_PODS.code for condition in conditions):
         room = int(table.allowed_pods.array[row] - table.pod_count.array[row])
         missing.append(1 - room)
         offers = [[*offer, 1] for offer in offers]

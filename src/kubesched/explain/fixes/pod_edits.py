@@ -62,15 +62,18 @@ def lower_request(pod: Pod, resource: str, target: int) -> PodEdit | None:
 def _container_operations(pod: Pod, resource: str, target: int) -> Iterator[Operation]:
     spec = pod.spec
     sidecars = [
-        (f"/spec/initContainers/{at}", each)
-        for at, each in enumerate(spec.init_containers or ())
-        if each.is_restartable_init()
+        (f"/spec/initContainers/{at}", container)
+        for at, container in enumerate(spec.init_containers or ())
+        if container.is_restartable_init()
     ]
     running = [
         *sidecars,
-        *((f"/spec/containers/{at}", each) for at, each in enumerate(spec.containers or ())),
+        *(
+            (f"/spec/containers/{at}", container)
+            for at, container in enumerate(spec.containers or ())
+        ),
     ]
-    asked = [(path, _request(each, resource)) for path, each in running]
+    asked = [(path, _request(container, resource)) for path, container in running]
     total = sum(amount for _, amount in asked)
     kept = dict(asked)
     if total > target:
@@ -79,9 +82,13 @@ def _container_operations(pod: Pod, resource: str, target: int) -> Iterator[Oper
                 kept[path] = amount * target // total
                 yield _set_request(path, resource, kept[path])
     beside = sum(kept[path] for path, _ in sidecars)
-    for at, each in enumerate(spec.init_containers or ()):
+    for at, container in enumerate(spec.init_containers or ()):
         room = target - beside
-        if not each.is_restartable_init() and room > 0 and _request(each, resource) > room:
+        if (
+            not container.is_restartable_init()
+            and room > 0
+            and _request(container, resource) > room
+        ):
             yield _set_request(f"/spec/initContainers/{at}", resource, room)
 
 

@@ -59,7 +59,7 @@ class Proposal:
 
     @property
     def order(self) -> tuple[int, float, str]:
-        return self.size, sum(each.cost for each in self.changes), self.node_name
+        return self.size, sum(change.cost for change in self.changes), self.node_name
 
     @property
     def size(self) -> int:
@@ -67,14 +67,16 @@ class Proposal:
 
     @property
     def keys(self) -> frozenset[tuple[str, str]]:
-        return frozenset(each.key for each in self.changes)
+        return frozenset(change.key for change in self.changes)
 
     @property
     def pattern(self) -> frozenset[str]:
         """Kinds of changes. Fixes of one pattern, or of a larger one, are variations: the best one is enough."""
         return frozenset(
-            f"{each.kind} {each.text.split()[1]}" if each.kind == "LowerRequest" else each.kind
-            for each in self.changes
+            f"{change.kind} {change.text.split()[1]}"
+            if change.kind == "LowerRequest"
+            else change.kind
+            for change in self.changes
         )
 
 
@@ -96,8 +98,8 @@ class FixSearch:
 
     def fixes(self) -> list[Fix]:
         """The verified fixes, the smallest first."""
-        found = sorted(self.verified(), key=lambda each: each[0].order)
-        return [self._fix(proposal, others) for proposal, others in found]
+        verified = sorted(self.verified(), key=lambda pair: pair[0].order)
+        return [self._fix(proposal, others) for proposal, others in verified]
 
     def verified(self) -> Iterator[tuple[Proposal, int]]:
         """Fixes that hold, none of which repeats the pattern of another, and how many more nodes would do.
@@ -112,7 +114,7 @@ class FixSearch:
             return
         patterns: list[frozenset[str]] = []
         trials = 0
-        for proposal in sorted(self.proposals(), key=lambda each: each.order):
+        for proposal in sorted(self.proposals(), key=lambda proposal: proposal.order):
             if len(patterns) >= MOST_FIXES or trials >= MOST_TRIALS:
                 return
             if any(pattern <= proposal.pattern for pattern in patterns):
@@ -131,7 +133,7 @@ class FixSearch:
         """Without the changes that turn out not to be needed for some node to take the pod."""
         changes, node_name = proposal.changes, proposal.node_name
         for change in proposal.changes:
-            rest = tuple(each for each in changes if each is not change)
+            rest = tuple(other for other in changes if other is not change)
             left = self._trials.nodes_that_fit(rest) if rest else None
             if left:
                 changes, rows = rest, left
@@ -164,23 +166,23 @@ class FixSearch:
         if not conditions or len(conditions) > MOST_CONDITIONS:
             return
         name = self._table.names[row]
-        deletable = [each for each in conditions if each.is_deletable]
+        deletable = [condition for condition in conditions if condition.is_deletable]
         for together in _subsets(deletable):
-            others = [each for each in conditions if each not in together]
-            if not all(each.alternatives for each in others):
+            others = [condition for condition in conditions if condition not in together]
+            if not all(other.alternatives for other in others):
                 continue
             leaving: list[AnyChange] = []
             if together:
                 pods = self._leaving(row, together)
                 if pods is None:
                     continue
-                leaving = [self._deletion(each) for each in pods]
-            for chosen in product(*(each.alternatives for each in others)):
-                changes = {each.key: each for each in (*chosen, *leaving)}
+                leaving = [self._deletion(pod) for pod in pods]
+            for chosen in product(*(other.alternatives for other in others)):
+                changes = {change.key: change for change in (*chosen, *leaving)}
                 yield Proposal(tuple(changes.values()), name)
 
     def _leaving(self, row: int, conditions: Sequence[Condition]) -> list[PodInfo] | None:
-        plugins = {each.plugin for each in conditions}
+        plugins = {condition.plugin for condition in conditions}
         return smallest_deletions(
             self._table,
             row,
@@ -198,7 +200,7 @@ class FixSearch:
     def deletions(self, row: int) -> list[PodDeletion]:
         """Every pod that may leave the node."""
         return [
-            self._deletion(each) for each in filter(may_be_deleted, self._table.pods[row].values())
+            self._deletion(pod) for pod in filter(may_be_deleted, self._table.pods[row].values())
         ]
 
     def _additions(self) -> Iterator[Proposal]:
@@ -232,27 +234,31 @@ class FixSearch:
     def _fix(self, proposal: Proposal, others: int) -> Fix:
         changes = (*self._before, *proposal.changes)
         pod, listers = self._pod.pod, self._framework.handle.listers
-        leaving = [each for each in proposal.changes if isinstance(each, PodDeletion)]
+        leaving = [change for change in proposal.changes if isinstance(change, PodDeletion)]
         effects: list[str] = []
         if leaving:
-            infos = [PodInfo(each.pod) for each in leaving]
-            for each, violates in zip(leaving, self._budgets.violated_by(infos), strict=True):
+            infos = [PodInfo(deletion.pod) for deletion in leaving]
+            for deletion, violates in zip(leaving, self._budgets.violated_by(infos), strict=True):
                 if violates:
-                    effects.append(f"violates the disruption budget of {key_of(each.pod.metadata)}")
-                owner = each.pod.metadata.controller()
+                    effects.append(
+                        f"violates the disruption budget of {key_of(deletion.pod.metadata)}"
+                    )
+                owner = deletion.pod.metadata.controller()
                 if owner is not None:
-                    effects.append(f"its {owner.kind} creates {key_of(each.pod.metadata)} again")
+                    effects.append(
+                        f"its {owner.kind} creates {key_of(deletion.pod.metadata)} again"
+                    )
             if not any(self._budgets.violated_by(infos)):
                 effects.append("disruption budgets allow it")
         effects += notes_on(changes, pod, listers)
-        if any(is_to_be_made(each) for each in changes):
+        if any(is_to_be_made(change) for change in changes):
             owner_of_pod = template_owner(pod, listers)
             if owner_of_pod is not None:
                 effects.append(f"changes every pod of {'/'.join(owner_of_pod).lower()}")
         return Fix(
             changes=[
-                Change(kind=each.kind, text=each.text, object=self._object_of(each))
-                for each in changes
+                Change(kind=change.kind, text=change.text, object=self._object_of(change))
+                for change in changes
             ],
             node=proposal.node_name,
             other_nodes=others,
@@ -274,7 +280,7 @@ class FixSearch:
 
 def size_of(changes: Sequence[AnyChange]) -> int:
     """The number of changes. A new node counts for more than any other change."""
-    return sum(ADDITION_SIZE if isinstance(each, NodeAddition) else 1 for each in changes)
+    return sum(ADDITION_SIZE if isinstance(change, NodeAddition) else 1 for change in changes)
 
 
 def _subsets(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]:

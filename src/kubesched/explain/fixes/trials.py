@@ -37,9 +37,9 @@ class Trials:
 
     def nodes_that_fit(self, changes: Sequence[AnyChange]) -> set[str] | None:
         """Names of nodes that would take the pod after the changes; None if it is rejected whatever the node."""
-        edits = [each for each in changes if isinstance(each, PodEdit)]
+        edits = [change for change in changes if isinstance(change, PodEdit)]
         pod = PodInfo(edited(self._pod.pod, edits)) if edits else self._pod
-        excluded = {each.plugin for each in changes if isinstance(each, PluginExclusion)}
+        excluded = {change.plugin for change in changes if isinstance(change, PluginExclusion)}
         with self._changed(changes):
             return self._feasible(pod, excluded)
 
@@ -47,7 +47,7 @@ class Trials:
         table, state = self._table, CycleState()
         table.refresh()
         view = NodeColumns(table)
-        plugins = [each for each in self._framework.pre_filter if each.name not in excluded]
+        plugins = [plugin for plugin in self._framework.pre_filter if plugin.name not in excluded]
         outcome = run_pre_filter(self._framework, state, pod.pod, view, plugins)
         if outcome.status is not None:
             return None
@@ -98,11 +98,11 @@ class Trials:
         """Does the edited pod pass one plugin's filter on one node?"""
         pod = edited(self._pod.pod, edits)
         state, framework = CycleState(), self._framework
-        before = [each for each in framework.pre_filter if each.name == plugin]
+        before = [candidate for candidate in framework.pre_filter if candidate.name == plugin]
         outcome = run_pre_filter(framework, state, pod, NodeColumns(self._table), before)
         if outcome.status is not None:
             return False
-        filters = [each for each in framework.filter if each.name == plugin]
+        filters = [candidate for candidate in framework.filter if candidate.name == plugin]
         view = NodeColumns(self._table, np.array([row]))
         result = run_filters(framework, state, pod, view, filters)
         return result.error is None and bool(result.passing[0])
@@ -114,11 +114,11 @@ class Trials:
         framework, pod = self._framework, self._pod.pod
         what_if = state.clone()
         view: NodeColumns = NodeColumns(self._table, np.array([row]))
-        for each in removed:
-            failed: Status | None = run_remove_pod(framework, what_if, pod, each, view)
+        for victim in removed:
+            failed: Status | None = run_remove_pod(framework, what_if, pod, victim, view)
             if failed is not None:
                 return False
-            view = view.what_if(0, remove=[each])
-        filters = [each for each in framework.filter if each.name in plugins]
+            view = view.what_if(0, remove=[victim])
+        filters = [plugin for plugin in framework.filter if plugin.name in plugins]
         result = run_filters(framework, what_if, pod, view, filters)
         return result.error is None and bool(result.passing[0])
