@@ -428,7 +428,8 @@ def test_an_unused_claim_goes_at_once(world):
     assert not world.exists(PVC, "data")
 
 
-def test_a_volume_reserved_by_hand_is_bound_whatever_its_class(world):
+@pytest.mark.parametrize("named", [pytest.param({}, id="the volume names the claim"), pytest.param({"volumeName": "mine"}, id="both name each other")])  # fmt: skip
+def test_a_volume_reserved_by_hand_is_bound_whatever_its_class(world, named):
     volume = {
         "metadata": {"name": "mine"},
         "spec": {
@@ -444,6 +445,7 @@ def test_a_volume_reserved_by_hand_is_bound_whatever_its_class(world):
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
         "storageClassName": "silver",
+        **named,
     }
     world.create("persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec})
     world.settle()

@@ -140,7 +140,10 @@ class VolumeBinder(Controller[Key]):
         volume = self._volumes.get(spec_of(claim)["volumeName"])
         if volume is None:
             self._set_phase(claim, "Pending")
-        elif spec_of(volume).get("claimRef") and not is_reserved_for(volume, claim):
+        elif is_reserved_for(volume, claim):
+            # Upstream: where both name each other nothing is compared, not even the class.
+            self._bind(claim, volume)
+        elif spec_of(volume).get("claimRef"):
             message = f'volume "{name_of(volume)}" already bound to a different claim.'
             self.events.warning(claim, COMPONENT, "FailedBinding", message)
             self._set_phase(claim, "Pending")
