@@ -24,7 +24,6 @@ STORED_ONLY = frozenset(
         "ingresses.networking.k8s.io",
         "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "networkpolicies.networking.k8s.io",
-        "runtimeclasses.node.k8s.io",
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "validatingwebhookconfigurations.admissionregistration.k8s.io",

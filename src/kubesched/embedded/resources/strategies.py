@@ -12,6 +12,7 @@ from kubesched.embedded.resources.admission import devices as device_admission
 from kubesched.embedded.resources.admission import storage as storage_admission
 from kubesched.embedded.resources.admission import workloads as workload_admission
 from kubesched.embedded.resources.admission.pods import admit_pod, admit_pod_update
+from kubesched.embedded.resources.admission.runtime_classes import RUNTIME_CLASSES
 from kubesched.embedded.resources.defaults import cluster as cluster_defaults
 from kubesched.embedded.resources.defaults import devices as device_defaults
 from kubesched.embedded.resources.defaults import storage as storage_defaults
@@ -23,6 +24,7 @@ from kubesched.embedded.resources.validation import (
     pods,
     resource_claims,
     resource_slices,
+    runtime_classes,
     storage,
     workloads,
 )
@@ -135,7 +137,12 @@ STRATEGIES: dict[str, Strategy] = {
         default=default_pod,
         default_status=default_pod_status,
         admit=admit_pod,
-        admission_reads=("limitranges", "nodes", "priorityclasses.scheduling.k8s.io"),
+        admission_reads=(
+            "limitranges",
+            "nodes",
+            "priorityclasses.scheduling.k8s.io",
+            RUNTIME_CLASSES,
+        ),
         prepare_update=admit_pod_update,
         validate=pods.validate_pod,
         validate_update=pods.validate_pod_update,
@@ -229,7 +236,11 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "ingresses.networking.k8s.io": Strategy(tracks_generation=True),
     "networkpolicies.networking.k8s.io": Strategy(tracks_generation=True),
-    "runtimeclasses.node.k8s.io": Strategy(allows_unconditional_update=False),
+    RUNTIME_CLASSES: Strategy(
+        allows_unconditional_update=False,
+        validate=runtime_classes.validate_runtime_class,
+        validate_update=runtime_classes.validate_runtime_class_update,
+    ),
     **{
         f"{plural}.admissionregistration.k8s.io": Strategy(
             tracks_generation=True, allows_unconditional_update=False

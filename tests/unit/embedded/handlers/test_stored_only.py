@@ -12,7 +12,6 @@ EXAMPLES = {
     "horizontalpodautoscalers.autoscaling": {"spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}},
     "ingresses.networking.k8s.io": {"spec": {"rules": [{"host": "a.example", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}},
     "networkpolicies.networking.k8s.io": {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
-    "runtimeclasses.node.k8s.io": {"handler": "fast"},
 }  # fmt: skip
 
 

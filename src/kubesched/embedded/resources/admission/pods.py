@@ -1,4 +1,4 @@
-"""Admission of pods: priority, service account, default tolerations, topology labels, selectors by own labels, status."""
+"""Admission of pods: priority, service account, default tolerations, runtime class, topology labels, selectors by own labels, status."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kubesched.embedded.registry.rest_storage import RestStorage
 from kubesched.embedded.resources.admission.limit_ranges import (
     apply_defaults as apply_limit_range_defaults,
 )
+from kubesched.embedded.resources.admission.runtime_classes import apply_runtime_class
 from kubesched.embedded.resources.validation.scheduling import DEFAULT_TOLERATIONS
 from kubesched.embedded.storage.store import Collection
 
@@ -31,6 +32,7 @@ def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
     _service_account(spec)
     _priority(registry, pod, spec)
     _default_tolerations(spec)
+    apply_runtime_class(registry, pod, spec)
     if spec.get("nodeName"):
         add_topology_labels(registry, pod["metadata"], spec["nodeName"])
     _selectors_from_own_labels(pod, spec)
