@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from kubesched.api.resources import is_extended
 from kubesched.embedded.controllers.controller import Controller, ControllerContext
 from kubesched.embedded.controllers.metadata import (
     annotations_of,
@@ -67,6 +68,7 @@ class NodeKeeper(Controller[Key]):
         if node is None or not self._is_played(node) or is_deleting(node) or is_stopped(node):
             return None
         self._report_health(node)
+        self._report_extended_resources(node)
         interval_s = self._options.heartbeat_interval_s(len(self._nodes))
         if self._renew(node, interval_s):
             # The first renewal comes at a random moment, so that nodes do not march in step.
@@ -102,6 +104,16 @@ class NodeKeeper(Controller[Key]):
             message = f"Node {name_of(node)} status is now: NodeReady"
             self.events.normal(node, COMPONENT, "NodeReady", message, host=name_of(node))
 
+    def _report_extended_resources(self, node: JsonObject) -> None:
+        """What others add to the node's capacity can be allocated; what they take away cannot any more."""
+        status = status_of(node)
+        capacity, allocatable = _extended(status, "capacity"), _extended(status, "allocatable")
+        added = {name: amount for name, amount in capacity.items() if name not in allocatable}
+        removed = {name: None for name in allocatable if name not in capacity}
+        if added or removed:
+            patch = {"status": {"allocatable": {**added, **removed}}}
+            self.api.patch("nodes", None, name_of(node), patch, subresource="status")
+
     def _renew(self, node: JsonObject, interval_s: float) -> bool:
         """Renew the node's Lease; True when it had to be made."""
         name = name_of(node)
@@ -135,7 +147,7 @@ class NodeKeeper(Controller[Key]):
         if kind == "DELETED":
             return
         is_news = old is None or is_stopped(old) != is_stopped(node)
-        if is_news or _health(old) != _health(node):
+        if is_news or _health(old) != _health(node) or _resources(old) != _resources(node):
             self.queue.add(("node", name_of(node)))
 
 
@@ -152,3 +164,14 @@ def is_stopped(node: JsonObject) -> bool:
 def _health(node: JsonObject | None) -> str:
     ready = condition(node, "Ready") if node is not None else None
     return str(ready.get("status")) if ready is not None else ""
+
+
+def _resources(node: JsonObject | None) -> tuple[object, object]:
+    status = status_of(node) if node is not None else {}
+    return status.get("capacity"), status.get("allocatable")
+
+
+def _extended(status: JsonObject, field: str) -> JsonObject:
+    """Resources that the kubelet does not measure itself."""
+    amounts: JsonObject = status.get(field) or {}
+    return {name: amount for name, amount in amounts.items() if is_extended(name)}

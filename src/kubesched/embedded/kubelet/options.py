@@ -9,6 +9,10 @@ from kubesched.embedded.kubelet.stages import Stage, default_stages
 
 STOPPED = "kubelet.kubesched.io/stopped"
 """Annotation on a node: with the value "true" its kubelet plays dead."""
+RUN_DURATION = "kubelet.kubesched.io/run-duration"
+"""Annotation on a pod: how long it runs before it ends."""
+EXIT_CODE = "kubelet.kubesched.io/exit-code"
+"""Annotation on a pod: what it ends with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

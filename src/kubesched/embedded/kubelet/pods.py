@@ -31,6 +31,7 @@ from kubesched.embedded.controllers.pods import index_by_node, is_finished, node
 from kubesched.embedded.controllers.status_writes import write_status
 from kubesched.embedded.kubelet import transitions
 from kubesched.embedded.kubelet.admission import NodeLedger, Rejection
+from kubesched.embedded.kubelet.commands import with_effects
 from kubesched.embedded.kubelet.heartbeats import COMPONENT, is_stopped, played_nodes
 from kubesched.embedded.kubelet.node_templates import host_ip, pod_cidr
 from kubesched.embedded.kubelet.options import KubeletOptions
@@ -154,14 +155,15 @@ class PodPlayer(Controller[str]):
     def _choose(self, pod: JsonObject, plan: _Plan, now: float) -> None:
         """Settle on the stage that the pod waits for; one that was chosen stays while it is the first match."""
         stages = self._options.stages
-        if plan.stage is not None and (
-            plan.chosen_for is pod or first_match(stages, pod, plan.passed_over) is plan.stage
-        ):
+        if plan.stage is not None and plan.chosen_for is pod:
             return
-        plan.stage = choose(stages, pod, self._rng, plan.passed_over)
+        played = with_effects(pod)
+        if plan.stage is not None and first_match(stages, played, plan.passed_over) is plan.stage:
+            return
+        plan.stage = choose(stages, played, self._rng, plan.passed_over)
         plan.chosen_for = pod
         if plan.stage is not None:
-            plan.due = now + plan.stage.delay_s(pod, self._rng)
+            plan.due = now + plan.stage.delay_s(played, self._rng)
             if is_deleting(pod) and not is_finished(pod):
                 plan.due += transitions.pre_stop_s(pod)
 
@@ -187,7 +189,7 @@ class PodPlayer(Controller[str]):
             self._tell(event, pod)
         after: JsonObject | None = None
         if not is_finished(pod):
-            status = transitions.apply(pod, transition, place, self.clock.now())
+            status = transitions.apply(with_effects(pod), transition, place, self.clock.now())
             # The caller goes on with the new version: its own change need not wake it.
             self._written_key = key_of(pod)
             try:

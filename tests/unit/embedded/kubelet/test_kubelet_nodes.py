@@ -220,3 +220,16 @@ def test_a_deleted_node_is_not_registered_again(world):
     world.delete("nodes", "node-1")
     world.run(60)
     assert not world.exists("nodes", "node-1")
+
+
+def test_extended_resources_of_the_capacity_can_be_allocated(world):
+    dongles = {"example.com/dongle": "4"}
+    world.api.patch(
+        "nodes", None, "node-0", {"status": {"capacity": dongles}}, subresource="status"
+    )
+    world.run(1)
+    assert world.get("nodes", "node-0")["status"]["allocatable"]["example.com/dongle"] == "4"
+    gone = {"example.com/dongle": None}
+    world.api.patch("nodes", None, "node-0", {"status": {"capacity": gone}}, subresource="status")
+    world.run(1)
+    assert "example.com/dongle" not in world.get("nodes", "node-0")["status"]["allocatable"]
