@@ -37,15 +37,18 @@ class BootClock(SystemClock):
 class ManualClock:
     """A clock that stands still until told otherwise; both readings advance together."""
 
-    def __init__(self, start: float = 1_767_225_600.0) -> None:  # 2026-01-01T00:00:00Z
+    def __init__(self, start: float = 1_767_225_600.0, monotonic: float | None = None) -> None:
+        """By default both readings begin at 2026-01-01T00:00:00Z."""
         self._now = start
+        self._monotonic = start if monotonic is None else monotonic
 
     def now(self) -> float:
         return self._now
 
     def monotonic(self) -> float:
-        return self._now
+        return self._monotonic
 
     def advance(self, seconds: float) -> None:
         assert seconds >= 0, "time does not run backwards"
         self._now += seconds
+        self._monotonic += seconds

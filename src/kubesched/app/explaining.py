@@ -45,9 +45,8 @@ def find_attempt(
     """
     runs = reader.runs()
     for run in reversed(runs[-1:] if number is not None else runs):
-        if not run.is_complete:
-            continue
-        found = _last_in(run, pod, number, wall_time)
+        part = run.playable()
+        found = None if part is None else _last_in(part, pod, number, wall_time)
         if found is not None:
             return found
     return None
@@ -91,7 +90,7 @@ def explain_attempt(attempt: LoggedAttempt, select: Selection, *, fix: bool = Fa
             found.append(explainer.explain(pod, select, fix=fix, decided=attempt.node))
         return True
 
-    played = play(attempt.run, before_attempt=look)
+    played = play(attempt.run.playable_before(attempt.number), before_attempt=look)
     if not found:
         why = played.difference or "the pod is not there any more"
         raise RecordingError(f"attempt {attempt.number} cannot be played: {why}")

@@ -31,6 +31,10 @@ from kubesched.simulation.audit import AUDITOR
 from kubesched.simulation.options import Options, of_seed
 from kubesched.simulation.run import SimulationResult, simulate
 
+SEGMENT_BYTES = 4_000
+FLUSH_AT = 64
+"""Simulations are small. With small segments, too, their recordings are played from the middle as well."""
+
 
 class SilentAuditor(ReservePlugin):
     """Stands where the simulation's auditor stood, which decides nothing."""
@@ -68,14 +72,22 @@ def play_simulation(
     outcome, runs = record_simulation(seed, options, safe_point=safe_point)
     decisions, difference = 0, ""
     for run in runs:
-        try:
-            played = play(run, playing_registry())
-        except KubeschedError as error:
-            difference = difference or f"cannot be played: {error}"
-            continue
-        decisions += played.decisions
-        difference = difference or played.difference
+        for part in (run, _from_the_middle(run)):
+            if part is None:
+                continue
+            try:
+                played = play(part, playing_registry())
+            except KubeschedError as error:
+                difference = difference or f"cannot be played: {error}"
+                continue
+            decisions += played.decisions
+            difference = difference or played.difference
     return PlayedSimulation(outcome, len(runs), decisions, difference)
+
+
+def _from_the_middle(run: Run) -> Run | None:
+    """What is left of a run when its first half was deleted to stay within a limit."""
+    return Run(run.segments[(len(run.segments) + 1) // 2 :]).playable()
 
 
 def record_simulation(
@@ -96,10 +108,11 @@ def record_simulation(
             None,
             config,
             gates,
-            limits=limits or Limits(),
+            limits=limits or Limits(segment_bytes=SEGMENT_BYTES),
             clock=clock,
             random=Random(f"{seed}/{len(recordings)}"),
             threaded=False,
+            flush_at=FLUSH_AT,
         )
         recordings.append(opened)
         return opened

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from kubesched import errors
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of, object_key
 from kubesched.api.times import format_time
@@ -46,18 +46,21 @@ from kubesched.recording.records import (
     Attempt,
     CallDone,
     Changed,
+    Checkpointed,
     CheckpointEnd,
     Decision,
     QueueFlushed,
     Reached,
+    SavedScheduler,
     SchedulingBegan,
     SchedulingEnded,
     Stored,
     TimerFired,
 )
 from kubesched.recording.segments import RecordingError
+from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
-from kubesched.scheduler.flight import in_call
+from kubesched.scheduler.flight import PRE_BIND_BEGINS, in_call
 from kubesched.scheduler.http_extender import ExtenderError, make_extenders
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
@@ -96,18 +99,18 @@ def play(
     *,
     before_attempt: BeforeAttempt | None = None,
 ) -> Played:
-    """Play a run from its beginning to its end, or to the first difference.
+    """Play a run from its first segment to its end, or to the first difference.
 
     `before_attempt` may look at the scheduler, which it must leave as it was, and end the play.
 
     Raises:
-        RecordingError: its beginning is not there any more, or the recording is damaged.
+        RecordingError: its first segment does not hold the state of the scheduler, or the recording is damaged.
         ConfigError: the recorded configuration names plugins that are not installed.
     """
-    if not run.is_complete:
+    if not run.is_playable:
         raise RecordingError(
-            f"{run.segments[0].name}: the beginning of this run was deleted to stay within the limit, "
-            "so its decisions cannot be played"
+            f"{run.segments[0].name}: begins without the state of the scheduler, and what was before it was "
+            "deleted to stay within the limit, so its decisions cannot be played"
         )
     try:
         with quiet_logs():  # what was worth a line was logged then
@@ -296,16 +299,33 @@ class _Player:
             case QueueFlushed():
                 self._scheduler.queue.run_timers()
             case SchedulingBegan():
-                group.create_task(self._scheduler.status_writer.run())
-                group.create_task(self._scheduler.background.run())
+                self._begin(group)
             case Decision():
                 raise Difference(
                     self._at(entry, f"{entry.pod} was decided there, but not when played")
                 )
+            case Checkpointed():
+                self._scheduler.checkpoints.begin_anew(entry.seed)
             case Stored():
                 self._objects.store(entry)
+            case SavedScheduler():
+                self._restore(entry, group)
             case CheckpointEnd() | SchedulingEnded():
                 pass
+
+    def _begin(self, group: asyncio.TaskGroup) -> None:
+        group.create_task(self._scheduler.status_writer.run())
+        group.create_task(self._scheduler.background.run())
+
+    def _restore(self, entry: SavedScheduler, group: asyncio.TaskGroup) -> None:
+        """Go on from a checkpoint: fill the stores without telling handlers, then the scheduler itself."""
+        for obj in self._objects:
+            self._informers.informer(type(obj)).store.put(key_of(obj.metadata), obj)
+            if isinstance(obj, Namespace):
+                self._assembly.handlers.namespace_changed(obj)
+        self._timers = [_no_longer] * entry.timers
+        self._scheduler.checkpoints.restore(entry.state)
+        self._begin(group)
 
     def _change(self, entry: Changed) -> None:
         obj = self._objects.change(entry)
@@ -381,8 +401,8 @@ class _Player:
     async def reach(self, point: str, uid: str, status: Status | None = None) -> Status | None:
         if point in TASKS:
             actor.set(uid)
-        if self._gates.is_over:
-            return status
+        if self._gates.is_over or (point == PRE_BIND_BEGINS and not self._header.is_playable):
+            return status  # the second: recordings of format 1 do not have this point
         entry = self._next_is(point, uid) or await self._gates.wait(point, uid)
         if entry.outcome is None:
             return None
@@ -400,6 +420,11 @@ class _Player:
         self.clock.time = entry.time
         self._log.take()
         return entry
+
+    wants_checkpoint = False
+
+    def checkpoint(self, state: SchedulerState) -> None:
+        """The log says when."""
 
     def began(self) -> None:
         """The log says when."""
@@ -440,6 +465,10 @@ class _PlayedTimer:
 
     def cancel(self) -> None:
         """A timer that was called off is not in the log."""
+
+
+def _no_longer() -> None:
+    """A timer that ended before the checkpoint."""
 
 
 class _RecordedFitError(FitError):

@@ -132,6 +132,9 @@ class Cache:
     def get_pod(self, uid: str) -> PodInfo | None:
         return self._pods.get(uid)
 
+    def assumed_pods(self) -> list[PodInfo]:
+        return [self._pods[uid] for uid in self._assumed]
+
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 

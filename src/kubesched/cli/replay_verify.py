@@ -11,21 +11,36 @@ if TYPE_CHECKING:
 
 
 def verify(recording: str) -> int:
-    """Play every complete run of a recording; 1 if a decision comes out differently or there is nothing to play."""
+    """Play what can be played of every run; 1 if a decision comes out differently or there is nothing to play."""
     from kubesched.recording.reader import RecordingReader
 
     reader = RecordingReader.of_folder(recording)
     for name in reader.unreadable:
         print(f"note: {name} broke off before anything was recorded in it", file=sys.stderr)
-    complete = [run for run in reader.runs() if run.is_complete]
+    same: list[bool] = []
     for run in reader.runs():
-        if not run.is_complete:
-            print(
-                f"note: {_name(run)}: its beginning was deleted to stay within the limit, it cannot be played",
-                file=sys.stderr,
-            )
-    same = [_verify(run) for run in complete]
+        part = run.playable()
+        if part is None or len(part.segments) < len(run.segments):
+            print(f"note: {_name(run)}: {_not_playable(run, part)}", file=sys.stderr)
+        if part is not None:
+            same.append(_verify(part))
     return 0 if same and all(same) else 1
+
+
+def _not_playable(run: Run, part: Run | None) -> str:
+    first = run.segments[0].header.attempts + 1
+    which = f"attempts from {first} on are" if part is None else _attempts(first, part)
+    return (
+        f"{which} not playable: what was before was deleted to stay within the limit, and the state of the "
+        "scheduler is not in the checkpoint, because something was under way then"
+    )
+
+
+def _attempts(first: int, part: Run) -> str:
+    last = part.segments[0].header.attempts
+    if last < first:
+        return f"the log before attempt {first} is"
+    return f"attempts {first} to {last} are"
 
 
 def _verify(run: Run) -> bool:

@@ -148,6 +148,10 @@ class Batching:
             ]
             self._stores = metrics.store_schedule_results_duration_seconds.labels(profile)
 
+    def forget(self) -> None:
+        """Begin anew: the next pod gets no hint."""
+        self._batch, self._last_cycle, self._last_node = None, -1, ""
+
     def looked_up(self, hint: str, seconds: float) -> None:
         """Record the duration of a hint lookup."""
         if self._metrics is not None:

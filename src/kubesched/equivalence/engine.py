@@ -59,6 +59,11 @@ class EquivalenceEngine:
         self.classes = ClassCache() if classes is None else classes
         self._layers = RowLayers(table)
 
+    def forget(self) -> None:
+        """Begin anew, with no class known."""
+        self.classes.clear()
+        self._layers = RowLayers(self._table)
+
     def class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
         """The pod's class; None for a pod that cannot share answers."""
         whole, shape = pod.class_key, pod.shape_key

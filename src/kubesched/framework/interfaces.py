@@ -117,6 +117,13 @@ class Plugin(ABC):
         """Changes whenever `labels_read` may have changed for some pod."""
         return None
 
+    def is_idle(self) -> bool:  # for plugins to override
+        """False while the plugin knows something that the listers do not show, such as writes that no watch has confirmed.
+
+        A recording can be played from a point at which every plugin was idle. Asked between attempts, about every segment.
+        """
+        return True
+
     has_class_fields: ClassVar[bool] = False
     """Derived: True for plugins that implement `class_fields`."""
 

@@ -75,6 +75,9 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
             ordered_scores=self.ordered_score_functions,
         )
 
+    def is_idle(self) -> bool:
+        return self.evaluator.executor.is_idle()
+
     def pre_enqueue(self, pod: Pod) -> Status | None:
         if self._in_background and self.evaluator.executor.keeps_back(pod):
             return STILL_RUNNING

@@ -250,7 +250,8 @@ class _Storage:
 
     def __init__(self, handle: Handle) -> None:
         listers = listers_of(handle)
-        self._names = VolumeNames(listers, handle.random)
+        # The prefix decides nothing, and this is built when the first pod needs it: not a draw that decisions depend on.
+        self._names = VolumeNames(listers, handle.jitter)
         self.csi_nodes = CsiNodeColumns(handle.table, listers.of(CSINode))
         self.attached = AttachedVolumes(handle.table, self._names, listers.of(VolumeAttachment))
 

@@ -55,6 +55,10 @@ class Executor:
         self.rehearsal: list[Candidate] | None = None
         """If set, candidates are appended here and nothing is evicted: for dry runs by other callers."""
 
+    def is_idle(self) -> bool:
+        """Whether no eviction is under way and no preemptor is held back."""
+        return not (self._preempting or self._kept_back)
+
     # -- in the background -----------------------------------------------------------------------------------------
 
     def start(self, candidate: Candidate, preemptor: Pod) -> None:

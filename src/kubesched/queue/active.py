@@ -70,6 +70,9 @@ class ActiveQueue:
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return iter(self._heap)
 
+    def by_arrival(self) -> list[QueuedPodInfo]:
+        return self._heap.by_arrival()
+
     def in_order(self) -> list[QueuedPodInfo]:
         return self._heap.in_order()
 

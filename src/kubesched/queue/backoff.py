@@ -150,6 +150,10 @@ class BackoffQueue:
         yield from self._plain
         yield from self._error
 
+    def by_arrival(self) -> list[QueuedPodInfo]:
+        """The members of each heap in the order of their arrival."""
+        return [*self._plain.by_arrival(), *self._error.by_arrival()]
+
     def in_order(self) -> list[QueuedPodInfo]:
         """By expiry."""
         return sorted((*self._plain, *self._error), key=self.policy.expiration)

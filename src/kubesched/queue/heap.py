@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -84,6 +85,10 @@ class KeyedHeap(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """Every member, in insertion order."""
         return (entry[4] for entry in self._entries.values())
+
+    def by_arrival(self) -> list[T]:
+        """Every member such that adding them to an empty heap in this order gives the same heap."""
+        return [entry[4] for entry in sorted(self._entries.values(), key=itemgetter(1, 2))]
 
     def in_order(self) -> list[T]:
         """Every member, in the order in which they would be popped."""

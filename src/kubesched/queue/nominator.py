@@ -6,7 +6,7 @@ Only names are kept; the pod itself is looked up in the queues on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from kubesched.api.core_v1 import Pod
@@ -143,6 +143,13 @@ class Nominator:
     def references(self) -> dict[str, list[PodReference]]:
         """Everything registered, by node."""
         return {node_name: list(pods.values()) for node_name, pods in self._by_node.items()}
+
+    def restore(self, references: Mapping[str, Sequence[PodReference]]) -> None:
+        """Register again what `references` gave, in the same order."""
+        for node_name, pods in references.items():
+            self._by_node[node_name] = {pod.uid: pod for pod in pods}
+            self._node_by_uid.update((pod.uid, node_name) for pod in pods)
+            self._changed(node_name)
 
     def check_invariants(self) -> None:
         by_uid = {uid: node for node, pods in self._by_node.items() for uid in pods}

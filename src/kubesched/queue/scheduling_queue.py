@@ -49,6 +49,7 @@ from kubesched.queue.hints import HintEvaluator, HintMap, ResolvedEvent, Strateg
 from kubesched.queue.in_flight import InFlight
 from kubesched.queue.nominator import Nominator
 from kubesched.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
+from kubesched.queue.saved_queue import SavedPod, SavedQueue
 from kubesched.queue.unschedulable import UNSCHEDULABLE, PreCheck, UnschedulablePods
 from kubesched.snapshot.pods import PodInfo
 
@@ -375,6 +376,33 @@ class SchedulingQueue:
     def in_flight_uids(self) -> list[str]:
         """Pods being tried, the longest in flight first."""
         return list(self._in_flight)
+
+    def save(self) -> SavedQueue:
+        """Every waiting pod, for a checkpoint. Pods in flight are not part of it."""
+        queues: tuple[Iterable[QueuedPodInfo], ...] = (
+            self._active.by_arrival(),
+            self._backoff.by_arrival(),
+            self._pool,
+        )
+        return SavedQueue(
+            self._scheduling_cycle, *(list(map(SavedPod.of, each)) for each in queues)
+        )
+
+    def restore(self, saved: SavedQueue, find_pod: Callable[[str], Pod]) -> None:
+        """Fill an empty queue from a checkpoint; `find_pod` gives the pods by their keys."""
+        for add, pods in (
+            (self._active.add, saved.active),
+            (self._backoff.add, saved.backoff),
+            (self._pool.add_or_update, saved.unschedulable),
+        ):
+            for each in pods:
+                info = each.entry(PodInfo(find_pod(each.key)))
+                info.signature = self._sign(info.pod_info)
+                if info.is_gated:
+                    info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
+                self._count_rejections(info, 1)
+                add(info, _ADDED)
+        self._scheduling_cycle = saved.scheduling_cycle
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the queue is inconsistent."""

@@ -17,6 +17,7 @@ from kubesched.recording.records import (
     Attempt,
     Changed,
     CheckpointEnd,
+    SavedScheduler,
     Stored,
     patched,
     restored,
@@ -108,6 +109,28 @@ class Run:
         """Whether its beginning is still there."""
         return self.segments[0].header.is_origin
 
+    @property
+    def is_playable(self) -> bool:
+        """Whether its first segment holds all that playing needs."""
+        first = self.segments[0].header
+        return first.is_origin or first.is_playable
+
+    def playable(self) -> Run | None:
+        """The part that can be played: from the first segment that holds the state of the scheduler; None if none does."""
+        for index in range(len(self.segments)):
+            rest = Run(self.segments[index:])
+            if rest.is_playable:
+                return rest
+        return None
+
+    def playable_before(self, attempt: int) -> Run:
+        """The least that has to be played to come to an attempt of this run."""
+        index = 0
+        for at, segment in enumerate(self.segments):
+            if segment.header.is_playable and segment.header.attempts < attempt:
+                index = at
+        return Run(self.segments[index:])
+
     def entries(self) -> Iterator[AnyEntry]:
         """The log, see `blocks`."""
         return chain.from_iterable(self.blocks())
@@ -126,7 +149,7 @@ class Run:
                     f"{self.segments[index - 1].name}: damaged at byte {self.segments[index - 1].torn_at}"
                 )
             for block in segment.blocks():
-                if index and isinstance(block[0], Stored | CheckpointEnd):
+                if index and isinstance(block[0], Stored | SavedScheduler | CheckpointEnd):
                     continue  # a checkpoint has blocks of its own
                 yield block
 

@@ -56,8 +56,11 @@ def open_recording(
     random: Random,
     max_in_unschedulable_s: float = 300.0,
     threaded: bool = True,
+    flush_at: int | None = None,
 ) -> Recording:
     """Begin a run in a folder, or in memory without one.
+
+    Without a thread, all is written at the end, or whenever `flush_at` records wait.
 
     Raises:
         RecordingError: the folder cannot be used, or another process records there.
@@ -82,7 +85,7 @@ def open_recording(
         feature_gates={name: on for name, _stage, on in gates.states()},
         max_in_unschedulable_s=max_in_unschedulable_s,
     )
-    recorder = Recorder(RecordingWriter(storage, limits, header), clock)
+    recorder = Recorder(RecordingWriter(storage, limits, header), clock, flush_at=flush_at)
     if threaded:
         recorder.start()
     return Recording(recorder, storage, seed)

@@ -24,6 +24,7 @@ from kubesched.recording.records import (
     ATTEMPT,
     CALL_DONE,
     CHANGED,
+    CHECKPOINTED,
     DECISION,
     QUEUE_FLUSHED,
     REACHED,
@@ -32,6 +33,7 @@ from kubesched.recording.records import (
     TIMER_FIRED,
 )
 from kubesched.recording.writer import Handed, RecordingWriter
+from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.flight import BINDING_BEGINS, WORK_GOES_ON
 
 log = get_logger(__name__)
@@ -62,13 +64,24 @@ class LatchedClock:
 class Recorder:
     """Implements `scheduler.flight.FlightRecorder`. `start` and `stop` are called on the loop's thread."""
 
-    def __init__(self, writer: RecordingWriter, clock: Clock, *, flush_s: float = FLUSH_S) -> None:
+    def __init__(
+        self,
+        writer: RecordingWriter,
+        clock: Clock,
+        *,
+        flush_s: float = FLUSH_S,
+        flush_at: int | None = None,
+    ) -> None:
+        """With `flush_at`, records are written in place as soon as so many wait; for runs without a thread."""
         self.clock = LatchedClock(writer.started_at, clock.now)
         self.stopped_reason = ""
         """Why recording ended before the scheduler did."""
         self._monotonic = clock.monotonic
         self._writer = writer
         self._flush_s = flush_s
+        self._is_in_place = flush_at is not None
+        self._max_pending = flush_at or MAX_PENDING
+        self._checkpoints = 0
         self._pending: deque[Handed] = deque()
         self._append: Callable[[Handed], None] = self._pending.append
         self._attempts = 0
@@ -92,8 +105,8 @@ class Recorder:
         self._attempts = number = self._attempts + 1
         pod = info.pod_info
         self._append((ATTEMPT, self.clock.time, number, pod.key, pod.uid))
-        if len(self._pending) > MAX_PENDING:
-            self._give_up(f"{MAX_PENDING} records wait to be written")
+        if len(self._pending) > self._max_pending:
+            self._too_many_pending()
 
     def decided(self, info: QueuedPodInfo, node_name: str, status: Status | None) -> None:
         self.clock.time = time = self._monotonic()
@@ -113,6 +126,16 @@ class Recorder:
         self.clock.time = time = self._monotonic()
         self._append((REACHED, time, point, uid, None if status is None else outcome_of(status)))
         return status
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        writer = self._writer
+        return writer.wants_checkpoint and writer.checkpoints == self._checkpoints
+
+    def checkpoint(self, state: SchedulerState) -> None:
+        self._checkpoints += 1
+        self.clock.time = time = self._monotonic()
+        self._append((CHECKPOINTED, time, self._timers, state))
 
     def began(self) -> None:
         self.clock.time = time = self._monotonic()
@@ -171,6 +194,12 @@ class Recorder:
                 self._writer.sync()
         except Exception as error:  # the edge of a thread: a recorder must not end the scheduler
             self._give_up(str(error) or type(error).__name__)
+
+    def _too_many_pending(self) -> None:
+        if self._is_in_place:
+            self.flush()
+        else:
+            self._give_up(f"{self._max_pending} records wait to be written")
 
     def _give_up(self, reason: str) -> None:
         if not self.stopped_reason:

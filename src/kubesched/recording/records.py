@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from kubesched.api.meta import Record
+from kubesched.scheduler.checkpoint import SchedulerState
 
 Parts = dict[str, Any]
 """Top-level fields of an object by their JSON names."""
@@ -33,6 +34,8 @@ TIMER_FIRED: Final = 7
 QUEUE_FLUSHED: Final = 8
 SCHEDULING_BEGAN: Final = 9
 SCHEDULING_ENDED: Final = 10
+CHECKPOINTED: Final = 11
+SCHEDULER: Final = 12
 
 
 class Entry(msgspec.Struct, array_like=True, gc=False):
@@ -125,6 +128,21 @@ class SchedulingEnded(Entry, tag=SCHEDULING_ENDED):
     """The loop ended; what was under way was called off."""
 
 
+class Checkpointed(Entry, tag=CHECKPOINTED):
+    """The next segment can be played by itself; the scheduler forgot what its checkpoint does not hold."""
+
+    seed: int
+    """Of the random numbers from here on."""
+
+
+class SavedScheduler(Entry, tag=SCHEDULER):
+    """The last part of a checkpoint that can be played from."""
+
+    timers: int
+    """How many the scheduler had begun before."""
+    state: SchedulerState
+
+
 AnyEntry = (
     Stored
     | CheckpointEnd
@@ -137,6 +155,8 @@ AnyEntry = (
     | QueueFlushed
     | SchedulingBegan
     | SchedulingEnded
+    | Checkpointed
+    | SavedScheduler
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -27,7 +27,7 @@ from kubesched.errors import KubeschedError
 from kubesched.recording.records import AnyEntry, decode_entries
 
 MAGIC = b"KUBESCHED-REC\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SUFFIX = ".rec"
 
 _VERSION = struct.Struct(">H")
@@ -65,6 +65,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     feature_gates: dict[str, bool]
     max_in_unschedulable_s: float = 300.0
     """The flag --pod-max-in-unschedulable-pods-duration."""
+    is_playable: bool = False
+    """Whether the checkpoint holds the state of the scheduler, too."""
 
     @property
     def is_origin(self) -> bool:

@@ -16,6 +16,8 @@ from msgspec import structs
 from kubesched.recording.records import (
     ATTEMPT,
     CHANGED,
+    CHECKPOINTED,
+    SCHEDULER,
     STORED,
     CheckpointEnd,
     Entry,
@@ -28,6 +30,8 @@ from kubesched.recording.storage import Storage
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 SEGMENT_BYTES = 64 << 20
+PATIENCE = 2
+"""A segment grows to this many times its size while it waits for an idle scheduler."""
 CHECKPOINT_BLOCK = 2_000
 """Objects of a checkpoint in one block."""
 
@@ -59,9 +63,16 @@ class RecordingWriter:
         self._mirror: dict[str, dict[str, Any]] = {}
         self._attempts = 0
         self._checkpoint_bytes = 0
+        self.checkpoints = 0
+        """Checkpoints of the scheduler that were written."""
+        self.wants_checkpoint = False
+        """The segment is full, or cannot be played from: the next may begin as soon as the scheduler is idle."""
         numbers = storage.numbers()
         self._number = (numbers[-1] if numbers else 0) + 1
-        self._header = structs.replace(header, number=self._number, run=self._number)
+        self._is_playable = True
+        self._header = structs.replace(
+            header, number=self._number, run=self._number, is_playable=True
+        )
         self._file: BinaryIO = storage.create(self._number)
         self._segment = SegmentWriter(self._file, self._header)
         self._total = sum(storage.size(number) for number in numbers)
@@ -81,13 +92,30 @@ class RecordingWriter:
         """Write entries as one block; they survive a crash of the process, and of the machine after `sync`."""
         if not entries:
             return
-        encoded = [self._encoded(*each) if each[0] == CHANGED else each for each in entries]
-        self._attempts += sum(each[0] == ATTEMPT for each in entries)
-        self._segment.write_block(encode_entries(encoded))
-        if self._is_full():
+        block: list[Handed] = []
+        for each in entries:
+            if each[0] == CHANGED:
+                block.append(self._encoded(*each))
+            elif each[0] == CHECKPOINTED:
+                _tag, time, timers, state = each
+                block.append((CHECKPOINTED, time, state.seed))
+                self._write_log(block)
+                block = []
+                self._rotate(time, (SCHEDULER, time, timers, state))
+                self.checkpoints += 1
+            else:
+                self._attempts += each[0] == ATTEMPT
+                block.append(each)
+        self._write_log(block)
+        if self._is_full(PATIENCE):
             self._rotate(entries[-1][1])
+        self.wants_checkpoint = self._is_full() or not self._is_playable
         if self.total_bytes > self._limits.total_bytes:
             self._keep_within_limit()
+
+    def _write_log(self, block: list[Handed]) -> None:
+        if block:
+            self._segment.write_block(encode_entries(block))
 
     def sync(self) -> None:
         self._storage.sync(self._file)
@@ -95,12 +123,10 @@ class RecordingWriter:
     def close(self) -> None:
         self._file.close()
 
-    def _is_full(self) -> bool:
+    def _is_full(self, times: int = 1) -> bool:
         """A large checkpoint is followed by at least as much log, so that most of a recording is not checkpoints."""
-        log_bytes = self._segment.size - self._checkpoint_bytes
-        return (
-            self._segment.size >= self._limits.per_segment and log_bytes >= self._checkpoint_bytes
-        )
+        wanted_bytes = times * max(self._limits.per_segment, 2 * self._checkpoint_bytes)
+        return self._segment.size >= wanted_bytes
 
     def _encoded(
         self,
@@ -126,8 +152,12 @@ class RecordingWriter:
             objects[key] = new
         return tag, time, resource, op, key, parts
 
-    def _rotate(self, time: float) -> None:
-        """Begin the next segment: it must be readable before the old ones may go."""
+    def _rotate(self, time: float, scheduler: Handed | None = None) -> None:
+        """Begin the next segment: it must be readable before the old ones may go.
+
+        Without the state of the scheduler it cannot be played from its beginning.
+        """
+        self._is_playable = scheduler is not None
         self.sync()
         self._file.close()
         self._total += self._segment.size
@@ -139,12 +169,13 @@ class RecordingWriter:
             time=time,
             wall_time=wall_time,
             attempts=self._attempts,
+            is_playable=self._is_playable,
         )
         self._file = self._storage.create(self._number)
         self._segment = SegmentWriter(self._file, header)
-        self._write_checkpoint(time)
+        self._write_checkpoint(time, scheduler)
 
-    def _write_checkpoint(self, time: float) -> None:
+    def _write_checkpoint(self, time: float, scheduler: Handed | None) -> None:
         block: list[Handed | Entry] = []
         count = 0
         for resource, objects in self._mirror.items():
@@ -154,6 +185,8 @@ class RecordingWriter:
                 if len(block) == CHECKPOINT_BLOCK:
                     self._segment.write_block(encode_entries(block))
                     block.clear()
+        if scheduler is not None:
+            block.append(scheduler)
         self._segment.write_block(encode_entries([*block, CheckpointEnd(time, count)]))
         self._storage.sync(self._file)
         self._checkpoint_bytes = self._segment.size

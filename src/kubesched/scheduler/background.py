@@ -28,7 +28,8 @@ class BackgroundTasks:
     def __init__(self, at_once: int = AT_ONCE, flight: FlightRecorder | None = None) -> None:
         self._at_once = at_once
         self._flight = flight
-        self._count = 0
+        self.spawned = 0
+        """Work queued so far; its number tells works of one purpose apart."""
         self._waiting: deque[tuple[Coroutine[Any, Any, None], str, int]] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -42,8 +43,8 @@ class BackgroundTasks:
         if self._is_over:
             work.close()
             return
-        self._count += 1
-        self._waiting.append((work, what, self._count))
+        self.spawned += 1
+        self._waiting.append((work, what, self.spawned))
         self._start()
 
     async def run(self) -> None:

@@ -31,6 +31,7 @@ from kubesched.scheduler.flight import (
     BINDING_BEGINS,
     BINDING_DONE,
     PERMIT_DECIDED,
+    PRE_BIND_BEGINS,
     PRE_BIND_DONE,
     FlightRecorder,
 )
@@ -198,9 +199,7 @@ class BindingCycle:
         """Run PreBind such that preemption can cancel it."""
         framework = assumed.framework
         in_pre_bind = framework.handle.pods_in_pre_bind
-        task = asyncio.ensure_future(
-            run_pre_bind(framework, assumed.state, assumed.pod.pod, assumed.node_name)
-        )
+        task = asyncio.ensure_future(self._run_pre_bind(assumed))
         entry = (
             None
             if in_pre_bind is None
@@ -232,6 +231,14 @@ class BindingCycle:
             task.cancel()
             if in_pre_bind is not None:
                 in_pre_bind.remove(assumed.pod.uid)
+
+    async def _run_pre_bind(self, assumed: Assumed) -> Status | None:
+        if self._flight is not None:
+            # Preemption may cancel the work before its first step: then no plugin has written anything.
+            await self._flight.reach(PRE_BIND_BEGINS, assumed.pod.uid)
+        return await run_pre_bind(
+            assumed.framework, assumed.state, assumed.pod.pod, assumed.node_name
+        )
 
     async def _record_success(self, assumed: Assumed) -> None:
         framework, info, pod = assumed.framework, assumed.info, assumed.pod.pod

@@ -47,6 +47,7 @@ from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.checkpoint import Checkpoints
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.event_handlers import EventHandlers
@@ -227,6 +228,15 @@ def assemble(
         event_gate=event_gate,
         decisions=decisions,
         flight=world.flight,
+        checkpoints=Checkpoints(
+            queue,
+            cache,
+            algorithm,
+            world.random,
+            world.listers,
+            [plugin for framework in frameworks.values() for plugin in framework.plugins],
+            background,
+        ),
     )
     handlers = EventHandlers(
         cache,

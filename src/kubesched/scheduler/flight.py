@@ -18,9 +18,11 @@ from typing import Any, Protocol
 from kubesched.clock import Clock
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.status import Status
+from kubesched.scheduler.checkpoint import SchedulerState
 
 BINDING_BEGINS = "binding"
 PERMIT_DECIDED = "permit"
+PRE_BIND_BEGINS = "prebind begins"
 PRE_BIND_DONE = "prebind"
 BINDING_DONE = "bound"
 WORK_GOES_ON = "work"
@@ -59,6 +61,15 @@ class FlightRecorder(Protocol):
 
         Recording, it never suspends. Playing, it suspends until this place of the log, and the status is the logged one.
         """
+        ...
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether `checkpoint` should be called as soon as the scheduler is idle."""
+        ...
+
+    def checkpoint(self, state: SchedulerState) -> None:
+        """The scheduler is idle and in this state."""
         ...
 
     def began(self) -> None:

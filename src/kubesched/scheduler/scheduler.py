@@ -21,6 +21,7 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.checkpoint import Checkpoints
 from kubesched.scheduler.decisions import DecisionRing, Outcome
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
@@ -36,6 +37,11 @@ SLOW_ATTEMPT_S = 0.1
 BURST_PODS = 64
 """Maximum attempts in a row before other tasks (watches, bindings) run."""
 BURST_S = 0.002
+PAUSE_S = 0.02
+"""How long the loop takes no pods, at most once in `PAUSE_EVERY_S`, so that a recording gets a checkpoint."""
+PAUSE_EVERY_S = 1.0
+CHECKPOINT_RETRY_S = 0.1
+"""Pause after a checkpoint that a plugin or a pod in flight prevented: finding that out takes time with many pods."""
 MAX_BINDINGS = 256
 """Bindings in flight at which the loop stops popping pods: the API server is the bottleneck then, and every further
 assumed pod may have to be undone."""
@@ -84,6 +90,7 @@ class Scheduler:
         event_gate: EventGate,
         decisions: DecisionRing,
         flight: FlightRecorder | None = None,
+        checkpoints: Checkpoints,
     ) -> None:
         self.queue = queue
         self.event_gate = event_gate
@@ -100,6 +107,9 @@ class Scheduler:
         self._bindings: set[asyncio.Task[None]] = set()
         self._is_draining = False
         self._flight = flight
+        self.checkpoints = checkpoints
+        self._paused_at = -PAUSE_EVERY_S
+        self._next_checkpoint = 0.0
         self.background = background
         self._wake = asyncio.Event()
         queue.on_ready = self._wake.set
@@ -250,7 +260,7 @@ class Scheduler:
             try:
                 while True:
                     self._wake.clear()
-                    worked = self._burst(group)
+                    worked = not self._pauses_for_checkpoint() and self._burst(group)
                     if isinstance(worked, Suspended):
                         with self.event_gate.hold():
                             outcome = await worked.outcome
@@ -287,6 +297,39 @@ class Scheduler:
                 break
         return worked
 
+    def _pauses_for_checkpoint(self) -> bool:
+        """Give the recorder the checkpoint that it wants; True while no pod is to be taken because one is near.
+
+        Bindings end within a moment unless they wait on a plugin, which may take minutes and is not waited for.
+        """
+        flight = self._flight
+        if flight is None or not flight.wants_checkpoint or self._take_checkpoint(flight):
+            return False
+        if not self._bindings or self.binding.waiting_count:
+            return False
+        now = self._clock.monotonic()
+        if now >= self._paused_at + PAUSE_EVERY_S:
+            self._paused_at = now
+            asyncio.get_running_loop().call_later(PAUSE_S, self._wake.set)
+        return now < self._paused_at + PAUSE_S
+
+    def _take_checkpoint(self, flight: FlightRecorder) -> bool:
+        now = self._clock.monotonic()
+        if (
+            self._bindings
+            or len(self.background)
+            or self.event_gate.is_held
+            or now < self._next_checkpoint
+        ):
+            return False
+        state = self.checkpoints.take()
+        if state is None:
+            self._next_checkpoint = now + CHECKPOINT_RETRY_S
+            return False
+        flight.checkpoint(state)
+        self.checkpoints.begin_anew(state.seed)
+        return True
+
     def _is_saturated(self) -> bool:
         return len(self._bindings) - self.binding.waiting_count >= MAX_BINDINGS
 
@@ -307,6 +350,8 @@ class Scheduler:
         while True:
             if self._flight is not None and self.queue.next_deadline() is not None:
                 self._flight.flushed()
+            if self._flight is not None and self._flight.wants_checkpoint:
+                self._wake.set()
             self.queue.run_timers()
             sizes["nodes"].set(self.cache.node_count)
             sizes["pods"].set(self.cache.pod_count)

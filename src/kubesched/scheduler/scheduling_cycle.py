@@ -67,7 +67,7 @@ class Failed:
 class SchedulingCycle:
     """Runs one attempt at a time."""
 
-    _algorithm: SchedulingAlgorithm
+    algorithm: SchedulingAlgorithm
     _cache: Cache
     _queue: SchedulingQueue
     _extended: ExtendedAlgorithm | None = None
@@ -76,7 +76,7 @@ class SchedulingCycle:
         self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
     ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
         self._recall_nomination(info.pod_info)
-        algorithm = self._extended or self._algorithm
+        algorithm = self._extended or self.algorithm
         outcome = algorithm.schedule(framework, state, info.pod_info)
         return then(outcome, self._conclude, framework, state, info, started)
 
@@ -88,7 +88,7 @@ class SchedulingCycle:
         PostFilter plugins do run; see `preemption.executor.Executor.rehearsal` for those that evict.
         """
         self._recall_nomination(pod)
-        plain = self._algorithm
+        plain = self.algorithm
         # By full evaluation: what the engine learns from it would spare later attempts work, and random draws with it.
         engine, plain.engine = plain.engine, None
         start = plain.next_start

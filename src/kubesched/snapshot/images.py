@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -122,6 +122,14 @@ class ImageIndex:
             return False
         self._refreshed_at.cells[row] = self.version
         return row in self._of_row
+
+    def sizes(self) -> dict[str, int]:
+        """Image name -> size in bytes, which is that of the node that reported it first."""
+        return {name: state.size_bytes for name, state in self._images.items()}
+
+    def restore_sizes(self, sizes: Mapping[str, int]) -> None:
+        for name, state in self._images.items():
+            state.size_bytes = sizes.get(name, state.size_bytes)
 
     def get(self, name: str) -> ImageState | None:
         return self._images.get(name)

@@ -6,6 +6,8 @@ Example: zones [a, b, c] [d] [e, f] give a, d, e, b, f, c.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 
 from kubesched.api.core_v1 import Node
@@ -81,6 +83,16 @@ class NodeOrder:
         if not members:
             del self._zones[zone]
         log.info("Removed node from NodeTree", v=2, node=ObjectRef(name), zone=zone)
+
+    def zones(self) -> dict[str, list[int]]:
+        """Rows by zone, both in their order."""
+        return {zone: list(rows) for zone, rows in self._zones.items()}
+
+    def begin_anew(self, zones: Mapping[str, Iterable[int]] | None = None) -> None:
+        """List the rows again when they are next read; with `zones`, in the order of these."""
+        if zones is not None:
+            self._zones = {zone: dict.fromkeys(rows) for zone, rows in zones.items()}
+        self._changed()
 
     def rows(self) -> Ids:
         """All rows in order. The same array until a node comes or goes."""

@@ -98,6 +98,11 @@ class NodeTable:
     def node_count(self) -> int:
         return len(self.row_of)
 
+    @property
+    def free_rows(self) -> list[int]:
+        """Rows that nodes have left, in the order of leaving; the last is taken next."""
+        return list(self._free)
+
     def set_node(self, node: Node) -> int:
         """Add or update a node; returns its row."""
         name = node.metadata.name
@@ -430,6 +435,17 @@ class NodeTable:
         for row in rows:
             self.images.refresh_row(row)
         self._refresh_cursor = end
+
+    def begin_anew(self) -> None:
+        """Let node order and image counts be what they would be in a table built now.
+
+        # Upstream: both lag behind. A checkpoint of a recording cannot hold how far.
+        """
+        self.refresh()
+        self.order.begin_anew()
+        for row in range(self.high_water):
+            if self.images.refresh_row(row):
+                self.pod_log.append(row)
 
     @property
     def refreshed_until(self) -> int:

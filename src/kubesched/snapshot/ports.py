@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 from kubesched.api.host_ports import ANY_IP, HostPort
 
+SavedPort = tuple[str, int, str, list[int]]
+
 
 class HostPortIndex:
     """(protocol, port) -> ip -> rows."""
@@ -61,6 +63,20 @@ class HostPortIndex:
     def is_taken(self, row: int, port: HostPort) -> bool:
         """Is this port in use on the row under this very address? Wildcard addresses are not matched."""
         return row in self._rows.get((port.protocol, port.port), {}).get(port.ip, ())
+
+    def save(self) -> list[SavedPort]:
+        """Every port in use: protocol, port, address, rows."""
+        return [
+            (protocol, port, ip, list(rows))
+            for (protocol, port), by_ip in self._rows.items()
+            for ip, rows in by_ip.items()
+        ]
+
+    def restore(self, saved: Iterable[SavedPort]) -> None:
+        """Replace the contents: which shared ports are free does not follow from the pods."""
+        self._rows.clear()
+        for protocol, port, ip, rows in saved:
+            self._rows.setdefault((protocol, port), {})[ip] = set(rows)
 
     def ports_of(self, row: int) -> set[HostPort]:
         """All ports in use on one row. Scans the whole index: for self-checks and diagnostics."""

@@ -22,6 +22,7 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Node, Pod, PodStatus
 from kubesched.api.names import key_of
+from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration, Plugin, Plugins
 from kubesched.framework.registry import Registry
@@ -34,6 +35,7 @@ from kubesched.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
 from kubesched.traces.measuring import SAMPLES, Meter, Prices
 from kubesched.traces.outcome import Outcome
 from kubesched.traces.trace import (
+    Anew,
     Arrival,
     CallReturned,
     Event,
@@ -103,6 +105,16 @@ def _with_plugin(config: KubeSchedulerConfiguration, name: str) -> KubeScheduler
     return replace(config, profiles=tuple(profiles))
 
 
+def _is_own(trace: Trace, cell: Cell) -> bool:
+    """Whether a recording is played with what it was made with."""
+    own = trace.own
+    return own is not None and (own.config, own.gates, own.seed) == (
+        cell.config,
+        cell.gates,
+        cell.seed,
+    )
+
+
 class _ReplayedCluster(PlannedCluster):
     """The cluster of a replay: keeps the ledger of devices, and deletes evicted pods when the recording did."""
 
@@ -121,6 +133,8 @@ class _ReplayedCluster(PlannedCluster):
             seed=cell.seed,
             max_in_unschedulable_s=own.max_in_unschedulable_s if own is not None else NEVER_S,
             plugin_client=cast("Any", self.recorded_calls),
+            clock=None if own is None else ManualClock(trace.begins_at, own.monotonic_s),
+            saved=own.saved if own is not None and _is_own(trace, cell) else None,
         )
         if self.recorded_calls is not None:
             self.recorded_calls.world = self
@@ -280,7 +294,7 @@ class _Player:
     def _reproduced(self) -> list[str]:
         """Of a recording under its own configuration and seed: how many of its placements came out again."""
         own, cell = self._trace.own, self._cell
-        if own is None or (own.config, own.gates, own.seed) != (cell.config, cell.gates, cell.seed):
+        if own is None or not _is_own(self._trace, cell):
             return []
         logged = own.placements
         same = sum(self._placed.get(uid) == node for uid, node in logged.items())
@@ -359,6 +373,9 @@ class _Player:
                 await world.settle_background()
             case Flush():
                 world.assembly.scheduler.queue.run_timers()
+            case Anew():
+                if _is_own(self._trace, self._cell):
+                    world.assembly.scheduler.checkpoints.begin_anew(event.seed)
 
     def _arrive(self, arrival: Arrival, pod: Pod) -> None:
         world, uid = self._world, pod.metadata.uid

@@ -1,8 +1,8 @@
-"""Our own recordings (`kubesched run --record DIR`) as traces: the last complete run of the folder.
+"""Our own recordings (`kubesched run --record DIR`) as traces: the last run of the folder that can be played.
 
 | Record | Becomes |
 |---|---|
-| the first checkpoint | the state at second 0 |
+| the first checkpoint | the state at second 0; the scheduler's own state, too, under its own configuration |
 | a pod was added without a node | its submission; it leaves when the recording deleted it |
 | a pod was added with a node | it is there |
 | a pod's own fields changed (labels, gates, requests, deletion in progress) | the same change |
@@ -11,6 +11,7 @@
 | other objects were added, changed or deleted | the same; allocations of device claims are the replay's own |
 | a plugin's patch or deletion of a pod returned (preemption) | if the replay makes the same call, it returns there |
 | an attempt began; the queue was flushed | the replay takes a turn there ([player](player.py)) |
+| the scheduler began anew at a later checkpoint | the same, under its own configuration |
 
 Its configuration, feature gates and seed are the first that `kubesched replay` plays unless others are given.
 """
@@ -33,13 +34,17 @@ from kubesched.recording.records import (
     Attempt,
     CallDone,
     Changed,
+    Checkpointed,
     Decision,
     QueueFlushed,
+    SavedScheduler,
     SchedulingBegan,
     Stored,
 )
+from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.state.cluster_state import ClusterState
 from kubesched.traces.trace import (
+    Anew,
     Arrival,
     CallReturned,
     Event,
@@ -60,10 +65,12 @@ def read(folder: str) -> Trace:
 
 
 def of_reader(reader: RecordingReader) -> Trace:
-    complete = [run for run in reader.runs() if run.is_complete]
-    if not complete:
-        raise TraceError(f"{reader.name}: no run in it has its beginning")
-    conversion = _Conversion(complete[-1], reader.name)
+    playable = [part for run in reader.runs() if (part := run.playable()) is not None]
+    if not playable:
+        raise TraceError(
+            f"{reader.name}: no segment in it begins with the state of the scheduler, so nothing can be played"
+        )
+    conversion = _Conversion(playable[-1], reader.name)
     conversion.read()
     return conversion.trace()
 
@@ -84,6 +91,7 @@ class _Conversion:
         self._claim_updates = 0
         self._placements: dict[str, str] = {}
         self._schedules_from_s = 0.0
+        self._saved: SchedulerState | None = None
 
     def read(self) -> None:
         for entry in self._run.entries():
@@ -91,6 +99,8 @@ class _Conversion:
             if isinstance(entry, Stored):
                 self._objects.store(entry)
                 continue
+            if isinstance(entry, SavedScheduler):
+                self._saved = entry.state
             if self._state is None:
                 self._begin()
             time_s = max(0.0, entry.time - self._header.time)
@@ -108,21 +118,33 @@ class _Conversion:
                 self._events.append(CallReturned(time_s, entry.verb, pod))
             elif isinstance(entry, QueueFlushed):
                 self._events.append(Flush(time_s))
+            elif isinstance(entry, Checkpointed):
+                self._events.append(Anew(time_s, entry.seed))
         if self._state is None:
             self._begin()
 
     def _begin(self) -> None:
         self._state = ClusterState(f"recording {self._name}")
+        assumed = {} if self._saved is None else self._saved.assumed
         for obj in self._objects:
-            self._state.put(obj)
             if isinstance(obj, Pod):
                 self._known[key_of(obj.metadata)] = obj
+                node_name = assumed.get(obj.metadata.uid)
+                if node_name is not None:  # bound by then; the watch showed it later
+                    obj = structs.replace(obj, spec=structs.replace(obj.spec, node_name=node_name))
+            self._state.put(obj)
+        if self._saved is not None:
+            self._saved = structs.replace(self._saved, assumed={})
 
     def trace(self) -> Trace:
         header, state = self._header, self._state
         assert state is not None
         gates = from_map(header.feature_gates)
         notes = []
+        if not header.is_origin:
+            notes.append(
+                f"begins with attempt {header.attempts + 1}: what was before it was deleted to stay within the limit"
+            )
         if self._claim_updates:
             notes.append(
                 f"{self._claim_updates} updates of device claims were left out: devices that controllers "
@@ -144,6 +166,8 @@ class _Conversion:
                 seed=header.seed,
                 max_in_unschedulable_s=header.max_in_unschedulable_s,
                 placements=self._placements,
+                monotonic_s=header.time,
+                saved=self._saved,
             ),
         )
 

@@ -15,6 +15,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import KubeschedError
+from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.state.cluster_state import ClusterState
 
 
@@ -85,7 +86,15 @@ class CallReturned:
     """Its key."""
 
 
-Event = Arrival | Put | Remove | PodChange | Turn | Flush | CallReturned
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """The recorded scheduler forgot what it had learned, and seeded its random numbers anew."""
+
+    time_s: float
+    seed: int
+
+
+Event = Arrival | Put | Remove | PodChange | Turn | Flush | CallReturned | Anew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +107,10 @@ class OwnSettings:
     max_in_unschedulable_s: float
     placements: dict[str, str]
     """Pod's uid -> the node that was chosen for it last."""
+    monotonic_s: float = 0.0
+    """What the scheduler's clock showed at second 0. Backoffs end at its whole seconds."""
+    saved: SchedulerState | None = None
+    """The scheduler at second 0, if the recording does not begin with its start."""
 
 
 @dataclass(slots=True, kw_only=True)

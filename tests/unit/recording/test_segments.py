@@ -109,7 +109,7 @@ def test_a_changed_byte_anywhere_is_never_taken_for_data() -> None:
 
 def test_segments_of_a_newer_format_are_refused() -> None:
     data = MAGIC + (FORMAT_VERSION + 1).to_bytes(2, "big") + written()[len(MAGIC) + 2 :]
-    with pytest.raises(RecordingError, match="recorded in format 2 by a newer kubesched"):
+    with pytest.raises(RecordingError, match="recorded in format 3 by a newer kubesched"):
         read(data)
 
 

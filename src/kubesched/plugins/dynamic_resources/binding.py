@@ -81,6 +81,10 @@ class ClaimBinder:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Claim UID -> whose turn it is to write the claim, while there is a writer."""
 
+    def is_idle(self) -> bool:
+        """Whether the fate of every write is known."""
+        return not (self._unanswered or self._unreserving)
+
     # -- PreBind ---------------------------------------------------------------------------------------------------
 
     async def bind(self, state: DRAState, pod: Pod, node_name: str) -> None:

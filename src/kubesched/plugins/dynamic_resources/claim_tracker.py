@@ -70,6 +70,10 @@ class ClaimTracker:
                 return self.get(namespace, name)
         return None
 
+    def is_idle(self) -> bool:
+        """Whether the watch has shown all that counts."""
+        return not (self._assumed or self._in_flight)
+
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
 

@@ -73,6 +73,10 @@ class DRAManager:
     def device_class(self, name: str) -> DeviceClass | None:
         return self._classes.get("", name)
 
+    def is_idle(self) -> bool:
+        """Whether the watch has shown every allocation that counts."""
+        return self._claims is None or self._claims.is_idle()
+
     def close(self) -> None:
         """Stop following; the parts are built anew if asked for again."""
         for part in (self._claims, self._slices, self._extended_resources):

@@ -123,6 +123,10 @@ class DynamicResources(
         self._has_extended_resources = gates.DRAExtendedResource and handle.listers is not None
         self._classes: ExtendedResourceCache | None = None
 
+    def is_idle(self) -> bool:
+        manager, binder = self.handle.dra_manager, vars(self).get("_binder")
+        return (manager is None or manager.is_idle()) and (binder is None or binder.is_idle())
+
     def close(self) -> None:
         if self.handle.dra_manager is not None:
             self.handle.dra_manager.close()

@@ -42,6 +42,11 @@ class AssumeCache(Generic[T]):
         """Number of assumptions, outdated ones included."""
         return len(self._assumed)
 
+    def is_idle(self) -> bool:
+        """Whether no assumption is in effect."""
+        self._sweep()
+        return not self._assumed
+
     def listed(self, key: str) -> T | None:
         """The object as the API server last showed it."""
         namespace, name = split_key(key)

@@ -125,6 +125,10 @@ class VolumeBinding(
     def close(self) -> None:
         close_wired(self, "_binder", "_storage")
 
+    def is_idle(self) -> bool:
+        storage: Storage | None = vars(self).get("_storage")
+        return storage is None or (storage.claims.is_idle() and storage.volumes.is_idle())
+
     # -- filter ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:

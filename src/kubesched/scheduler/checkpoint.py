@@ -1,0 +1,145 @@
+"""The scheduler's own state at a point of a recording, so that the recording can be played from there.
+
+Objects are in the checkpoint already. This adds what does not follow from them: the queue with its history,
+nominations, assumed pods, rows and orders of the node table, where the next search begins, and the seed with which the
+random generator goes on. It is taken while the scheduler is *idle*: nothing is in flight, so nothing has to be saved of
+coroutines and of the state that plugins keep for them. What was learned about classes of pods is not saved; the running
+scheduler forgets it, too (`begin_anew`), because it saves random draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.resources import accounted_requests
+from kubesched.cache.cache import Cache
+from kubesched.framework.handle import Lister, Listers
+from kubesched.framework.interfaces import Plugin
+from kubesched.queue.nominator import PodReference
+from kubesched.queue.saved_queue import SavedQueue
+from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.saved_table import SavedTable
+
+if TYPE_CHECKING:
+    from kubesched.scheduler.algorithm import SchedulingAlgorithm
+    from kubesched.scheduler.background import BackgroundTasks
+
+NameOfNode = str
+
+
+class SchedulerState(msgspec.Struct):
+    """An idle scheduler, apart from the objects it watches."""
+
+    seed: int
+    """Of the random numbers from here on."""
+    next_start: int
+    spawned: int
+    """Background work begun so far."""
+    queue: SavedQueue
+    nominations: dict[NameOfNode, list[PodReference]]
+    table: SavedTable
+    assumed: dict[str, NameOfNode]
+    """UIDs of pods that are bound, but not as far as the watch has shown, with their nodes."""
+
+
+@dataclass(slots=True, eq=False)
+class Checkpoints:
+    """Takes and restores the state of one scheduler."""
+
+    _queue: SchedulingQueue
+    _cache: Cache
+    _algorithm: SchedulingAlgorithm
+    _random: Random
+    _listers: Listers
+    _plugins: Sequence[Plugin]
+    _background: BackgroundTasks
+
+    def take(self) -> SchedulerState | None:
+        """The state, after which `begin_anew` is to follow; None if pods are in flight or a plugin is not idle.
+
+        The caller makes sure that no task is under way that changes what decisions read.
+        """
+        queue, cache = self._queue, self._cache
+        if queue.in_flight_uids() or not all(plugin.is_idle() for plugin in self._plugins):
+            return None
+        saved = queue.save()
+        if not self._agrees_with_listers(saved):
+            return None
+        return SchedulerState(
+            seed=self._random.getrandbits(63),
+            next_start=self._algorithm.next_start,
+            spawned=self._background.spawned,
+            queue=saved,
+            nominations=queue.nominator.references(),
+            table=SavedTable.of(cache.table),
+            assumed={pod.uid: pod.pod.spec.node_name for pod in cache.assumed_pods()},
+        )
+
+    def begin_anew(self, seed: int) -> None:
+        """Forget what a checkpoint does not hold. Done at each, by the recorded scheduler and by the played one."""
+        algorithm = self._algorithm
+        self._cache.table.begin_anew()
+        if algorithm.engine is not None:
+            algorithm.engine.forget()
+        for batching in algorithm.batching.values():
+            batching.forget()
+        self._random.seed(seed)
+
+    def restore(self, state: SchedulerState) -> None:
+        """Bring a new scheduler to a state. The listers hold the objects, of which no handler has been told."""
+        nodes: Lister[Node] = self._listers.of(Node)
+        pods: Lister[Pod] = self._listers.of(Pod)
+        by_uid = {pod.metadata.uid: pod for pod in pods.list()}
+        cache, table = self._cache, self._cache.table
+        state.table.place_nodes(table, {node.metadata.name: node for node in nodes.list()})
+        for uids in (*state.table.pods, *state.table.ghosts.values()):
+            for uid in uids:
+                node_name = state.assumed.get(uid)
+                if node_name is None:
+                    cache.add_pod(by_uid[uid])
+                else:
+                    cache.assume_pod(PodInfo(by_uid[uid]).assumed_on(node_name))
+        state.table.restore_memory(table)
+        self._queue.restore(state.queue, self._listed_pod)
+        self._queue.nominator.restore(state.nominations)
+        self._algorithm.next_start = state.next_start
+        self._background.spawned = state.spawned
+        self.begin_anew(state.seed)
+
+    def _agrees_with_listers(self, saved: SavedQueue) -> bool:
+        """Whether nodes, assumed pods and entries of the queue can be made again from what is listed."""
+        nodes: Lister[Node] = self._listers.of(Node)
+        if self._cache.table.node_count != len(nodes.list()):
+            return False
+        for pod in self._cache.assumed_pods():
+            listed = self._find(pod.namespace, pod.name)
+            if listed is None or listed.metadata.uid != pod.uid:
+                return False
+        entries = (*saved.active, *saved.backoff, *saved.unschedulable)
+        return all(self._is_as_listed(entry.key) for entry in entries)
+
+    def _is_as_listed(self, key: str) -> bool:
+        namespace, _, name = key.partition("/")
+        info, listed = self._queue.get_pod(namespace, name), self._find(namespace, name)
+        if info is None or listed is not info.pod_info.pod:
+            return False
+        # Upstream: a queued pod keeps the requests of its first version. With a generation above 1 it may have others.
+        is_first = (listed.metadata.generation or 0) <= 1
+        return is_first or info.pod_info.requests == accounted_requests(listed)
+
+    def _find(self, namespace: str, name: str) -> Pod | None:
+        pod: Pod | None = self._listers.of(Pod).get(namespace, name)
+        return pod
+
+    def _listed_pod(self, key: str) -> Pod:
+        namespace, _, name = key.partition("/")
+        pod = self._find(namespace, name)
+        assert pod is not None, f"{key} waits in the queue, but is not in the checkpoint"
+        return pod
