@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,69 @@ def test_a_recorded_attempt_is_explained_on_the_command_line(
         assert about in capsys.readouterr().err
     assert main(["explain", "pod", "nope", "--recording", str(recording)]) == 1
     assert 'pod "default/nope" not found in recording' in capsys.readouterr().err
+
+
+PENDING = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
+"""So large that many of them fit nowhere for a while."""
+
+
+@pytest.fixture(scope="module")
+def rotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A playground's recording whose first segments were deleted."""
+    folder = tmp_path_factory.mktemp("rotated")
+    where = str(folder / "recording")
+    settings = PlaygroundSettings(
+        kubeconfig=folder / "kubeconfig", nodes=3, record=where, record_limit=120_000
+    )
+
+    async def record() -> None:
+        async with playground(settings) as running:
+            api = running.cluster.api
+            await demo.wait_until_running(api, demo.create(api), 60.0)
+            for number in itertools.count():
+                pod = {"metadata": {"name": f"late-{number}"}, "spec": PENDING}
+                api.create("pods", pod, "default")
+                if number >= 24:
+                    api.delete("pods", "default", f"late-{number - 24}")
+                await asyncio.sleep(0.02)
+                if number % 20 == 19 and _is_rotated(where):
+                    return
+
+    async def within_a_minute() -> None:
+        async with asyncio.timeout(60.0):
+            await record()
+
+    asyncio.run(within_a_minute())
+    return folder / "recording"
+
+
+def _is_rotated(folder: str) -> bool:
+    """Whether the beginning is gone, and a segment can be played that is neither the first nor the last."""
+    (run,) = RecordingReader.of_folder(folder).runs()
+    middle = run.segments[1:-1]
+    return not run.is_complete and any(each.header.is_playable for each in middle)
+
+
+def test_a_rotated_recording_is_played_from_the_first_segment_that_is_left(
+    rotated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "--verify", str(rotated)]) == 0
+    assert "all as logged" in capsys.readouterr().out
+    (run,) = RecordingReader.of_folder(str(rotated)).runs()
+    part = run.playable()
+    assert part is not None
+    assert not part.is_complete
+    attempts = [each for each in part.entries() if isinstance(each, Attempt)]
+    words = ["explain", "pod", attempts[0].pod, "--recording", str(rotated), "-o", "json"]
+    assert main([*words, "--at", str(attempts[0].number)]) == 0
+    assert f"before attempt {attempts[0].number}" in capsys.readouterr().out
+
+
+def test_a_rotated_recording_gives_its_placements_back(
+    rotated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", str(rotated), "-o", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    notes = " ".join(note for cell in report["cells"] for note in cell["notes"])
+    (same, count) = re.search(r"(\d+) of (\d+) recorded placements", notes).groups()
+    assert same == count

@@ -32,6 +32,10 @@ RING_BYTES = 32 << 20
 """What the recording in memory may take."""
 
 
+EXTENDER_VERBS = ("filter", "prioritize", "preempt")
+"""Under which the answers of extenders are noted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """A recorder and what belongs to its run."""

@@ -19,6 +19,7 @@ Its configuration, feature gates and seed are the first that `kubesched replay` 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 import msgspec
 from msgspec import structs
@@ -30,6 +31,7 @@ from kubesched.config.features import from_map
 from kubesched.config.load import load
 from kubesched.embedded.resources.admission.pods import TOPOLOGY_LABELS
 from kubesched.recording.reader import Objects, RecordingReader, Run
+from kubesched.recording.recorded_dependencies import EXTENDER_VERBS
 from kubesched.recording.records import (
     Attempt,
     CallDone,
@@ -37,11 +39,13 @@ from kubesched.recording.records import (
     Checkpointed,
     Decision,
     QueueFlushed,
+    Reached,
     SavedScheduler,
     SchedulingBegan,
     Stored,
 )
 from kubesched.scheduler.checkpoint import SchedulerState
+from kubesched.scheduler.flight import BINDING_DONE
 from kubesched.state.cluster_state import ClusterState
 from kubesched.traces.trace import (
     Anew,
@@ -88,7 +92,8 @@ class _Conversion:
         self._events: list[Event] = []
         self._state: ClusterState | None = None
         self._digest = hashlib.sha256()
-        self._claim_updates = 0
+        self._left_out: Counter[str] = Counter()
+        """Inputs of the recorded scheduler that a replay does not have."""
         self._placements: dict[str, str] = {}
         self._schedules_from_s = 0.0
         self._saved: SchedulerState | None = None
@@ -113,15 +118,27 @@ class _Conversion:
                     self._placements[entry.uid] = entry.node
             elif isinstance(entry, SchedulingBegan):
                 self._schedules_from_s = time_s
-            elif isinstance(entry, CallDone) and entry.verb in ("patch", "delete"):
-                pod = entry.key.rpartition(" ")[2]
-                self._events.append(CallReturned(time_s, entry.verb, pod))
+            elif isinstance(entry, CallDone):
+                self._call_done(entry, time_s)
+            elif isinstance(entry, Reached):
+                if entry.point == BINDING_DONE and entry.outcome is not None:
+                    self._left_out["bindings that failed"] += 1
             elif isinstance(entry, QueueFlushed):
                 self._events.append(Flush(time_s))
             elif isinstance(entry, Checkpointed):
                 self._events.append(Anew(time_s, entry.seed))
         if self._state is None:
             self._begin()
+
+    def _call_done(self, entry: CallDone, time_s: float) -> None:
+        if entry.verb in EXTENDER_VERBS:
+            self._left_out["answers of extenders"] += 1
+            return
+        if entry.error is not None:
+            self._left_out["calls of plugins that failed"] += 1
+        if entry.verb in ("patch", "delete"):
+            pod = entry.key.rpartition(" ")[2]
+            self._events.append(CallReturned(time_s, entry.verb, pod))
 
     def _begin(self) -> None:
         self._state = ClusterState(f"recording {self._name}")
@@ -145,10 +162,11 @@ class _Conversion:
             notes.append(
                 f"begins with attempt {header.attempts + 1}: what was before it was deleted to stay within the limit"
             )
-        if self._claim_updates:
+        if self._left_out:
+            counted = ", ".join(f"{count} {name}" for name, count in sorted(self._left_out.items()))
             notes.append(
-                f"{self._claim_updates} updates of device claims were left out: devices that controllers "
-                "gave back stay taken"
+                f"left out, so placements that depended on them may differ: {counted}; "
+                "'kubesched replay --verify' plays them too"
             )
         return Trace(
             name=self._name,
@@ -180,7 +198,7 @@ class _Conversion:
         elif entry.op == "a" or not isinstance(obj, ResourceClaim):
             self._events.append(Put(time_s, obj))
         else:
-            self._claim_updates += 1
+            self._left_out["updates of device claims"] += 1
 
     def _change_pod(self, op: str, pod: Pod, time_s: float) -> None:
         key = key_of(pod.metadata)

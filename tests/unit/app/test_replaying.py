@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubesched.api.core_v1 import Pod
@@ -17,9 +19,17 @@ from kubesched.framework.status import Code, Status
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording import recorder
 from kubesched.recording.reader import Run
-from kubesched.recording.records import AnyEntry, Attempt, Decision
+from kubesched.recording.records import (
+    AnyEntry,
+    Attempt,
+    CheckpointEnd,
+    Decision,
+    SavedScheduler,
+    Stored,
+)
 from kubesched.recording.segments import RecordingError
 from kubesched.recording.writer import Limits
+from kubesched.scheduler.checkpoint import Checkpoints, SchedulerState
 from kubesched.simulation.audit import AUDITOR
 
 SEED = 46
@@ -112,12 +122,80 @@ def test_a_plugin_that_reads_the_outside_world_is_found(run: Run) -> None:
     assert "it rains" in played.difference
 
 
-def test_a_run_without_its_beginning_cannot_be_played(segmented: Run) -> None:
+@pytest.mark.parametrize(
+    "seed",
+    [
+        SEED,
+        49,  # evictions, whose numbers go on
+        55,  # PreBind is called off before it has begun
+        170,
+        509,  # volumes, which a plugin looks at for the first time after the checkpoint
+    ],
+)
+def test_a_run_is_played_from_every_segment_that_holds_the_scheduler(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, runs = record_simulation(seed, limits=Limits(segment_bytes=1_500))
+    parts = [Run(run.segments[at:]) for run in runs for at in range(1, len(run.segments))]
+    playable = [part for part in parts if part.is_playable]
+    assert playable
+    for part in playable:
+        logged = sum(isinstance(entry, Decision) for entry in part.entries())
+        played = play(part, playing_registry())
+        assert (played.difference, played.decisions) == ("", logged)
+
+
+def test_what_is_restored_from_a_checkpoint_gives_the_same_checkpoint() -> None:
+    """Taken again right after it was restored; the plain twin of all that saving and restoring do."""
+    seen = []
+    for seed in (SEED, 49, 509):
+        _, runs = record_simulation(seed, limits=Limits(segment_bytes=1_500))
+        for run in runs:
+            for at, segment in enumerate(run.segments):
+                if at and segment.header.is_playable:
+                    seen.append(_saved_twice(Run(run.segments[at:])))
+    assert len(seen) > 3
+    for first, second in seen:
+        assert msgspec.structs.replace(second, seed=first.seed) == first
+    assert any(first.assumed for first, _ in seen)
+    assert any(first.queue.unschedulable for first, _ in seen)
+
+
+def _saved_twice(run: Run) -> tuple[SchedulerState, SchedulerState]:
+    (saved,) = [each for each in run.entries() if isinstance(each, SavedScheduler)]
+    again: list[SchedulerState | None] = []
+
+    class Watched(Run):
+        def entries(self) -> Iterator[AnyEntry]:
+            return itertools.takewhile(
+                lambda entry: isinstance(entry, Stored | SavedScheduler | CheckpointEnd),
+                super().entries(),
+            )
+
+    original = Checkpoints.restore
+
+    def restore(self: Checkpoints, state: SchedulerState) -> None:
+        original(self, state)
+        again.append(self.take())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "restore", restore)
+        play(Watched(run.segments), playing_registry())
+    (taken,) = again
+    assert taken is not None
+    return saved.state, taken
+
+
+def test_a_segment_without_the_scheduler_cannot_be_played_from(segmented: Run) -> None:
     first, _second, *others = segmented.segments
-    with pytest.raises(RecordingError, match="beginning of this run was deleted"):
-        play(Run(others), playing_registry())
     with pytest.raises(RecordingError, match="the segment before it is missing"):
         play(Run([first, *others]), playing_registry())
+    blind = replace(others[0], header=msgspec.structs.replace(others[0].header, is_playable=False))
+    with pytest.raises(RecordingError, match="begins without the state of the scheduler"):
+        play(Run([blind]), playing_registry())
+    assert Run([blind]).playable() is None
+    part = Run([blind, *others[1:]]).playable()
+    assert part is None or part.segments[0] is not blind
 
 
 def test_errors_of_calls_come_back_as_they_were() -> None:

@@ -96,7 +96,7 @@ def test_the_state_before_an_attempt() -> None:
     for number, (change, _) in enumerate(made, start=1):
         writer.write([change, (ATTEMPT, change.time + 0.1, number, "default/x", "u")])
     reader = RecordingReader(storage, "test")
-    assert len(reader.segments) > 3
+    assert len(reader.segments) > 1
     for number in (1, 2, 15, 30):
         assert pods(reader.state_at(attempt=number)) == made[number - 1][1]
     with pytest.raises(RecordingError, match="no attempt 31; the last one of the last run is 30"):
@@ -125,7 +125,7 @@ def test_the_log_of_a_run_is_that_of_all_its_segments() -> None:
     for change, _ in made:
         writer.write([change])
     [run] = RecordingReader(storage, "test").runs()
-    assert len(run.segments) > 3
+    assert len(run.segments) > 2
     logged = [entry for entry in run.entries() if hasattr(entry, "op")]
     assert [entry.key for entry in logged] == [change.key for change, _ in made]
 

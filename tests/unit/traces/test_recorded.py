@@ -7,10 +7,12 @@ from random import Random
 
 import pytest
 
+from kubesched.app.recorded_simulation import record_simulation
 from kubesched.benchmarking.catalogue import find
 from kubesched.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.recording.reader import RecordingReader
 from kubesched.recording.recorded_dependencies import open_recording
+from kubesched.recording.storage import MemoryStorage
 from kubesched.recording.writer import Limits
 from kubesched.traces.player import Cell, play_trace
 from kubesched.traces.recorded import of_reader
@@ -52,3 +54,18 @@ def test_own_configuration_gives_all_placements_back(name):
     assert outcome.placed >= len(logged) > 0
     count = len(logged)
     assert outcome.notes == [f"own: {count} of {count} recorded placements were reproduced"]
+
+
+def test_inputs_that_a_replay_leaves_out_are_counted():
+    _, runs = record_simulation(102)
+    notes = []
+    for run in runs:
+        storage = MemoryStorage()
+        for segment in run.segments:
+            with segment._open() as file:
+                storage.create(segment.header.number).write(file.read())
+        notes += of_reader(RecordingReader(storage, "102")).notes
+    assert notes[0] == (
+        "left out, so placements that depended on them may differ: 5 answers of extenders, 3 bindings that failed, "
+        "3 calls of plugins that failed, 6 updates of device claims; 'kubesched replay --verify' plays them too"
+    )
