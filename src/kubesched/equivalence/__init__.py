@@ -11,5 +11,6 @@ The package sits above `framework` and is used by the scheduler only: plugins kn
 
 from kubesched.equivalence.engine import Best, EquivalenceEngine
 from kubesched.equivalence.pod_classes import ClassCache, PodClass
+from kubesched.equivalence.walk import Walk, Walked
 
-__all__ = ["Best", "ClassCache", "EquivalenceEngine", "PodClass"]
+__all__ = ["Best", "ClassCache", "EquivalenceEngine", "PodClass", "Walk", "Walked"]

@@ -6,8 +6,10 @@ evaluation and passes the outcome back (`learn_placement`, `learn_failure`). Bot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.class_index import Unfit
@@ -17,6 +19,7 @@ from kubesched.equivalence.pod_classes import ClassCache, PodClass
 from kubesched.equivalence.ranking import Group, Ties
 from kubesched.equivalence.row_layers import NoRoom, RowLayers
 from kubesched.equivalence.signature import LabelsRead, class_signature
+from kubesched.equivalence.walk import Walk, Walked
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.runtime.framework import Framework
@@ -30,12 +33,15 @@ from kubesched.framework.runtime.nominated import (
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.score import run_pre_score
 from kubesched.logs import get_logger
-from kubesched.snapshot.columns import Mask
+from kubesched.snapshot.columns import Indices
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 log = get_logger(__name__)
+
+_FIRST: Final[Indices] = np.zeros(1, dtype=np.intp)
+"""The position of the only feasible node."""
 
 
 class Best(NamedTuple):
@@ -43,11 +49,9 @@ class Best(NamedTuple):
 
     ties: Ties
     feasible_count: int
-    feasible: Callable[[], Mask]
-    """All feasible rows, computed on demand."""
 
 
-Answer = Best | Diagnosis
+Answer = Best | Walked | Diagnosis
 """Where the pod can go, or why it fits nowhere."""
 
 
@@ -98,9 +102,17 @@ class EquivalenceEngine:
     # -- answering -------------------------------------------------------------------------------------------------
 
     def decide(
-        self, framework: Framework, state: CycleState, pod: PodInfo, pod_class: PodClass
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        pod_class: PodClass,
+        walk: Walk | None = None,
     ) -> Answer | None:
-        """The answer from what is kept; None when the full evaluation is needed."""
+        """The answer from what is kept; None when the full evaluation is needed.
+
+        Without a walk the order of the nodes is of no importance.
+        """
         if pod_class.failure is not None:
             started = framework.now()
             nominations = nominations_version(framework, pod)
@@ -113,7 +125,7 @@ class EquivalenceEngine:
             pod_class.failure = None
         try:
             plan = pod_class.plan or self._plan_ahead(framework, pod.pod, pod_class)
-            return None if plan is None else self._by_plan(framework, state, pod, plan)
+            return None if plan is None else self._by_plan(framework, state, pod, plan, walk)
         except Unfit:
             pod_class.plan = None
         except Exception as error:  # raised by a plugin's rule; the full evaluation does without it
@@ -141,8 +153,8 @@ class EquivalenceEngine:
         return Plan(framework, self._table, state, pod, self._layers, pod_class.key)
 
     def _by_plan(
-        self, framework: Framework, state: CycleState, pod: PodInfo, plan: Plan
-    ) -> Best | None:
+        self, framework: Framework, state: CycleState, pod: PodInfo, plan: Plan, walk: Walk | None
+    ) -> Best | Walked | None:
         """None if no node is feasible, or PreFilter rejects or narrows: the plan is kept. Raises Unfit."""
         started = framework.now()
         if not plan.holds():
@@ -150,23 +162,45 @@ class EquivalenceEngine:
         if not plan.prepare(state, pod.pod):
             return None
         started = framework.point_done("PreFilter", started)
-        groups = plan.feasible_groups(state, pod.pod)
+        groups = plan.feasible_groups(state, pod.pod, by_row=walk is not None)
         rivals = rivals_of(framework, pod)
         if rivals is not None and not _are_alike(plan.pod, pod):
             return None  # labels that no pod on a node reads may matter to a nominated one
         if rivals is not None or not plan.chooses_by_group:
-            return self._by_rows(framework, state, pod, plan, groups, rivals, started)
+            return self._by_rows(framework, state, pod, plan, groups, rivals, walk, started)
+        if walk is not None:
+            return self._by_walk(framework, state, pod.pod, plan, groups, walk, started)
         started = framework.point_done("Filter", started)
         count = groups[0].count if len(groups) == 1 else sum([group.count for group in groups])
         if count <= 1:
-            return (
-                Best(_only(plan, groups), 1, lambda: plan.feasible_rows(groups)) if count else None
-            )
+            return Best(_only(plan, groups), 1) if count else None
         plan.pre_score_groups(state, pod.pod, groups)
         started = framework.point_done("PreScore", started)
         ties = plan.best_of_groups(state, pod.pod, groups)
         framework.point_done("Score", started)
-        return Best(ties, count, lambda: plan.feasible_rows(groups))
+        return Best(ties, count)
+
+    def _by_walk(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: Pod,
+        plan: Plan,
+        groups: Sequence[Group],
+        walk: Walk,
+        started: float,
+    ) -> Walked | None:
+        """Decide about the nodes that a walk finds first: only these are scored."""
+        rows, examined = plan.walk(groups, walk)
+        started = framework.point_done("Filter", started)
+        if len(rows) <= 1:
+            return Walked(rows, _FIRST, examined) if len(rows) else None
+        groups = plan.groups_of(rows, groups)
+        plan.pre_score_groups(state, pod, groups)
+        started = framework.point_done("PreScore", started)
+        tied = plan.best_of_walk(state, pod, groups, rows)
+        framework.point_done("Score", started)
+        return Walked(rows, tied, examined)
 
     def _by_rows(
         self,
@@ -176,8 +210,9 @@ class EquivalenceEngine:
         plan: Plan,
         groups: Sequence[Group],
         rivals: Rivals | None,
+        walk: Walk | None,
         started: float,
-    ) -> Best | None:
+    ) -> Best | Walked | None:
         """Decide over rows: residual plugins and nominated pods make rows of a group differ."""
         passing = plan.filter_rows(state, pod.pod, plan.feasible_rows(groups))
         if rivals is not None:
@@ -187,18 +222,23 @@ class EquivalenceEngine:
                 if outcome.error is not None:
                     raise Unfit
                 passing[indices] &= outcome.passing
+        examined = self._table.node_count
+        if walk is None:
+            feasible: NodeColumns = PassingColumns(self._table, passing)
+        else:
+            rows, examined = walk.first(passing.__getitem__)
+            feasible = NodeColumns(self._table, rows)
         started = framework.point_done("Filter", started)
-        feasible = PassingColumns(self._table, passing)
-        count = len(feasible)
+        count, tied = len(feasible), _FIRST
         if count == 0:
             return None
-        if count == 1:
-            return Best(Ties(1, (), feasible.row_indices()), 1, lambda: passing)
-        plan.pre_score_rows(state, pod.pod, feasible)
-        started = framework.point_done("PreScore", started)
-        ties = plan.best_of_rows(state, pod.pod, feasible)
-        framework.point_done("Score", started)
-        return Best(ties, count, lambda: passing)
+        if count > 1:
+            plan.pre_score_rows(state, pod.pod, feasible)
+            started = framework.point_done("PreScore", started)
+            tied = plan.best_of_rows(state, pod.pod, feasible)
+            framework.point_done("Score", started)
+        rows = feasible.row_indices()
+        return Best(Ties.of(rows[tied]), count) if walk is None else Walked(rows, tied, examined)
 
     # -- learning --------------------------------------------------------------------------------------------------
 
@@ -252,4 +292,4 @@ def _are_alike(one: Pod, other: PodInfo) -> bool:
 def _only(plan: Plan, groups: Sequence[Group]) -> Ties:
     """The only row of the only group."""
     (group,) = [group for group in groups if group.count]
-    return Ties.of_row(plan.some_row(group))
+    return Ties.of(np.array([plan.some_row(group)], dtype=np.intp))

@@ -19,15 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kubesched.equivalence.ranking import (
-    NO_GROUP,
-    Group,
-    GroupKey,
-    Ranking,
-    SortedRanking,
-    Ties,
-    UnsortedRanking,
-)
+from kubesched.equivalence.ranking import NO_GROUP, Group, GroupKey, SortedRanking, Ties
 from kubesched.equivalence.row_sets import RowSet, nth_but_for
 from kubesched.framework.traits import Trait
 from kubesched.snapshot.columns import Ints, Mask
@@ -157,12 +149,3 @@ class Overlay:
             if isinstance(group, Part) and group.rows:
                 mask[group.rows] = True
         return mask
-
-
-def overlaid(
-    base: SortedRanking | UnsortedRanking, rows: set[int], traits: Sequence[Trait]
-) -> Overlay | Ranking:
-    """The ranking with these rows told apart by these traits. Raises TooManyGroups."""
-    if isinstance(base, SortedRanking):
-        return Overlay(base, rows, traits)
-    return base.with_rows_apart(rows, lambda row: tuple([trait.at(row) for trait in traits]))

@@ -25,7 +25,7 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.class_index import ClassIndex, IndexedFilter, IndexedScore, Unfit
-from kubesched.equivalence.overlay import Overlay, overlaid
+from kubesched.equivalence.overlay import Overlay
 from kubesched.equivalence.premises import (
     FilterRules,
     Premises,
@@ -34,10 +34,17 @@ from kubesched.equivalence.premises import (
     is_lasting,
     score_rules,
 )
-from kubesched.equivalence.ranking import Group, Ranking, Ties, TooManyGroups
+from kubesched.equivalence.ranking import (
+    Group,
+    Ranking,
+    SortedRanking,
+    Ties,
+    TooManyGroups,
+)
 from kubesched.equivalence.representatives import Representatives
 from kubesched.equivalence.row_layers import NoRoom, RowLayer, RowLayers
 from kubesched.equivalence.signature import ClassKey
+from kubesched.equivalence.walk import Walk
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
 from kubesched.framework.interfaces import (
     FilterPlugin,
@@ -53,10 +60,10 @@ from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_
 from kubesched.framework.runtime.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE, timed
 from kubesched.framework.status import Status
 from kubesched.framework.traits import Trait
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import Counter
-from kubesched.snapshot.views import NodeColumns, PassingColumns
+from kubesched.snapshot.views import NodeColumns
 
 T = TypeVar("T")
 
@@ -299,11 +306,13 @@ class Plan:
         state.skip_filter_plugins = kept.union(state.skip_filter_plugins)
         return outcome.status is None and outcome.node_names is None
 
-    def feasible_groups(self, state: CycleState, pod: Pod) -> Sequence[Group]:
-        """The groups that pass all but the residual filters. Raises Unfit."""
+    def feasible_groups(
+        self, state: CycleState, pod: Pod, *, by_row: bool = False
+    ) -> Sequence[Group]:
+        """The groups that pass all but the residual filters; `by_row` if the group of every row matters. Raises Unfit."""
         self._follow_nodes()
         self._layers.sync(self._layer, state, pod)
-        ranking = self._ranking = self._overlaid()
+        ranking = self._ranking = self._overlaid(by_row=by_row)
         groups = ranking.live_groups()
         if not self._grouped_filters or not groups:
             return groups
@@ -329,7 +338,7 @@ class Plan:
             if not all([trait.follow() for trait in self._traits]):
                 raise Unfit
 
-    def _overlaid(self) -> Overlay | Ranking:
+    def _overlaid(self, *, by_row: bool) -> Overlay | Ranking:
         ranking = self._index.ranking
         if not self._sparse:
             return ranking
@@ -343,8 +352,11 @@ class Plan:
             return self._index.ranking
         if len(rows) > MANY_ROWS:
             raise Unfit
+        traits = self._sparse
+        if isinstance(ranking, SortedRanking) and not by_row:
+            return Overlay(ranking, rows, traits)
         try:
-            return overlaid(ranking, rows, self._sparse)
+            return ranking.with_rows_apart(rows, lambda row: tuple([t.at(row) for t in traits]))
         except TooManyGroups:
             raise Unfit from None
 
@@ -402,12 +414,14 @@ class Plan:
     def best_of_groups(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> Ties:
         """The rows sharing the best total. Raises Unfit."""
         state.points_reached |= SCORE
-        ranking = self._ranking
         if len(groups) == 1:
-            return ranking.best(groups, (0,))
-        if self._are_few(groups):
-            return ranking.best(groups, self._points_of_few(state, pod, groups))
-        return ranking.best(groups, self._points_of_many(state, pod, groups))
+            return self._ranking.best(groups, (0,))
+        return self._ranking.best(groups, self._points_of(state, pod, groups))
+
+    def _points_of(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> list[int]:
+        """What the rows of each group score besides their level."""
+        points = self._points_of_few if self._are_few(groups) else self._points_of_many
+        return points(state, pod, groups)
 
     def _are_few(self, groups: Sequence[Group]) -> bool:
         return self._has_finals and len(groups) <= FEW_GROUPS
@@ -444,6 +458,40 @@ class Plan:
             totals = [t + weight * s for t, s in zip(totals, scores, strict=True)]
         return totals
 
+    # -- in the order of a walk ------------------------------------------------------------------------------------
+
+    def walk(self, groups: Sequence[Group], walk: Walk) -> tuple[Indices, int]:
+        """The rows of these groups that are found first, and how many rows were examined."""
+        is_member, group_of = self._flat.membership(groups), self._flat.group_of
+        return walk.first(lambda rows: is_member[group_of[rows]])
+
+    def groups_of(self, rows: Indices, groups: Sequence[Group]) -> Sequence[Group]:
+        """The groups of which there are rows, with the number of these. They are all among the given ones."""
+        if len(groups) == 1:
+            return groups
+        flat = self._flat
+        counts = np.bincount(flat.group_of[rows], minlength=len(flat.by_number)).tolist()
+        return [flat.part(group, counts[group.number]) for group in groups if counts[group.number]]
+
+    def best_of_walk(
+        self, state: CycleState, pod: Pod, groups: Sequence[Group], rows: Indices
+    ) -> Indices:
+        """Which of the rows of these groups share the best total, as positions. Raises Unfit."""
+        state.points_reached |= SCORE
+        flat = self._flat
+        totals: Ints = flat.level[rows]
+        if len(groups) > 1:
+            points = np.zeros(len(flat.by_number), dtype=np.int64)
+            points[[group.number for group in groups]] = self._points_of(state, pod, groups)
+            totals = totals + points[flat.group_of[rows]]
+        return np.flatnonzero(totals == totals.max())
+
+    @property
+    def _flat(self) -> Ranking:
+        ranking = self._ranking
+        assert isinstance(ranking, Ranking), "an overlay does not know the group of every row"
+        return ranking
+
     # -- by rows ---------------------------------------------------------------------------------------------------
 
     def feasible_rows(self, groups: Sequence[Group]) -> Mask:
@@ -460,14 +508,14 @@ class Plan:
             raise Unfit
         return outcome.passing
 
-    def pre_score_rows(self, state: CycleState, pod: Pod, feasible: PassingColumns) -> None:
+    def pre_score_rows(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> None:
         """Like `pre_score_groups`, for feasible nodes that are not whole groups."""
         state.points_reached |= PRE_SCORE
         if self._asked_pre_scores:
             self._pre_score(state, pod, feasible)
 
-    def best_of_rows(self, state: CycleState, pod: Pod, feasible: PassingColumns) -> Ties:
-        """The rows sharing the best total. Raises Unfit."""
+    def best_of_rows(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> Indices:
+        """Which of the rows share the best total, as positions. Raises Unfit."""
         state.points_reached |= SCORE
         rows = feasible.row_indices()
         totals: Ints = self._ranking.level[rows]
@@ -475,8 +523,7 @@ class Plan:
             final = _final(raw.plugin, state, pod, raw.column[rows], feasible)
             totals = totals + final * raw.weight
         totals = self._add_cluster_scores(state, pod, feasible, totals)
-        best = rows[totals == totals.max()]
-        return Ties(len(best), (), best)
+        return np.flatnonzero(totals == totals.max())
 
     def _add_cluster_scores(
         self, state: CycleState, pod: Pod, view: NodeColumns, totals: Ints

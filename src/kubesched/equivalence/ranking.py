@@ -61,8 +61,9 @@ class Ties:
         self._flipped = flipped
 
     @classmethod
-    def of_row(cls, row: int) -> Ties:
-        return cls(1, (), np.array([row], dtype=np.intp))
+    def of(cls, rows: Indices) -> Ties:
+        """Rows in ascending order."""
+        return cls(len(rows), (), rows)
 
     def nth(self, n: int) -> int:
         """The n-th of them in ascending order, counted from 0."""
@@ -71,15 +72,6 @@ class Ties:
         if self._flipped:
             return nth_but_for(self._sets, self._flipped, n)
         return nth_of(self._sets, n)
-
-    def rows(self) -> Indices:
-        """All of them in ascending order."""
-        if self._listed is not None:
-            return self._listed
-        rows = np.sort(np.concatenate([rows.rows() for rows in self._sets]))
-        if self._flipped:
-            rows = np.setxor1d(rows, np.array(self._flipped, dtype=np.intp))
-        return rows
 
 
 class Group:
@@ -167,6 +159,26 @@ class Ranking(ABC):
         """The level of a row that is in a group."""
         return self._level_cells[row]
 
+    def with_rows_apart(
+        self, rows: Iterable[int], key_of: Callable[[int], GroupKey]
+    ) -> UnsortedRanking:
+        """An unsorted copy for one decision in which the key of some rows is longer by what `key_of` returns."""
+        copy = UnsortedRanking(0)
+        copy.capacity = self.capacity
+        copy.group_of, copy.level = self.group_of.copy(), self.level
+        copy._adopt()
+        copy.by_number, copy._free_numbers = [None] * len(self.by_number), [*self._free_numbers]
+        for group in self.groups.values():
+            copy.groups[group.key] = copy.by_number[group.number] = Group(group.key, group.number)
+        for row in rows:
+            number = self._group_cells[row]
+            if number != NO_GROUP:
+                shared = self.by_number[number]
+                assert shared is not None, f"row {row} is in a group that is gone"
+                key = (*shared.key, *key_of(row))
+                copy._group_cells[row] = copy._group_among_live(key).number
+        return copy
+
     def sample(self, group: Group) -> int:
         """Some row of a group that has any."""
         row = group.sample
@@ -174,16 +186,26 @@ class Ranking(ABC):
             row = group.sample = self._find_sample(group)
         return row
 
+    def part(self, group: Group, count: int) -> Group:
+        """Some of the rows of a group. Any row of the group may stand for them."""
+        part = Group(group.key, group.number)
+        part.count, part.sample = count, self.sample(group)
+        return part
+
     @abstractmethod
     def _find_sample(self, group: Group) -> int: ...
 
     def rows_of(self, groups: Sequence[Group], high_water: int) -> Mask:
         """The rows of some groups, as a mask over all rows in use."""
+        mask: Mask = self.membership(groups)[self.group_of[:high_water]]
+        return mask
+
+    def membership(self, groups: Sequence[Group]) -> Mask:
+        """By group number, and for rows in no group: is it one of these?"""
         chosen = np.zeros(len(self.by_number) + 1, dtype=np.bool_)
         chosen[[group.number for group in groups]] = True
         chosen[NO_GROUP] = False
-        mask: Mask = chosen[self.group_of[:high_water]]
-        return mask
+        return chosen
 
 
 class SortedRanking(Ranking):
@@ -379,23 +401,6 @@ class UnsortedRanking(Ranking):
         unsorted.group_of[rows] = unsorted._group(()).number
         unsorted.level[rows] = level
         return unsorted
-
-    def with_rows_apart(
-        self, rows: Iterable[int], key_of: Callable[[int], GroupKey]
-    ) -> UnsortedRanking:
-        """A copy for one decision in which the key of some rows is longer by what `key_of` returns."""
-        copy = UnsortedRanking(0)
-        copy.capacity = self.capacity
-        copy.group_of, copy.level = self.group_of.copy(), self.level
-        copy._adopt()
-        copy.by_number, copy.groups = list(self.by_number), dict(self.groups)
-        copy._free_numbers = list(self._free_numbers)
-        for row in rows:
-            group = self.group_at(row)
-            if group is not None:
-                key = (*group.key, *key_of(row))
-                copy._group_cells[row] = copy._group_among_live(key).number
-        return copy
 
     def put(self, row: int, key: GroupKey, level: int) -> None:
         group = self.groups.get(key)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.equivalence import Best, EquivalenceEngine, PodClass
+from kubesched.equivalence import EquivalenceEngine, PodClass, Walk, Walked
 from kubesched.equivalence.batching import Batching, RankedNodes
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
@@ -27,9 +27,9 @@ from kubesched.framework.runtime.score import ScoreOutcome, run_pre_score, run_s
 from kubesched.framework.runtime.timing import FILTER
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.logs import get_logger
-from kubesched.scheduler.host_choice import heap_winner, places_in_walk
+from kubesched.scheduler.host_choice import heap_winner
 from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
-from kubesched.snapshot.columns import Indices, Mask
+from kubesched.snapshot.columns import Indices
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns, PassingColumns
@@ -111,11 +111,15 @@ class SchedulingAlgorithm:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
         engine, pod_class = self.engine, self._class_of(framework, state, pod)
         if engine is not None and pod_class is not None:
-            answer = engine.decide(framework, state, pod, pod_class)
+            walk = self._walk(framework)
+            answer = engine.decide(framework, state, pod, pod_class, walk)
             if isinstance(answer, Diagnosis):
                 return self.fits_nowhere(pod, answer)
+            if isinstance(answer, Walked):
+                return self._select_walked(answer)
             if answer is not None:
-                row = self._select_best(answer)
+                ties = answer.ties
+                row = ties.nth(0 if ties.count == 1 else self.random.randrange(ties.count))
                 return ScheduleResult(table.names[row], answer.feasible_count, table.node_count)
         started = framework.now()
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
@@ -154,7 +158,6 @@ class SchedulingAlgorithm:
         state.class_memo = pod_class.memo
         is_served = (
             not pod.pod.status.nominated_node_name
-            and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
             and framework.has_scoring
             # Batching stores the ranking of all nodes, which plans do not produce.
             and (state.signature is None or framework.profile_name not in self.batching)
@@ -233,7 +236,8 @@ class SchedulingAlgorithm:
         diagnosis: Diagnosis,
     ) -> Feasible:
         """Filter the candidates; the next walk begins where this one ended."""
-        if self._order_is_irrelevant(framework, outcome):
+        # Without a walk the nodes need not be taken in order.
+        if outcome.node_names is None and self._walk(framework) is None:
             feasible = self._filter_all(framework, state, pod, diagnosis)
         else:
             walk = self._candidates(outcome, diagnosis)
@@ -275,7 +279,7 @@ class SchedulingAlgorithm:
     def _candidates(self, outcome: PreFilterOutcome, diagnosis: Diagnosis) -> Indices:
         """Rows to filter, in the order of the walk."""
         table = self.table
-        order = table.order_rows.astype(np.intp)
+        order = table.order_rows
         if outcome.node_names is not None:
             plugins = " ".join(sorted(outcome.narrowing_plugins))
             diagnosis.node_to_status.absent_status = unresolvable(
@@ -290,13 +294,13 @@ class SchedulingAlgorithm:
             order = np.concatenate((order[start:], order[:start]))
         return order
 
-    def _order_is_irrelevant(self, framework: Framework, outcome: PreFilterOutcome) -> bool:
-        """Every node is evaluated and ties are broken at random: the nodes need not be walked in order."""
-        return (
-            self.parallelism != 1
-            and outcome.node_names is None
-            and self.nodes_to_find(framework, self.table.node_count) >= self.table.node_count
-        )
+    def _walk(self, framework: Framework) -> Walk | None:
+        """The walk over all nodes; None if every node is evaluated and ties are broken at random."""
+        count = self.table.node_count
+        wanted = self.nodes_to_find(framework, count)
+        if self.parallelism != 1 and wanted >= count:
+            return None
+        return Walk(self.table.order_rows, self.next_start % count, wanted)
 
     def _filter_all(
         self, framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
@@ -454,18 +458,14 @@ class SchedulingAlgorithm:
             return int(tied_rows[0])
         return int(tied_rows[self.random.randrange(len(tied_rows))])
 
-    def _select_best(self, best: Best) -> int:
-        """One of the rows that share the best total."""
-        ties = best.ties
-        if ties.count == 1:
-            return ties.nth(0)
+    def _select_walked(self, walked: Walked) -> ScheduleResult:
+        table, rows, tied = self.table, walked.rows, walked.tied
+        self.next_start = (self.next_start + walked.examined) % table.node_count
         if self.parallelism == 1:
-            return self._as_heap(ties.rows(), best.feasible())
-        return ties.nth(self.random.randrange(ties.count))
-
-    def _as_heap(self, tied_rows: Indices, feasible: Mask) -> int:
-        places = places_in_walk(self.table, tied_rows, feasible, self.next_start)
-        return int(tied_rows[np.flatnonzero(places == heap_winner(places))[0]])
+            row = int(rows[heap_winner(tied)])
+        else:
+            row = self._at_random(np.sort(rows[tied]))
+        return ScheduleResult(table.names[row], len(rows), walked.examined)
 
     def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
         return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))

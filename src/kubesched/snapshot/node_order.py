@@ -12,7 +12,7 @@ import numpy as np
 
 from kubesched.api.core_v1 import Node
 from kubesched.logs import ObjectRef, get_logger
-from kubesched.snapshot.columns import Ids
+from kubesched.snapshot.columns import Indices
 
 log = get_logger(__name__)
 
@@ -42,7 +42,7 @@ class NodeOrder:
     def __init__(self) -> None:
         self._zones: dict[str, dict[int, None]] = {}
         self._zone_of: dict[int, str] = {}
-        self._listed: Ids | None = None
+        self._listed: Indices | None = None
         self._is_fixed = False
         """A cycle has begun since the last node came or went: moves from now on must not show."""
 
@@ -94,15 +94,15 @@ class NodeOrder:
             self._zones = {zone: dict.fromkeys(rows) for zone, rows in zones.items()}
         self._changed()
 
-    def rows(self) -> Ids:
+    def rows(self) -> Indices:
         """All rows in order. The same array until a node comes or goes."""
         if self._listed is None:
             zones = self._zones.values()
-            rounds = [np.arange(len(zone), dtype=np.int32) for zone in zones]
-            rows = [np.fromiter(zone, dtype=np.int32, count=len(zone)) for zone in zones]
+            rounds = [np.arange(len(zone), dtype=np.intp) for zone in zones]
+            rows = [np.fromiter(zone, dtype=np.intp, count=len(zone)) for zone in zones]
             if len(rows) > 1:
                 turns = np.argsort(np.concatenate(rounds), kind="stable")
                 self._listed = np.concatenate(rows)[turns]
             else:
-                self._listed = rows[0] if rows else np.zeros(0, dtype=np.int32)
+                self._listed = rows[0] if rows else np.zeros(0, dtype=np.intp)
         return self._listed

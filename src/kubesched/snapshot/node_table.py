@@ -26,7 +26,7 @@ import numpy as np
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.host_ports import HostPort
 from kubesched.api.resources import NodeAllocatable, node_allocatable
-from kubesched.snapshot.columns import ABSENT, Ids, IntColumn, InternedColumn, Mask, RowLog
+from kubesched.snapshot.columns import ABSENT, Ids, Indices, IntColumn, InternedColumn, Mask, RowLog
 from kubesched.snapshot.images import ImageIndex
 from kubesched.snapshot.namespaces import NamespaceLabels
 from kubesched.snapshot.node_order import NodeOrder
@@ -87,7 +87,7 @@ class NodeTable:
         self.pod_index = PodIndex(self)
         self.priorities = PriorityIndex(capacity, self.resource_index)
         self.order = NodeOrder()
-        self._positioned: Ids | None = None
+        self._positioned: Indices | None = None
         self._position: Ids = np.zeros(0, dtype=np.int32)
         self._refresh_cursor = 0
         self._touched: set[int] = set()
@@ -399,7 +399,7 @@ class NodeTable:
     # -- order -----------------------------------------------------------------------------------------------------
 
     @property
-    def order_rows(self) -> Ids:
+    def order_rows(self) -> Indices:
         """Rows in the order of upstream's node list."""
         return self.order.rows()
 

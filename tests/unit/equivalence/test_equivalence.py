@@ -33,6 +33,7 @@ from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import SKIP, unschedulable
 from kubesched.framework.verdicts import Verdicts
+from kubesched.scheduler import algorithm
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -53,6 +54,9 @@ WAYS = {
     "between shared and own layers": {"SPLIT_ROWS": 1, "LAG_ROWS": 0, "BUSY_ROWS": 3},
 }
 """Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
+
+PERCENTAGES = (None, 30, 0)
+"""How many nodes are scored, for two seeds each."""
 
 
 class Whim(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -148,7 +152,11 @@ class Side:
             self.framework.score_weights[plugin.name] = 2
         self.engine = EquivalenceEngine(table) if classes else None
         self.algorithm = SchedulingAlgorithm(
-            table, Random(seed), parallelism=parallelism, engine=self.engine
+            table,
+            Random(seed),
+            parallelism=parallelism,
+            percentage_of_nodes_to_score=PERCENTAGES[seed // 2 % len(PERCENTAGES)],
+            engine=self.engine,
         )
 
     def place(self, pod) -> str:
@@ -280,6 +288,7 @@ def _nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         raise error
 
     monkeypatch.setattr(EquivalenceEngine, "_give_up", staticmethod(give_up))
+    monkeypatch.setattr(algorithm, "MIN_FEASIBLE_NODES_TO_FIND", 3)
 
 
 @pytest.mark.parametrize("parallelism", [1, 16])
@@ -323,8 +332,8 @@ def test_many_of_these_decisions_come_from_plans(monkeypatch: pytest.MonkeyPatch
     served = []
     original = Plan.feasible_groups
 
-    def feasible_groups(self, state, pod):
-        groups = original(self, state, pod)
+    def feasible_groups(self, state, pod, *, by_row=False):
+        groups = original(self, state, pod, by_row=by_row)
         served.append(True)
         return groups
 

@@ -1,0 +1,55 @@
+"""The walk over the nodes in upstream's order, which ends when enough feasible ones have been found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from kubesched.snapshot.columns import Indices, Mask
+
+
+class Walk(NamedTuple):
+    """Where the walk begins, and how many feasible nodes are wanted."""
+
+    order: Indices
+    """Rows in the order of upstream's node list."""
+    start: int
+    wanted: int
+
+    @property
+    def is_sampling(self) -> bool:
+        return self.wanted < len(self.order)
+
+    def first(self, passes: Callable[[Indices], Mask]) -> tuple[Indices, int]:
+        """The first rows that pass, as many as are wanted, and how many were examined.
+
+        # Upstream: one surplus feasible node is what ends the search, so that node counts as not examined.
+        """
+        count, wanted, examined, lacking = len(self.order), self.wanted, 0, self.wanted
+        parts: list[Indices] = []
+        size = wanted + wanted // 8 + 64
+        while examined < count:
+            begin = (self.start + examined) % count
+            rows = self.order[begin : begin + min(size, count - examined)]
+            places = np.flatnonzero(passes(rows))
+            if len(places) > lacking:
+                parts.append(rows[places[:lacking]])
+                examined += int(places[lacking])
+                break
+            parts.append(rows if len(places) == len(rows) else rows[places])
+            lacking -= len(places)
+            examined += len(rows)
+            size *= 2
+        return parts[0] if len(parts) == 1 else np.concatenate(parts), examined
+
+
+class Walked(NamedTuple):
+    """The outcome of a walk: the feasible nodes, and which of them share the best total."""
+
+    rows: Indices
+    """In the order of the walk."""
+    tied: Indices
+    """Positions in `rows`."""
+    examined: int
