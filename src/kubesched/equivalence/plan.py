@@ -504,7 +504,8 @@ class Plan:
             return passing
         view = NodeColumns(self._table)
         outcome = run_filters(self._framework, state, pod, view, self._residual_filters, passing)
-        if outcome.error is not None:
+        # A filter that comes later may have ruled out a node at which the full evaluation would fail.
+        if outcome.error is not None or outcome.has_hidden_errors:
             raise Unfit
         return outcome.passing
 

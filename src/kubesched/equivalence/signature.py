@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Pod, PodSpec, Volume
 from kubesched.framework.runtime.framework import Framework
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -25,9 +26,9 @@ class Signature(NamedTuple):
     """What identifies the pods that plugins must treat alike."""
 
     shape: bytes
-    """Everything but labels and owner."""
+    """Everything but labels and owner and, unless a plugin reads them, the names of claims."""
     whole: bytes
-    """With labels and owner."""
+    """With labels, owner and names of claims."""
 
 
 def class_signature(framework: Framework, pod: Pod) -> Signature | None:
@@ -47,11 +48,29 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
         controllers = (o for o in meta.owner_references if o.controller)
         owner = next(((o.api_version, o.kind, o.name) for o in controllers), None)
     extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
-    shape = _encode(
-        (framework.profile_name, meta.namespace, pod.spec, repr(extra) if extra else None)
-    )
-    whole = shape + _encode((meta.labels, owner))
+    spec, claims = pod.spec, None
+    if spec.volumes and not framework.reads_claim_names:
+        spec, claims = _without_claim_names(spec, spec.volumes)
+    shape = _encode((framework.profile_name, meta.namespace, spec, repr(extra) if extra else None))
+    whole = shape + _encode((meta.labels, owner, claims))
     return Signature(shape, whole) if len(whole) <= MAX_SIGNATURE_BYTES else None
+
+
+def _without_claim_names(
+    spec: PodSpec, volumes: Sequence[Volume]
+) -> tuple[PodSpec, list[str] | None]:
+    """The spec with empty names of claims, and the names."""
+    sources = [volume.persistent_volume_claim for volume in volumes]
+    names = [source.claim_name for source in sources if source is not None]
+    if not names:
+        return spec, None
+    nameless = [
+        volume
+        if source is None
+        else replace(volume, persistent_volume_claim=replace(source, claim_name=""))
+        for volume, source in zip(volumes, sources, strict=True)
+    ]
+    return replace(spec, volumes=nameless), names
 
 
 class LabelsRead:

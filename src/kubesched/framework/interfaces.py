@@ -124,6 +124,12 @@ class Plugin(ABC):
         """
         return True
 
+    reads_claim_names: ClassVar[bool] = True
+    """False if the names of the claims in the pod's volumes enter no answer of this plugin that its rules let others share.
+
+    With such plugins only, pods that differ in these names, as those of a StatefulSet do, share answers.
+    """
+
     has_class_fields: ClassVar[bool] = False
     """Derived: True for plugins that implement `class_fields`."""
 

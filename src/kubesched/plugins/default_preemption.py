@@ -49,6 +49,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
 
     name = "DefaultPreemption"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = (PodDisruptionBudget,)
     args_type = DefaultPreemptionArgs
 

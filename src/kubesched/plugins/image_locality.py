@@ -48,6 +48,7 @@ class ImageLocality(ScorePlugin, SignPlugin):
 
     name = "ImageLocality"
     reads_pod_labels = False
+    reads_claim_names = False
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

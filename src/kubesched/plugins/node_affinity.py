@@ -69,6 +69,7 @@ class NodeAffinity(
 
     name = "NodeAffinity"
     reads_pod_labels = False
+    reads_claim_names = False
     args_type = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:

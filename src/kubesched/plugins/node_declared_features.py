@@ -71,6 +71,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
 
     name = "NodeDeclaredFeatures"
     reads_pod_labels = False
+    reads_claim_names = False
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

@@ -23,6 +23,7 @@ class NodeName(FilterPlugin, EnqueueExtensions, SignPlugin):
 
     name = "NodeName"
     reads_pod_labels = False
+    reads_claim_names = False
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Verdicts | None:
         if not pod.spec.node_name:

@@ -32,6 +32,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
 
     name = "NodePorts"
     reads_pod_labels = False
+    reads_claim_names = False
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         wanted = pod_host_ports(pod)

@@ -32,6 +32,7 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions, SignPlugin):
 
     name = "NodeUnschedulable"
     reads_pod_labels = False
+    reads_claim_names = False
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)

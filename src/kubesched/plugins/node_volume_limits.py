@@ -63,6 +63,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
 
     name = "NodeVolumeLimits"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = (
         PersistentVolumeClaim,
         PersistentVolume,

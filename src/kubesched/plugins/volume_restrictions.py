@@ -63,6 +63,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
 
     name = "VolumeRestrictions"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = (PersistentVolumeClaim,)
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none

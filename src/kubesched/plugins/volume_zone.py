@@ -68,6 +68,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
 
     name = "VolumeZone"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = (PersistentVolumeClaim, PersistentVolume, StorageClass)
 
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none

@@ -13,7 +13,7 @@ from msgspec import structs
 from kubesched.api.affinity_terms import AffinityTerms, parse_affinity_terms
 from kubesched.api.core_v1 import Pod
 from kubesched.api.host_ports import HostPort, pod_host_ports
-from kubesched.api.pod_volumes import volume_uses
+from kubesched.api.pod_volumes import CLAIM, volume_uses
 from kubesched.api.resources import PodRequests, accounted_requests, nonzero_requests
 
 if TYPE_CHECKING:
@@ -26,14 +26,13 @@ LabelKey = tuple[str, tuple[tuple[str, str], ...]]
 class Derived:
     """Values derived from a pod on first use. Pods with equal specs may share one record."""
 
-    __slots__ = ("affinity", "claims", "nonzero", "ports", "requests", "term_keys", "volume_uses")
+    __slots__ = ("affinity", "nonzero", "ports", "requests", "term_keys", "volume_uses")
 
     def __init__(self) -> None:
         self.requests: PodRequests | None = None
         self.nonzero: tuple[int, int] | None = None
         self.ports: tuple[HostPort, ...] | None = None
         self.affinity: AffinityTerms | None = None
-        self.claims: tuple[str, ...] | None = None
         self.volume_uses: int | None = None
         self.term_keys: tuple[tuple[TermKey, AffinityTerm], ...] | None = None
         """The affinity terms as the pod index counts them."""
@@ -43,6 +42,7 @@ class PodInfo:
     """A pod and its derived values. The pod may be swapped for a newer version of the same UID."""
 
     __slots__ = (
+        "_claims",
         "_derived",
         "class_key",
         "key",
@@ -74,6 +74,8 @@ class PodInfo:
         self.shape_key: bytes | None = None
         """The part of it that labels and owner do not enter; set with it."""
         self._derived: Derived | None = None
+        self._claims: tuple[str, ...] | None = None
+        """Not among the derived values: pods of one class may differ in the names of their claims."""
 
     @property
     def name(self) -> str:
@@ -119,14 +121,18 @@ class PodInfo:
     @property
     def claims(self) -> tuple[str, ...]:
         """`namespace/claim` of every volume that names a PersistentVolumeClaim, repeats included."""
-        derived = self.derived
-        if derived.claims is None:
-            derived.claims = tuple(
-                f"{self.namespace}/{volume.persistent_volume_claim.claim_name}"
-                for volume in self.pod.spec.volumes or ()
-                if volume.persistent_volume_claim is not None
+        claims = self._claims
+        if claims is None:
+            claims = self._claims = (
+                tuple(
+                    f"{self.namespace}/{volume.persistent_volume_claim.claim_name}"
+                    for volume in self.pod.spec.volumes or ()
+                    if volume.persistent_volume_claim is not None
+                )
+                if self.volume_uses & CLAIM
+                else ()
             )
-        return derived.claims
+        return claims
 
     @property
     def volume_uses(self) -> int:
@@ -150,6 +156,7 @@ class PodInfo:
         copy.class_key = self.class_key
         copy.shape_key = self.shape_key
         copy._derived = self.derived
+        copy._claims = self._claims
         return copy
 
     def adopt_derived(self, other: PodInfo) -> None:
@@ -157,6 +164,7 @@ class PodInfo:
         self.class_key = other.class_key
         self.shape_key = other.shape_key
         self._derived = other._derived
+        self._claims = other._claims
 
     def share_derived(self, derived: Derived, label_key: LabelKey) -> None:
         """Share the derived values of a pod with an equal spec and labels.

@@ -29,13 +29,15 @@ log = get_logger(__name__)
 class FilterOutcome:
     """The filters' answer over a view. `error` set: something broke and the rest means nothing."""
 
-    __slots__ = ("_memo", "_rejections", "broken", "error", "passing")
+    __slots__ = ("_memo", "_rejections", "broken", "error", "has_hidden_errors", "passing")
 
     def __init__(self, passing: Mask, error: Status | None = None) -> None:
         self.passing = passing
         self.error = error
         self.broken: Mask | None = None
         """With an error: at which nodes it happened, if it was not all the same where."""
+        self.has_hidden_errors = False
+        """A plugin failed at nodes that were ruled out before it was asked."""
         self._rejections: list[tuple[str, Verdicts]] = []
         self._memo: dict[tuple[int, int], Status] = {}
 
@@ -168,11 +170,14 @@ def run_filters(
                     return outcome
                 answer = Verdicts.reject(np.ones(length, dtype=np.bool_), status)
             rejected = checked_rejections(plugin, answer, length)
-            if answer.broken is not None and (broken := answer.broken & outcome.passing).any():
-                outcome.broken = broken
-                status = answer.describe(int(answer.codes[broken.argmax()]))
-                outcome.error = failure(_prefix(plugin), status, plugin=plugin.name)
-                return outcome
+            if answer.broken is not None:
+                broken = answer.broken & outcome.passing
+                if broken.any():
+                    outcome.broken = broken
+                    status = answer.describe(int(answer.codes[broken.argmax()]))
+                    outcome.error = failure(_prefix(plugin), status, plugin=plugin.name)
+                    return outcome
+                outcome.has_hidden_errors = True
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
             outcome.error = raised(_prefix(plugin), error, plugin=plugin.name)
             return outcome

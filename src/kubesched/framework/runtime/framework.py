@@ -86,14 +86,20 @@ class Framework:
         if handle.metrics is not None:
             self._measure(handle.metrics)
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
+        self.reads_claim_names = any(p.reads_claim_names for p in self.deciding_plugins)
 
     def label_readers(self) -> list[Plugin] | None:
         """The deciding plugins that depend on some labels of a pod; None if one depends on all of them."""
-        points = (self.pre_filter, self.filter, self.pre_score, self.score)
-        plugins: list[Plugin] = list(dict.fromkeys(p for point in points for p in point))
+        plugins = self.deciding_plugins
         if any(plugin.reads_pod_labels for plugin in plugins):
             return None
         return [p for p in plugins if type(p).labels_read is not Plugin.labels_read]
+
+    @property
+    def deciding_plugins(self) -> list[Plugin]:
+        """The plugins that filter and score, in order of first appearance."""
+        points = (self.pre_filter, self.filter, self.pre_score, self.score)
+        return list(dict.fromkeys(p for point in points for p in point))
 
     def _measure(self, metrics: SchedulerMetrics) -> None:
         self.timer = PluginTimer(self.handle.clock, metrics.plugin_execution_duration_seconds)

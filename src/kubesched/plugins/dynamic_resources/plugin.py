@@ -103,6 +103,7 @@ class DynamicResources(
 
     name = "DynamicResources"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = (ResourceClaim, ResourceSlice, DeviceClass)
     args_type = DynamicResourcesArgs
 

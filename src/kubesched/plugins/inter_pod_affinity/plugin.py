@@ -74,6 +74,7 @@ class InterPodAffinity(
 
     name = "InterPodAffinity"
     reads_pod_labels = False
+    reads_claim_names = False
     args_type = InterPodAffinityArgs
 
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:

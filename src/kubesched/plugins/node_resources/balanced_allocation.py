@@ -45,6 +45,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
 
     name = "NodeResourcesBalancedAllocation"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = (DeviceClass,)
     args_type = NodeResourcesBalancedAllocationArgs
 

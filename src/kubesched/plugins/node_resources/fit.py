@@ -82,6 +82,7 @@ class NodeResourcesFit(
 
     name = "NodeResourcesFit"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = (DeviceClass,)
     args_type = NodeResourcesFitArgs
 

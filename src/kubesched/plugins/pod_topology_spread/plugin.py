@@ -71,6 +71,7 @@ class PodTopologySpread(
 
     name = "PodTopologySpread"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = SOURCE_KINDS
     args_type = PodTopologySpreadArgs
 

@@ -102,6 +102,7 @@ class VolumeBinding(
 
     name = "VolumeBinding"
     reads_pod_labels = False
+    reads_claim_names = False
     lists = (
         PersistentVolumeClaim,
         PersistentVolume,
