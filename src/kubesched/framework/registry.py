@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from importlib.metadata import entry_points
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
@@ -86,10 +87,12 @@ class Registry:
     def implements(self, name: str, point: str) -> bool | None:
         """Does the plugin serve the extension point (a configuration key)? None when there is no such plugin."""
         plugin = self.get(name)
-        kind = EXTENSION_POINTS.get(point)
-        if plugin is None:
-            return None
-        return kind is not None and issubclass(plugin, kind)
+        return None if plugin is None else point in _points_of(plugin)
+
+
+@lru_cache(maxsize=256)  # a check of abstract classes is slow, and there are twelve per plugin
+def _points_of(plugin: type[Plugin]) -> frozenset[str]:
+    return frozenset(point for point, kind in EXTENSION_POINTS.items() if issubclass(plugin, kind))
 
 
 def load_by_path(path: str) -> type[Plugin]:

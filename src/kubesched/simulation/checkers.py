@@ -230,10 +230,10 @@ class Checkers:
         self._instants += 1
         self._complaints.raise_first()
         alive = self._processes.alive()
-        leaders = [incarnation.name for incarnation in alive if incarnation.process.may_write()]
-        if len(leaders) > 1:
-            raise Violation("no two schedulers lead at the same time", ", ".join(leaders))
         if not self._has_one_writer:
+            leaders = [incarnation.name for incarnation in alive if incarnation.process.may_write()]
+            if len(leaders) > 1:
+                raise Violation("no two schedulers lead at the same time", ", ".join(leaders))
             self._note_leader(leaders[0] if leaders else "")
         for incarnation in alive:
             # While an extender is awaited, watch events are parked.
@@ -280,6 +280,20 @@ class Checkers:
                 and queue.place_of(meta.namespace, meta.name) is None
             ):
                 raise Violation("no pod is lost", f"{incarnation.name} lost {meta.name}")
+        if cache.assumed_count:
+            self._check_assumed(incarnation)
+
+    def _check_assumed(self, incarnation: Incarnation) -> None:
+        """A pod that is deleted while it is being bound gives up its room as soon as the watch shows it."""
+        process = incarnation.process
+        there = {pod.metadata.uid for pod in process.informers.of(Pod).list()}
+        cache = process.assembly.scheduler.cache
+        for info in cache.pods():
+            if info.uid not in there and cache.is_assumed(info.uid):
+                raise Violation(
+                    "no room is held for a pod that is gone",
+                    f"{incarnation.name} holds {info.pod.spec.node_name} for {info.key}",
+                )
 
     def _complain(self, property_: str, detail: str) -> None:
         self._complaints.add(property_, detail)

@@ -294,9 +294,9 @@ class SimulatedCluster:
         if placed:
             pod = self._random.choice(placed)
             requests = workloads.requests(self._random)
-            self._set_requests(pod, requests)
+            self.set_requests(pod, requests)
 
-    def _set_requests(self, pod: JsonObject, requests: JsonObject) -> None:
+    def set_requests(self, pod: JsonObject, requests: JsonObject) -> None:
         first, *others = pod["spec"]["containers"]
         containers = [{**first, "resources": {"requests": requests}}, *others]
         patch: JsonObject = {"spec": {"containers": containers}}
@@ -308,7 +308,7 @@ class SimulatedCluster:
         placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
         if placed:
             pod = self._random.choice(placed)
-            self._set_requests(pod, {"cpu": "1m", "memory": "1Mi"})
+            self.set_requests(pod, {"cpu": "1m", "memory": "1Mi"})
 
     def _relabel_pod(self) -> None:
         pods = self._staying_pods()
@@ -331,18 +331,24 @@ class SimulatedCluster:
         made = workloads.node(f"n{self._node_count}", self._random)
         self.api.create("nodes", workloads.oddly(made, self._random))
 
-    def restore(self) -> bool:
-        """Go back to an older revision, as after a restore from a backup; False if none is left to go back to."""
+    def restore(self, to_revision: int | None = None) -> bool:
+        """Go back to an older revision, as after a restore from a backup; False if that is not kept any more.
+
+        Without `to_revision` one is drawn.
+        """
         oldest = max(
             self.first_backup,
             *(collection.compacted for collection in self.store.collections()),
         )
-        if oldest >= self.store.revision:
+        if oldest >= self.store.revision or (to_revision is not None and to_revision < oldest):
             return False
-        reach = self._random.choice((20, 100, 1000))
-        revision = self._random.randint(
-            max(oldest, self.store.revision - reach), self.store.revision
-        )
+        if to_revision is None:
+            reach = self._random.choice((20, 100, 1000))
+            revision = self._random.randint(
+                max(oldest, self.store.revision - reach), self.store.revision
+            )
+        else:
+            revision = to_revision
         self._trace.add("restore", f"from revision {self.store.revision} to {revision}")
         self.store.rewind(revision)
         for pod in self.pods():

@@ -91,10 +91,21 @@ class Network:
         self._under_way: set[asyncio.Task[Response]] = set()
         self.epoch = 0
         """Streams opened before the last restore of the cluster are dead: the server behind them was started anew."""
+        self._delayed: dict[str, float] = {}
         self.holds_leases_only = False
         """Whether `Rates.hold` is about calls for the lease alone."""
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         """Overrides the random draw if it returns a fault. Used for crashes and sweeps."""
+
+    def delay_watches(self, resource: str, seconds: float) -> None:
+        """Whatever the watches of this resource have to tell before then comes after it."""
+        self._delayed[resource] = asyncio.get_running_loop().time() + seconds
+
+    def delayed_s(self, path: str) -> float:
+        if not self._delayed:
+            return 0.0
+        until = self._delayed.get(path.rpartition("/")[2], 0.0)
+        return max(0.0, until - asyncio.get_running_loop().time())
 
     def heal(self) -> None:
         """Stop injecting faults, also on open streams."""
@@ -251,7 +262,8 @@ class FaultyTransport:
             _give_up(response)
             raise StreamEnded("connection reset by peer")
         if request.stream and response.status < 300:
-            return FaultyStream(response, self, self._network)
+            path = request.target.partition("?")[0]
+            return FaultyStream(response, self, self._network, path)
         return response
 
     async def aclose(self) -> None:
@@ -281,8 +293,11 @@ def _give_up(response: Response | None) -> None:
 class FaultyStream:
     """A watch whose chunks are delayed, repeated or cut off."""
 
-    def __init__(self, inner: Response, transport: FaultyTransport, network: Network) -> None:
+    def __init__(
+        self, inner: Response, transport: FaultyTransport, network: Network, path: str
+    ) -> None:
         self._inner = inner
+        self._path = path
         self._transport = transport
         self._network = network
         self._epoch = network.epoch
@@ -326,6 +341,8 @@ class FaultyStream:
                 raise StreamEnded("connection timed out")
             if network.chance(rates.delay_watch):
                 await self._delay()
+            if delayed_s := network.delayed_s(self._path):
+                await asyncio.sleep(delayed_s)
             if network.chance(rates.repeat_watch):
                 network.tally("watches", "repeated")
                 chunk += chunk

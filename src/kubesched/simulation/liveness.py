@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ from kubesched.api.names import key_of
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
+from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.load import load
+from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.simulation import extenders
 from kubesched.simulation.checkers import (
     MAX_WAIT_S,
@@ -174,6 +178,8 @@ async def what_can_be_placed(
 
     It asks an extender with these traits; with None there is no extender.
     """
+    if all(pod["spec"].get("nodeName") for pod in cluster.active_pods()):
+        return None
     async with _fresh_scheduler(cluster, extender_traits) as fresh:
         before = {obj for kind in OTHER_KINDS for obj in map(id, _put_all(fresh, cluster, kind))}
         nodes, pods = cluster.records()
@@ -253,17 +259,24 @@ def _means(term: PodAffinityTerm, pod: Pod) -> bool:
 def _fresh_scheduler(
     cluster: SimulatedCluster, extender_traits: tuple[str, ...] | None
 ) -> SchedulerHarness:
+    config = _config_with(extender_traits)
     if extender_traits is None:
-        return SchedulerHarness()
+        return SchedulerHarness(config)
 
     async def bind(namespace: str, name: str, node_name: str) -> None:
         await fresh.client.bind_pod(fresh.pod(name, namespace), node_name)
 
     fresh = SchedulerHarness(
-        _CONFIG + extenders.config(extender_traits),
+        config,
         extender_transport=CalmExtender(Opinion(cluster, Random(1)), bind),
     )
     return fresh
+
+
+@lru_cache(maxsize=64)
+def _config_with(extender_traits: tuple[str, ...] | None) -> KubeSchedulerConfiguration:
+    asked = "" if extender_traits is None else extenders.config(extender_traits)
+    return load((_CONFIG + asked).encode(), gates=DEFAULT_GATES)
 
 
 async def _settle(fresh: SchedulerHarness) -> None:

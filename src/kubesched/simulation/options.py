@@ -15,6 +15,26 @@ whose allocatable changes, devices with their claims."""
 _DRAWN_LAST = ("devices",)
 MORE_EXTRAS = {"resizes": 0.35, "odd objects": 0.2, "tight": 0.35}
 """Pods that are resized and relabelled; objects that are huge or in all scripts; more pods than there is room for."""
+EPISODES = {
+    "rejected at Permit": "",
+    "event in flight": "",
+    "scaled down": "",
+    "taint removed": "",
+    "deleted at Permit": "",
+    "deleted while bound": "",
+    "recreated at Permit": "",
+    "eviction refused": "",
+    "preemptor deleted": "",
+    "nomination withdrawn": "",
+    "binding answer lost": "one scheduler",
+    "late renewal": "two schedulers",
+    "restore": "one scheduler without controllers",
+    "disk given back": "volumes",
+    "other node for volume": "volumes",
+    "allocation answer lost": "devices",
+    "reservation given back": "devices",
+}
+"""Situations that are staged at the end of a run (`episodes`), and what a run must have for them."""
 EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
 """The verbs an extender may take part in; whether it may be ignored; whether it is sent names instead of nodes."""
 
@@ -89,6 +109,8 @@ class Options:
     """Mean time between restores of the cluster to an older revision; 0 for never."""
     probes: int = 0
     """How many single changes are made once all is quiet, each of which has to wake the pods it helps."""
+    episode: str = ""
+    """Of `EPISODES`; played after everything else."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -100,7 +122,33 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
     wanted = {*options.extras, *extras}
     options = replace(options, extras=tuple(name for name in EXTRAS if name in wanted))
     options = extend(options, Random(f"{seed}/more"), faults)
+    if faults:
+        # From a generator of its own: what happens before the episode does not depend on how many there are.
+        options = replace(options, episode=_draw_episode(Random(f"{seed}/episode"), options))
     return _large(options, seed) if seed % LARGE_EVERY == LARGE_EVERY // 2 else options
+
+
+def _draw_episode(random: Random, options: Options) -> str:
+    """Every other time one that only runs like this can have."""
+    names = playable(options)
+    special = [name for name in names if EPISODES[name]]
+    if special and random.random() < 0.5:
+        names = special
+    return random.choice(names) if names else ""
+
+
+def playable(options: Options) -> list[str]:
+    """The episodes that a run with these options can have."""
+    if "extender" in options.extras:  # it may turn down any node
+        return []
+    has = {"", *options.extras}
+    if options.instances == 2:
+        has.add("two schedulers")
+    else:
+        has.add("one scheduler")
+        if not {"volumes", "devices"} & has:
+            has.add("one scheduler without controllers")
+    return [name for name, needed in EPISODES.items() if needed in has]
 
 
 def draw(random: Random, *, faults: bool) -> Options:

@@ -1,4 +1,4 @@
-"""A plugin of the simulated profile that misbehaves."""
+"""Plugins of the simulated profile: one that misbehaves, one that holds pods at Permit on cue."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from kubesched.simulation.trace import Trace
 from kubesched.snapshot.node_info import NodeInfo
 
 TROUBLEMAKER: Final = "SimulationTroublemaker"
+DOORKEEPER: Final = "SimulationDoorkeeper"
 HELD_S: Final = 4.0
 WAYS: Final = {
     "raise": "raised",
@@ -92,7 +93,7 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
             if mischief.is_in_ambush:
                 mischief.is_in_ambush = False
                 mischief.note("Permit ambush", VERDICTS["reject"])
-                self._decide_in(HELD_S, pod.metadata.uid, "reject")
+                _decide_in(self, TROUBLEMAKER, HELD_S, pod.metadata.uid, "reject")
                 return Wait(2 * HELD_S)
             if mischief.strikes():
                 self._decide_later(pod)
@@ -104,20 +105,8 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
             """Allow, reject, or let the time run out."""
             verdict = mischief.random.choice(tuple(VERDICTS))
             mischief.note("Permit wait", VERDICTS[verdict])
-            self._decide_in(mischief.random.uniform(0.0, 5.0), pod.metadata.uid, verdict)
-
-        def _decide_in(self, seconds: float, uid: str, verdict: str) -> None:
-            def decide() -> None:
-                pods = self.handle.waiting_pods
-                waiting = pods.get(uid) if pods is not None else None
-                if waiting is None or verdict == "nothing":
-                    return
-                if verdict == "allow":
-                    waiting.allow(TROUBLEMAKER)
-                else:
-                    waiting.reject(TROUBLEMAKER, "simulated rejection")
-
-            asyncio.get_running_loop().call_later(seconds, decide)
+            seconds = mischief.random.uniform(0.0, 5.0)
+            _decide_in(self, TROUBLEMAKER, seconds, pod.metadata.uid, verdict)
 
         async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             answer: Status | None = misbehave("PreBind")
@@ -127,3 +116,42 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
             misbehave("PostBind")
 
     return Troublemaker
+
+
+class Door:
+    """Which pods are held at Permit; shared by all instances of a run."""
+
+    def __init__(self) -> None:
+        self.plans: dict[str, tuple[float, str]] = {}
+        """Pod name -> for how many seconds, and what happens then: `allow` or `reject`."""
+
+
+def make_doorkeeper(door: Door) -> type[Plugin]:
+    """A Permit plugin that lets pods pass unless there is a plan for them. Any event may undo its rejections."""
+
+    class Doorkeeper(PermitPlugin):
+        name = DOORKEEPER
+
+        def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
+            plan = door.plans.pop(pod.metadata.name, None)
+            if plan is None:
+                return None
+            seconds, verdict = plan
+            _decide_in(self, DOORKEEPER, seconds, pod.metadata.uid, verdict)
+            return Wait(2 * seconds)
+
+    return Doorkeeper
+
+
+def _decide_in(plugin: Plugin, name: str, seconds: float, uid: str, verdict: str) -> None:
+    def decide() -> None:
+        pods = plugin.handle.waiting_pods
+        waiting = pods.get(uid) if pods is not None else None
+        if waiting is None or verdict == "nothing":
+            return
+        if verdict == "allow":
+            waiting.allow(name)
+        else:
+            waiting.reject(name, "simulated rejection")
+
+    asyncio.get_running_loop().call_later(seconds, decide)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import lru_cache
 from random import Random
 from typing import Protocol
 
@@ -135,7 +136,7 @@ class Processes:
         self._trace = trace
         self._complaints = complaints
         self._seed = seed
-        self._config = load(config, "simulation", DEFAULT_GATES)
+        self._config = _loaded(config)
         self._registry = registry
         self._extender = extender
         self._random = Random(f"{seed}/processes")
@@ -299,6 +300,11 @@ class Processes:
         for incarnation in self.alive():
             incarnation.crash = None
             incarnation.transport.is_cut = incarnation.lock_transport.is_cut = False
+
+
+@lru_cache(maxsize=256)
+def _loaded(config: bytes) -> KubeSchedulerConfiguration:
+    return load(config, "simulation", DEFAULT_GATES)
 
 
 def _mend(transport: FaultyTransport) -> None:

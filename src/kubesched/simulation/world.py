@@ -12,17 +12,26 @@ from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.simulation import extenders
+from kubesched.simulation import episodes, extenders
 from kubesched.simulation.audit import AUDITOR, make_audited_preemption, make_auditor
 from kubesched.simulation.checkers import Checkers
 from kubesched.simulation.cluster import SimulatedCluster
 from kubesched.simulation.extenders import SimulatedExtender
 from kubesched.simulation.faults import Network
 from kubesched.simulation.liveness import wait_until_settled
-from kubesched.simulation.options import Options
-from kubesched.simulation.plugins import HELD_S, TROUBLEMAKER, Mischief, make_troublemaker
+from kubesched.simulation.options import Options, playable
+from kubesched.simulation.plugins import (
+    DOORKEEPER,
+    HELD_S,
+    TROUBLEMAKER,
+    Door,
+    Mischief,
+    make_doorkeeper,
+    make_troublemaker,
+)
 from kubesched.simulation.probes import Probes
 from kubesched.simulation.processes import Processes, ProcessFactory
+from kubesched.simulation.stage import Stage
 from kubesched.simulation.trace import Trace
 from kubesched.simulation.violation import Complaints
 from kubesched.simulation.virtual_loop import VirtualLoop
@@ -112,13 +121,28 @@ class World:
         self.checkers.are_writes_held = bool(options.rates.hold)
         self._restored_from = 0
         """The revision that the cluster was last taken back from, until it is reached again."""
+        self._door = Door()
+        self._stage = Stage(
+            self.cluster,
+            self.processes,
+            self.network,
+            self._door,
+            Random(f"{seed}/stage"),
+            trace,
+            self._restore_to,
+            self.complaints.add,
+        )
         self._probes = Probes(
             self.cluster, Random(f"{seed}/probes"), trace, has_extender=self._has_extender
         )
         loop.before_time_passes = self._instant_is_over
 
     def _config(self) -> bytes:
-        names = [AUDITOR, TROUBLEMAKER] if self.options.mischief else [AUDITOR]
+        names = [AUDITOR]
+        if self.options.mischief:
+            names.append(TROUBLEMAKER)
+        if self.options.episode:
+            names.append(DOORKEEPER)
         plugins = ", ".join(f"{{name: {name}}}" for name in names)
         elect = "true" if self.options.instances > 1 else "false"
         asked = extenders.config(self.options.extender_traits) if self._has_extender else ""
@@ -133,6 +157,7 @@ class World:
         extra: dict[str, type[Plugin]] = {
             AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decided),
             TROUBLEMAKER: make_troublemaker(self.mischief),
+            DOORKEEPER: make_doorkeeper(self._door),
         }
         if not self.options.mischief:  # else it is unknown which nodes a broken filter left
             registry.unregister(DefaultPreemption.name)
@@ -163,6 +188,9 @@ class World:
             await self._ambush()
         for _ in range(self.options.probes):
             self._probes.strike()
+            await self.settle()
+        if self.options.episode in playable(self.options):
+            await episodes.play(self._stage, self.options.episode)
             await self.settle()
         self.stop(keepers)
 
@@ -252,12 +280,17 @@ class World:
         self.checkers.instant_is_over()
 
     def _restore(self) -> None:
+        self._restore_to(None)
+
+    def _restore_to(self, revision: int | None) -> bool:
         reached = self.cluster.store.revision
-        if self.cluster.restore():
-            self._restored_from = max(reached, self._restored_from)
-            self.trace.census.tally("time", "restored to an older revision")
-            self.network.epoch += 1
-            self.checkers.history_is_broken = True
+        if not self.cluster.restore(revision):
+            return False
+        self._restored_from = max(reached, self._restored_from)
+        self.trace.census.tally("time", "restored to an older revision")
+        self.network.epoch += 1
+        self.checkers.history_is_broken = True
+        return True
 
     def _jump(self) -> None:
         if self._random.random() < 0.7:
