@@ -13,6 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from random import Random
 from typing import Any
+from urllib.parse import parse_qs
 
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response, Transport
@@ -92,6 +93,8 @@ class Network:
         self.epoch = 0
         """Streams opened before the last restore of the cluster are dead: the server behind them was started anew."""
         self._delayed: dict[str, float] = {}
+        self.server_revision: Callable[[], int] | None = None
+        """If set, a watch from a later revision than this is silent, as with etcd after a restore, and not refused."""
         self.holds_leases_only = False
         """Whether `Rates.hold` is about calls for the lease alone."""
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
@@ -226,12 +229,21 @@ class FaultyTransport:
             return await self._outcome(request, fault, asyncio.shield(answer))
         return await self._outcome(request, fault, None)
 
+    def _is_ahead(self, request: Request) -> bool:
+        """Whether this is a watch from a revision that the restored cluster has not reached."""
+        if self._network.server_revision is None or not request.stream:
+            return False
+        query = parse_qs(request.target.partition("?")[2])
+        return int(query.get("resourceVersion", ["0"])[0] or 0) > self._network.server_revision()
+
     async def _deliver(self, request: Request, held_s: float) -> Response:
         left_s = self._network.latency_s() + held_s
         while left_s > MAX_EXTRA_S and self._network.rates.hold:  # nothing is held once faults stop
             await asyncio.sleep(MAX_EXTRA_S)
             left_s -= MAX_EXTRA_S
         await asyncio.sleep(min(left_s, MAX_EXTRA_S))
+        if self._is_ahead(request):
+            return SilentStream(request.deadline_s)
         return await self._inner.request(request)
 
     async def _wait_for_held(
@@ -288,6 +300,27 @@ def _is_about_many(request: Request) -> bool:
 def _give_up(response: Response | None) -> None:
     if response is not None:
         response.close()
+
+
+class SilentStream:
+    """A watch on which nothing ever comes."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.status = 200
+        self.headers: Mapping[str, str] = {"content-type": "application/json"}
+
+    async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
+        del max_bytes
+        return b""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
+        await asyncio.sleep(self._seconds)
+        return
+        yield b""  # a generator without items
 
 
 class FaultyStream:

@@ -198,10 +198,12 @@ async def what_can_be_placed(
         ]
         patches = fresh.client.patches
         preemptors = {key for key, patch in patches if _nominates(patch)}
-        withdraws = any(
-            patch["status"].get("nominatedNodeName", "") is None for _, patch in patches
-        )
     by_key = {key_of(pod.metadata): pod for pod in pods}
+    withdraws = any(
+        patch["status"].get("nominatedNodeName", "") is None
+        and by_key[key].status.nominated_node_name
+        for key, patch in patches
+    )
     reasons = made_room + placed + promised
     is_late = (
         withdraws

@@ -46,7 +46,7 @@ class Stage:
         self.cluster = cluster
         self.processes = processes
         self.random = random
-        self.restore = restore
+        self._restore = restore
         self._network = network
         self._door = door
         self._trace = trace
@@ -121,9 +121,9 @@ class Stage:
 
     # Moments.
 
-    async def until(self, what: Callable[[], bool]) -> None:
+    async def until(self, what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         """Wait for a moment; `BrokenOff` if it does not come."""
-        for _ in range(round(PATIENCE_S / STEP_S)):
+        for _ in range(round(patience_s / STEP_S)):
             if what():
                 return
             await asyncio.sleep(STEP_S)
@@ -136,14 +136,14 @@ class Stage:
         found = self.cluster.find_pod(pod)
         return "" if found is None else found["spec"].get("nodeName", "")
 
-    async def rejected(self, pod: str) -> None:
+    async def rejected(self, pod: str, patience_s: float = PATIENCE_S) -> None:
         """Wait until the pod has been tried and fits nowhere."""
 
         def was_tried() -> bool:
             found = self.cluster.find_pod(pod) or {}
             return bool((found.get("status") or {}).get("conditions"))
 
-        await self.until(was_tried)
+        await self.until(was_tried, patience_s)
 
     def hold(self, pod: str, seconds: float, verdict: str) -> None:
         """Keep the pod at Permit when it comes there, then `allow` or `reject` it."""
@@ -195,6 +195,13 @@ class Stage:
                 "no claim stays reserved for a pod that was not bound",
                 f"{claim} is reserved for {pod}",
             )
+
+    def restore(self, revision: int) -> None:
+        """Go back to a backup; watches from later revisions are silent from here on."""
+        if not self._restore(revision):
+            raise BrokenOff
+        store = self.cluster.store
+        self._network.server_revision = lambda: store.revision
 
     def end(self) -> None:
         self.processes.on_call = lambda _process, _request: None
