@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,14 +16,14 @@ import pytest
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.simulation import report
 from kubesched.simulation.census import FAULTS
-from kubesched.simulation.options import Rates, draw
+from kubesched.simulation.options import EPISODES, Rates, draw
 from kubesched.simulation.run import SimulationResult, simulate
 from kubesched.simulation.scenarios import SCENARIOS
 from kubesched.simulation.sweep import WAYS, sweep
 
 SEEDS_PER_TEST = 10
 FAULTY = range(1, 251, SEEDS_PER_TEST)
-COUNTED = range(1, 101)
+COUNTED = range(1, 251)
 """Seeds among which every kind of fault has to occur."""
 LARGE = 500
 CALM = range(1, 21, SEEDS_PER_TEST)
@@ -171,3 +172,9 @@ def test_every_promise_holds_in_a_large_world() -> None:
     outcome = _run(LARGE)
     assert outcome.options.pods >= 200
     assert not _failure(outcome)
+
+
+@pytest.mark.parametrize("name", EPISODES)
+def test_every_episode_is_in_the_reference(name: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "simulation.md").read_text()
+    assert f"| {name} |" in text

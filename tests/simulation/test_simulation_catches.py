@@ -34,7 +34,7 @@ from kubesched.preemption.candidates import Candidate, candidates_of
 from kubesched.simulation import devices, storage, workloads
 from kubesched.simulation import run as simulation_run
 from kubesched.simulation.cluster import SimulatedCluster
-from kubesched.simulation.options import Options, draw
+from kubesched.simulation.options import NO_FAULTS, Options, draw
 from kubesched.simulation.run import SimulationResult, simulate
 from kubesched.simulation.virtual_loop import SENDER
 from kubesched.simulation.world import World
@@ -323,6 +323,30 @@ class ForgetsWhatItGave(SimulatedProcess):
         tracker.assume = lambda _claim: True
 
 
+class HoldsRoomForTheGone(SimulatedProcess):
+    """The room of a pod that is deleted while it is being bound is not given up."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.assembly.scheduler.cache.forget_pod = lambda _pod: None  # type: ignore[method-assign]
+
+
+class Possessive(DynamicResources):
+    """Does not take its reservations back."""
+
+    def unreserve(self, *_arguments: Any) -> None:
+        return None
+
+
+class KeepsReservations(SimulatedProcess):
+    """A pod that was not bound keeps its claims."""
+
+    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
+        registry.unregister(Possessive.name)
+        registry.register(Possessive.name, lambda: Possessive)
+        super().__init__(config, gates, registry, **settings)
+
+
 class Empty(DynamicResources):
     """Does not write to claims."""
 
@@ -394,6 +418,16 @@ PREEMPTING: dict[str, Any] = {
     "nodes": 3,
     "mixes": ("priorities",),
 }
+
+QUIET: dict[str, Any] = {
+    "instances": 1,
+    "rates": NO_FAULTS,
+    "mixes": ("plain",),
+    "extras": (),
+    "mischief": 0.0,
+    **dict.fromkeys(("crash_every_s", "partition_every_s", "jump_every_s", "change_every_s"), 0.0),
+}
+"""Nothing goes wrong before the episode."""
 
 BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str, ...]]] = [
     *(
@@ -488,6 +522,16 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
             "mixes": ("plain", "priorities"),
         },
         ("preemption makes room where it says",),
+    ),
+    (
+        HoldsRoomForTheGone,
+        {**QUIET, "episode": "deleted while bound"},
+        ("no room is held for a pod that is gone",),
+    ),
+    (
+        KeepsReservations,
+        {**QUIET, "extras": ("devices",), "episode": "reservation given back"},
+        ("no claim stays reserved for a pod that was not bound",),
     ),
     (Spins, {}, ("the world goes on",)),
 ]

@@ -117,7 +117,7 @@ def record_simulation(
         recordings.append(opened)
         return opened
 
-    options = replace(options or of_seed(seed, faults=True), mischief=0.0)
+    options = replace(options or of_seed(seed, faults=True), mischief=0.0, episode="")
     outcome = simulate(
         seed, partial(SimulatedProcess, record=record), options=options, safe_point=safe_point
     )

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kubesched.simulation.options import EPISODES
+
 CODES: Final = (409, 429, 500, 503)
 UNUSUAL_CODES: Final = (401, 403, 404, 422)
 """Only some runs have these. 404 is for lists, watches and creations: believed of an object, it would be a lie."""
@@ -55,6 +57,7 @@ FAULTS: Final = {
         *("held and allowed", "held and rejected", "held and forgot"),
     ),
     "extenders": MOODS,
+    "episodes": tuple(EPISODES),
 }
 """Kinds by where they strike."""
 

@@ -36,6 +36,7 @@ async def play(stage: Stage, name: str) -> None:
     )
     try:
         await EPISODES[name](stage)
+        stage.was_played(name)
     except BrokenOff:
         stage.note(f"{name} is broken off")
     finally:
@@ -96,6 +97,19 @@ async def _taint_removed(stage: Stage) -> None:
     await stage.rejected(stage.pod("waits"))
     await _rest(stage)
     stage.patch_node("stage-1", {"spec": {"taints": taints[:1]}})
+
+
+async def _toleration_added(stage: Stage) -> None:
+    """The pod itself is changed such that it fits."""
+    stage.node("stage-1")
+    taints = [{"key": key, "effect": "NoSchedule"} for key in (STAGE, MAINTENANCE)]
+    stage.patch_node("stage-1", {"spec": {"taints": taints}})
+    await _rest(stage)
+    await stage.rejected(stage.pod("waits"))
+    await _rest(stage)
+    tolerations = [{"key": key, "operator": "Exists"} for key in (STAGE, MAINTENANCE)]
+    patch = {"spec": {"tolerations": tolerations}}
+    stage.cluster.api.patch("pods", "default", "waits", patch)
 
 
 async def _rest(stage: Stage) -> None:
@@ -289,6 +303,7 @@ EPISODES: Final[dict[str, Episode]] = {
     "event in flight": _event_in_flight,
     "scaled down": _scaled_down,
     "taint removed": _taint_removed,
+    "toleration added": _toleration_added,
     "deleted at Permit": _deleted_at_permit,
     "deleted while bound": _deleted_while_bound,
     "recreated at Permit": _recreated_at_permit,

@@ -20,6 +20,7 @@ EPISODES = {
     "event in flight": "",
     "scaled down": "",
     "taint removed": "",
+    "toleration added": "",
     "deleted at Permit": "",
     "deleted while bound": "",
     "recreated at Permit": "",

@@ -55,6 +55,9 @@ class Stage:
     def note(self, what: str) -> None:
         self._trace.add("episode", what)
 
+    def was_played(self, name: str) -> None:
+        self._trace.census.tally("episodes", name)
+
     # Objects.
 
     def node(
