@@ -66,6 +66,8 @@ class CycleState:
         self.skip_all_post_filter_plugins = False
         self.class_memo: dict[Hashable, Any] | None = None
         """Values that plugins keep for all pods of this pod's equivalence class; None for a pod without one."""
+        self.fails_as_class = False
+        """The pod fits nowhere, and at this moment neither would any other pod of its equivalence class, for the same reasons."""
         self.cycle = 0
         """How many pods had been taken from the queue when this attempt began."""
         self.signature: bytes | None = None

@@ -120,7 +120,7 @@ class ClusterEventWithHint:
     hint: HintFn | None = None
     per_class: bool = False
     """The hint reads nothing of the pod that `PodInfo.class_key` leaves out (so not its name or UID): one call may then
-    answer for all waiting pods of a class."""
+    answer for all waiting pods of a class. It may compare UIDs to know the pod that the event is about."""
 
 
 def on_event(

@@ -258,6 +258,12 @@ class PostFilterPlugin(Plugin):
     It may ask for time to do I/O by returning an awaitable: the next attempt then waits until it is done.
     """
 
+    answers_per_class: ClassVar[bool] = False
+    """True if pods of one equivalence class get the same answer, and being asked has no effect, unless a node is nominated.
+
+    A pod that fits nowhere is then tried for all of its class.
+    """
+
     @abstractmethod
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus

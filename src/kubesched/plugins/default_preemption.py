@@ -50,8 +50,14 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin, EnqueueExtensions):
     name = "DefaultPreemption"
     reads_pod_labels = False
     reads_claim_names = False
+    answers_per_class = True
     lists = (PodDisruptionBudget,)
     args_type = DefaultPreemptionArgs
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # A hook may tell pods of one class apart.
+        cls.answers_per_class = cls.__dict__.get("answers_per_class", False)
 
     is_eligible_pod: IsEligible | None = None
     """May this pod, whose priority is lower, be evicted?"""

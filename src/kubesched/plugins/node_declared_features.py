@@ -110,8 +110,9 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, Sig
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE,
                 self.after_node_change,
+                per_class=True,
             ),
-            on_event(Resource.POD, Action.UPDATE, self.after_pod_update),
+            on_event(Resource.POD, Action.UPDATE, self.after_pod_update, per_class=True),
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:

@@ -102,11 +102,13 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_TAINT,
                 self.after_node_change,
+                per_class=True,
             ),
             on_event(
                 Resource.POD,
                 Action.UPDATE_POD_TOLERATION,
                 self.after_toleration_change,
+                per_class=True,
             ),
         )
 

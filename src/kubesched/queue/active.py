@@ -44,8 +44,8 @@ class ActiveQueue:
         self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap(rank)
         self._incoming = metrics.queue_incoming_pods_total
 
-    def add(self, info: QueuedPodInfo, event_label: str) -> None:
-        self._heap.add(info.pod_info.key, info)
+    def add(self, info: QueuedPodInfo, event_label: str, turn: int | None = None) -> None:
+        self._heap.add(info.pod_info.key, info, turn)
         self._incoming.labels(ACTIVE, event_label).inc()
 
     def replace(self, info: QueuedPodInfo) -> None:

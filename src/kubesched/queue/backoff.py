@@ -93,11 +93,11 @@ class BackoffQueue:
         )
         self._incoming = metrics.queue_incoming_pods_total
 
-    def add(self, info: QueuedPodInfo, event_label: str) -> None:
+    def add(self, info: QueuedPodInfo, event_label: str, turn: int | None = None) -> None:
         key = info.pod_info.key
         rejected = bool(info.unschedulable_plugins or info.pending_plugins)
         target, other = (self._plain, self._error) if rejected else (self._error, self._plain)
-        target.add(key, info)
+        target.add(key, info, turn)
         if other.remove(key) is not None:
             # The queue never adds a pod twice. If it happens anyway, the pod must have one entry and count once.
             log.error(

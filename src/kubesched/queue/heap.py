@@ -4,7 +4,7 @@ Lazy deletion over `heapq`: a dictionary holds the valid heap entry for each key
 its old entry behind until it surfaces, and the heap is rebuilt once more than half of it is stale. So add and pop cost
 O(log n), remove O(1), and memory stays within twice the members.
 
-Members of equal rank leave in insertion order.
+Members of equal rank leave in insertion order, unless the caller gives them turns.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class KeyedHeap(Generic[T]):
         self._entries: dict[str, _Entry[T]] = {}
         self._heap: list[_Entry[T]] = []
 
-    def add(self, key: str, member: T) -> None:
-        """Add a member, replacing any other under that key."""
-        self._push(key, member, self._rank(member), self._serial + 1)
+    def add(self, key: str, member: T, turn: int | None = None) -> None:
+        """Add a member, replacing any other under that key. A smaller `turn` goes first among equals."""
+        self._push(key, member, self._rank(member), self._serial + 1 if turn is None else turn)
 
     def replace(self, key: str, member: T) -> None:
         """Replace a member with a newer version; with an equal rank it keeps its position."""

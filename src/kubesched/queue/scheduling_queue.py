@@ -8,7 +8,7 @@
                         event + hint, own update, activate, or 5 minutes without any of them
 
 A pod is in exactly one of: activeQ (may be tried now), backoffQ (may be tried once backed off), unschedulablePods (waits for
-an event), in flight (being tried). With `pop_from_backoff_q` an idle scheduler also takes rejected pods before their backoff expires.
+an event), in flight (being tried). Of pods that one answer holds for, only the first is tried (`waiting_classes`). With `pop_from_backoff_q` an idle scheduler also takes rejected pods before their backoff expires.
 
 Not here: trying pods, and watching the cluster. The caller says what happened (`move_all_to_active_or_backoff_queue`),
 takes pods (`pop`, which never waits: `on_ready` is called when there may be something to take) and calls `run_timers`
@@ -44,14 +44,17 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.logs import get_logger
 from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
+from kubesched.queue.announcements import Announcements, ClassFailure
 from kubesched.queue.backoff import BACKOFF, FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
 from kubesched.queue.hints import HintEvaluator, HintMap, ResolvedEvent, Strategy
 from kubesched.queue.in_flight import InFlight
 from kubesched.queue.nominator import Nominator
 from kubesched.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
+from kubesched.queue.rejection import PreCheck
 from kubesched.queue.saved_queue import SavedPod, SavedQueue
-from kubesched.queue.unschedulable import UNSCHEDULABLE, PreCheck, UnschedulablePods
-from kubesched.snapshot.pods import PodInfo
+from kubesched.queue.unschedulable import UNSCHEDULABLE, UnschedulablePods
+from kubesched.queue.waiting_classes import WaitingClass
+from kubesched.snapshot.pods import PodInfo, is_same_class
 
 log = get_logger(__name__)
 
@@ -133,6 +136,7 @@ class SchedulingQueue:
         self._active = ActiveQueue(rank, metrics)
         self._backoff = BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, metrics)
         self._pool = UnschedulablePods(metrics)
+        self._announcements = Announcements(self._pool.classes.get)
         self._in_flight = InFlight(
             metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)
         )
@@ -186,8 +190,10 @@ class SchedulingQueue:
         """Forget a pod that is gone or has a node. An attempt in flight is not touched."""
         self.nominator.delete_nominated_pod(pod)
         key = key_of(pod.metadata)
-        if self._active.remove(key) is not None or self._backoff.remove(key) is not None:
+        info = self._active.remove(key) or self._backoff.remove(key)
+        if info is not None:
             # Upstream: these pods stay in `unschedulable_pods` for ever.
+            self._next_of_class(info.pod_info.uid)
             return
         info = self._pool.remove(key)
         if info is not None:
@@ -212,23 +218,35 @@ class SchedulingQueue:
         info = self._active.remove(key_of(pod.metadata))
         return info if info is not None and self._take(info) else None
 
-    def add_unschedulable_if_not_present(self, info: QueuedPodInfo) -> bool:
+    def add_unschedulable_if_not_present(
+        self, info: QueuedPodInfo, failure: ClassFailure | None = None
+    ) -> bool:
         """Take back a pod whose attempt failed; ends its time in flight in any case.
 
-        The caller has recorded the rejecting plugins; none means that the attempt failed with an error.
+        The caller has recorded the rejecting plugins; none means that the attempt failed with an error. With a `failure`
+        every other pod of the class would have been rejected in the same way; pods that wait to be tried after this one
+        are not, and count as rejected too.
 
         Returns:
             False if another entry for the pod is queued already, which then stands.
         """
-        now = self._clock.monotonic()
+        now, is_tried_again = self._clock.monotonic(), False
         try:
             place = self.place_of(info.pod_info.namespace, info.pod_info.name)
             if place is not None:
                 log.info("Pod is queued already", pod=info.pod_info.pod, queue=place)
                 return False
+            self._announcements.drop(info.pod_info.key)
             self._note_failure(info, now)
             strategy = self._strategy_for_failed(info)
-            queue = self._requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
+            if failure is None or not info.pod_info.class_key:
+                queue = self._requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
+            elif strategy is Strategy.SKIP:
+                queue = self._wait_with_class(info, failure)
+            else:
+                queue = self._requeue(info, strategy, SCHEDULE_ATTEMPT_FAILURE)
+                # The event that brings it back meant its whole class: it is still tried for all.
+                is_tried_again = queue != UNSCHEDULABLE and self._is_head(info)
             if log.enabled(3):
                 _log_failure(info, queue, strategy, self._scheduling_cycle)
             self._wake_if(queue)
@@ -236,10 +254,17 @@ class SchedulingQueue:
         finally:
             self._in_flight.done(info.pod_info.uid, now)
             self.nominator.moved(info.pod_info.uid)
+            if not is_tried_again:
+                self._next_of_class(info.pod_info.uid)
+
+    def assumed(self, info: QueuedPodInfo) -> None:
+        """The attempt has found a node: the next pod of the class may be tried, while this one is bound."""
+        self._next_of_class(info.pod_info.uid)
 
     def done(self, uid: str) -> None:
         """The attempt for that pod is over; unknown pods are ignored."""
         self._in_flight.done(uid, self._clock.monotonic())
+        self._next_of_class(uid)
 
     @property
     def scheduling_cycle(self) -> int:
@@ -254,10 +279,12 @@ class SchedulingQueue:
         """Something happened in the cluster: bring back the pods it may help, among those passing `pre_check`."""
         resolved = self._hints.resolve(event)
         if resolved.is_of_interest:
-            pods = self._pool.worth_requeuing(resolved, old, new, pre_check, self._evaluator)
+            asked = (resolved, old, new, pre_check, self._evaluator)
+            classes = self._pool.classes.worth_waking(*asked)
+            pods = self._pool.worth_requeuing(*asked)
             if log.enabled(5):
-                self._log_not_helped(pods, resolved)
-            self._move(pods, resolved, old, new)
+                self._log_not_helped(pods, classes, resolved)
+            self._move(pods, classes, resolved, old, new)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Move pods to activeQ now, backed off or not; a pod in flight follows once its attempt fails."""
@@ -269,6 +296,19 @@ class SchedulingQueue:
                 event = self._hints.resolve(FORCE_ACTIVATE)
                 self._in_flight.record(event, None, pod, self._clock.monotonic())
         if activated:
+            self.on_ready()
+
+    def dissolve_classes(self) -> None:
+        """Let every pod wait on its own again, as in a queue made from a checkpoint, which holds entries only.
+
+        Pods behind a head are woken as it was. Classes form again as pods are tried.
+        """
+        self._announcements.tell_all()
+        is_poppable = False
+        for info, waiting in self._pool.dissolve_classes():
+            place = self._requeue(info, waiting.strategy, waiting.label)
+            is_poppable |= self._is_poppable(place)
+        if is_poppable:
             self.on_ready()
 
     def close(self) -> None:
@@ -287,6 +327,8 @@ class SchedulingQueue:
     def next_deadline(self) -> float | None:
         """When `run_timers` has something to do, on the clock's monotonic reading; None while nothing depends on time."""
         deadlines: list[float] = []
+        if self._announcements:
+            deadlines.append(self._clock.monotonic())
         expiration = self._backoff.earliest_expiration()
         if expiration is not None:
             # With backoffs in whole seconds the ticks are whole seconds, else seconds since the start.
@@ -299,9 +341,10 @@ class SchedulingQueue:
         return min(deadlines, default=None)
 
     def run_timers(self) -> None:
-        """Run the flushes that are due."""
+        """Run the flushes that are due, and tell some of the pods that were settled with their class."""
         self.flush_backoff_completed()
         self.flush_unschedulable_leftovers()
+        self._announcements.tell_some()
 
     def flush_backoff_completed(self) -> None:
         """Move every pod whose backoff has expired to activeQ."""
@@ -314,8 +357,8 @@ class SchedulingQueue:
     def flush_unschedulable_leftovers(self) -> None:
         """Bring back pods that no event has freed for too long: some event may have been missed."""
         now = self._clock.monotonic()
-        overdue = self._pool.overdue(now, self.settings.max_in_unschedulable_s)
-        if not overdue:
+        overdue, classes = self._pool.overdue(now, self.settings.max_in_unschedulable_s)
+        if not overdue and not classes:
             return
         for info in overdue:
             info.was_flushed_from_unschedulable = True
@@ -323,9 +366,11 @@ class SchedulingQueue:
         # Upstream: the wildcard is remembered for pods in flight as well, even if all these stay gated.
         self._move(
             [(info, Strategy.AFTER_BACKOFF) for info in overdue],
+            [(waiting, Strategy.AFTER_BACKOFF) for waiting in classes],
             self._hints.resolve(UNSCHEDULABLE_TIMEOUT),
             None,
             None,
+            is_flush=True,
         )
 
     # What is where.
@@ -333,6 +378,10 @@ class SchedulingQueue:
     def get_pod(self, namespace: str, name: str) -> QueuedPodInfo | None:
         """The entry of a pod that waits in some queue. Not to be changed."""
         return self._find_entry(f"{namespace}/{name}")
+
+    def is_behind_head(self, namespace: str, name: str) -> bool:
+        """Whether a pod waits until another pod of its class has been tried for all."""
+        return self._pool.classes.is_behind_head(f"{namespace}/{name}")
 
     def place_of(self, namespace: str, name: str) -> str | None:
         """Where a pod waits, in the words of `pending_pods`: active, backoff, unschedulable, gated; None if nowhere."""
@@ -377,8 +426,15 @@ class SchedulingQueue:
         """Pods being tried, the longest in flight first."""
         return list(self._in_flight)
 
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the queue follows from its entries: no pod is tried, and none waits for that, or to be told something."""
+        return (
+            not len(self._in_flight) and not self._announcements and not self._pool.classes.heads()
+        )
+
     def save(self) -> SavedQueue:
-        """Every waiting pod, for a checkpoint. Pods in flight are not part of it."""
+        """Every waiting pod, for a checkpoint, after which `dissolve_classes` is to follow."""
         queues: tuple[Iterable[QueuedPodInfo], ...] = (
             self._active.by_arrival(),
             self._backoff.by_arrival(),
@@ -421,6 +477,9 @@ class SchedulingQueue:
         assert not any(info.is_gated for queue in poppable for info in queue), (
             "a gated pod may be popped"
         )
+        tried = {info.pod_info.uid for queue in (self._active, self._backoff) for info in queue}
+        tried.update(self._in_flight)
+        assert tried.issuperset(self._pool.classes.heads()), "pods wait behind one that is gone"
         for info in self._pool:
             assert info.unschedulable_plugins or info.pending_plugins, (
                 f"{info} waits without a rejecting plugin"
@@ -442,7 +501,12 @@ class SchedulingQueue:
     # Transitions.
 
     def _move_to_active(
-        self, info: QueuedPodInfo, label: str, *, from_backoff: bool = False
+        self,
+        info: QueuedPodInfo,
+        label: str,
+        *,
+        from_backoff: bool = False,
+        turn: int | None = None,
     ) -> bool:
         """To activeQ, or to the pool if a PreEnqueue plugin objects."""
         # With pop_from_backoff_q the plugins were asked on the way into backoffQ.
@@ -457,14 +521,14 @@ class SchedulingQueue:
             info.initial_attempt_timestamp = self._clock.monotonic()
         self._pool.remove(key)
         self._backoff.remove(key)
-        self._active.add(info, label)
+        self._active.add(info, label, turn)
         if log.enabled(5):
             _log_move(info, label, ACTIVE)
         if label in (_ADDED, _UPDATED):
             self.nominator.add_nominated_pod(info.pod_info)
         return True
 
-    def _move_to_backoff(self, info: QueuedPodInfo, label: str) -> bool:
+    def _move_to_backoff(self, info: QueuedPodInfo, label: str, turn: int | None = None) -> bool:
         """To backoffQ, or to the pool if a PreEnqueue plugin objects."""
         if self.settings.pop_from_backoff_q:
             self._pre_enqueue.run(info)
@@ -472,7 +536,7 @@ class SchedulingQueue:
                 self._keep_gated(info, label)
                 return False
         self._pool.remove(info.pod_info.key)
-        self._backoff.add(info, label)
+        self._backoff.add(info, label, turn)
         if log.enabled(5):
             _log_move(info, label, BACKOFF)
         return True
@@ -483,7 +547,9 @@ class SchedulingQueue:
         if log.enabled(5):
             _log_move(info, label, UNSCHEDULABLE, f"{_MOVED}, because the pod is gated")
 
-    def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str) -> str:
+    def _requeue(
+        self, info: QueuedPodInfo, strategy: Strategy, label: str, turn: int | None = None
+    ) -> str:
         """Put a pod where the strategy wants it; returns the queue in which it ended up."""
         if strategy is Strategy.SKIP:
             self._pool.add_or_update(info, label)
@@ -492,8 +558,8 @@ class SchedulingQueue:
             info, self._clock.monotonic()
         )
         if must_rest:
-            return BACKOFF if self._move_to_backoff(info, label) else UNSCHEDULABLE
-        return ACTIVE if self._move_to_active(info, label) else UNSCHEDULABLE
+            return BACKOFF if self._move_to_backoff(info, label, turn) else UNSCHEDULABLE
+        return ACTIVE if self._move_to_active(info, label, turn=turn) else UNSCHEDULABLE
 
     def _requeue_updated(
         self, info: QueuedPodInfo, old: Pod, new: Pod, events: Sequence[ClusterEvent]
@@ -516,20 +582,59 @@ class SchedulingQueue:
     def _move(
         self,
         pods: Iterable[tuple[QueuedPodInfo, Strategy]],
+        classes: Sequence[tuple[WaitingClass, Strategy]],
         event: ResolvedEvent,
         old: object,
         new: object,
+        *,
+        is_flush: bool = False,
     ) -> None:
-        """Bring pods back from the pool, and remember the event for the pods in flight."""
-        is_poppable = False
+        """Bring pods back from the pool, wake classes, and remember the event for the pods in flight."""
+        now, is_poppable = self._clock.monotonic(), False
         for info, strategy in pods:
             self._pool.remove(info.pod_info.key)
             is_poppable |= self._is_poppable(self._requeue(info, strategy, event.label))
-        self._in_flight.record(event, old, new, self._clock.monotonic())
+        self._pool.classes.wake(classes, event.label, now, is_flush=is_flush)
+        for waiting, _strategy in classes:
+            is_poppable |= self._release_next(waiting)
+        self._in_flight.record(event, old, new, now)
         if self._in_flight.event_count and log.enabled(5):
             log.info("Event received while pods are in flight", v=5, event=event.label)
         if is_poppable:
             self.on_ready()
+
+    def _release_next(self, waiting: WaitingClass) -> bool:
+        """Let the next pod of a woken class be tried for all; returns whether it can be popped."""
+        while (head := self._pool.classes.next_head(waiting)) is not None:
+            info, turn = head
+            place = self._requeue(info, waiting.strategy, waiting.label, turn)
+            if place != UNSCHEDULABLE:  # else it is gated by now
+                waiting.place = place
+                return self._is_poppable(place)
+        return False
+
+    def _next_of_class(self, uid: str) -> None:
+        """If that pod was tried for its class, and the outcome is not the whole class's, let the next one be tried."""
+        waiting = self._pool.classes.headed_by(uid)
+        if waiting is not None and self._release_next(waiting):
+            self.on_ready()
+
+    def _is_head(self, info: QueuedPodInfo) -> bool:
+        waiting = self._pool.classes.headed_by(info.pod_info.uid)
+        return waiting is not None and waiting.class_key == info.pod_info.class_key
+
+    def _wait_with_class(self, info: QueuedPodInfo, failure: ClassFailure) -> str:
+        """Keep a pod that no event has helped since it was popped, and nor any other of its class."""
+        waiting = self._pool.classes.headed_by(info.pod_info.uid)
+        if waiting is None or not self._is_head(info):
+            self._pool.park(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
+            return UNSCHEDULABLE
+        self._backoff.policy.expiration(info)  # while it has the time stamp of its own attempt
+        failure.settled, untold = self._pool.settle(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
+        incoming = self._metrics.queue_incoming_pods_total
+        incoming.labels(waiting.place, waiting.label).inc(failure.settled)
+        self._announcements.announce(untold, failure)
+        return UNSCHEDULABLE
 
     def _activate(self, pod: Pod) -> bool:
         key = key_of(pod.metadata)
@@ -602,7 +707,8 @@ class SchedulingQueue:
         if pod_info.uid == info.pod_info.uid:
             # Upstream: parsed terms and summed requests stay those of the first version.
             pod_info.adopt_derived(info.pod_info)
-            pod_info.class_key = None  # what the pod's class is made of may have changed
+            if not is_same_class(info.pod_info.pod, new):
+                pod_info.class_key = None
         newer = copy(info)
         newer.pod_info = pod_info
         newer.signature = self._sign(pod_info)
@@ -637,10 +743,15 @@ class SchedulingQueue:
         return None if info is None else info.pod_info
 
     def _log_not_helped(
-        self, helped: Iterable[tuple[QueuedPodInfo, Strategy]], event: ResolvedEvent
+        self,
+        helped: Iterable[tuple[QueuedPodInfo, Strategy]],
+        classes: Iterable[tuple[WaitingClass, Strategy]],
+        event: ResolvedEvent,
     ) -> None:
         """The pods that are not gated and stay where they are, asked about or not."""
         keys = {info.pod_info.key for info, _strategy in helped}
+        for waiting, _strategy in classes:
+            keys.update(waiting.members)
         for info in self._pool:
             if not info.is_gated and info.pod_info.key not in keys:
                 pod = info.pod_info.pod

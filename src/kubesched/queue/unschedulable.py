@@ -3,10 +3,10 @@
 Two kinds live here. *Unschedulable* pods were tried and rejected; *gated* ones were kept out of the queues by a
 PreEnqueue plugin. Either way the rejecting plugins decide which events matter.
 
-Most events matter to no pod here, and there may be tens of thousands of pods. So pods are filed in *cohorts*: same
-profile, same plugins that rejected them, same gate. Whether any hint applies is asked once per cohort, not per pod, and
-within a cohort hints that look only at a pod's class are asked once per class. The outcome is exactly what asking every
-pod would give.
+Most events matter to no pod here, and there may be tens of thousands of pods. Pods whose failure holds for their whole
+class wait as one (`waiting_classes`). All others are filed in *cohorts*: same profile, same plugins that rejected them, same
+gate. Whether any hint applies is asked once per cohort, not per pod, and within a cohort hints that look only at a pod's
+class are asked once per class. The outcome is exactly what asking every pod would give.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from math import inf
 from typing import Final, NamedTuple
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.metrics import SchedulerMetrics
-from kubesched.queue.hints import HintEvaluator, QueueingHint, ResolvedEvent, Strategy
+from kubesched.queue.hints import HintEvaluator, ResolvedEvent, Strategy
+from kubesched.queue.rejection import PreCheck, Rejection, RejectionKey, rejection_key, since
+from kubesched.queue.waiting_classes import WaitingClass, WaitingClasses
 
 UNSCHEDULABLE: Final = "unschedulable"
 
-PreCheck = Callable[[Pod], bool]
-"""Restricts a move to some of the pods."""
-
-_Key = tuple[str, frozenset[str], frozenset[str], str]
-
 
 class UnschedulablePods:
-    """The pool, filed by cohort."""
+    """The pool, filed by class or by cohort."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._slots: dict[str, _Slot] = {}
-        self._cohorts: dict[_Key, _Cohort] = {}
+        self._cohorts: dict[RejectionKey, _Cohort] = {}
+        self._rejections: dict[RejectionKey, Rejection] = {}
+        self.classes = WaitingClasses(metrics)
         self._arrivals = 0
         self._gated_count = 0
         self._oldest_stay = inf
@@ -48,23 +48,57 @@ class UnschedulablePods:
 
     def refile(self, info: QueuedPodInfo) -> bool:
         """File a pod anew under its key, keeping its place; False if the key is not here."""
-        slot = self._slots.get(info.pod_info.key)
+        key = info.pod_info.key
+        if key in self.classes:
+            if not self.classes.replace(info):
+                arrival = self.classes.arrival_of(key)
+                self.classes.remove(key)
+                self._file(info, arrival)
+            return True
+        slot = self._slots.get(key)
         if slot is None:
             return False
         self._unfile(slot)
         self._file(info, slot.arrival)
         return True
 
+    def park(self, info: QueuedPodInfo, event_label: str, message: str) -> None:
+        """Put in a pod whose failure holds for its whole class."""
+        self._arrivals += 1
+        self.classes.file(info, self._rejection(info), self._arrivals, message)
+        self._parked(info, event_label, 1)
+
+    def settle(self, info: QueuedPodInfo, event_label: str, message: str) -> tuple[int, list[str]]:
+        """Put in the head of a class whose failure holds for the whole class: the others count as tried and rejected.
+
+        Returns how many others there are, and the keys of those that were last told something else.
+        """
+        others, untold = self.classes.settle(info, self._rejection(info), message)
+        self._parked(info, event_label, 1 + others)
+        return others, untold
+
+    def dissolve_classes(self) -> list[tuple[QueuedPodInfo, WaitingClass]]:
+        """File every pod on its own, except pods behind a head: they are removed and returned with their class."""
+        woken: list[tuple[QueuedPodInfo, WaitingClass]] = []
+        for member in self.classes.take_all():
+            info = member.catch_up()
+            info.backoff_expiration = None  # of the head, it followed from its own attempt
+            if member.waiting.is_awake:
+                woken.append((info, member.waiting))
+            else:
+                self._file(info, member.arrival)
+        return woken
+
     def remove(self, key: str) -> QueuedPodInfo | None:
         slot = self._slots.pop(key, None)
         if slot is None:
-            return None
+            return self.classes.remove(key)
         self._unfile(slot)
         return slot.info
 
     def get(self, key: str) -> QueuedPodInfo | None:
         slot = self._slots.get(key)
-        return None if slot is None else slot.info
+        return self.classes.get(key) if slot is None else slot.info
 
     def worth_requeuing(
         self,
@@ -74,12 +108,13 @@ class UnschedulablePods:
         pre_check: PreCheck | None,
         evaluator: HintEvaluator,
     ) -> list[tuple[QueuedPodInfo, Strategy]]:
-        """The pods this event may help, and how, in the order in which they came here."""
-        moves: list[tuple[QueuedPodInfo, Strategy]] = []
+        """The pods this event may help, and how, in the order in which they came here; without those woken by class."""
+        asked = (event, old, new, pre_check, evaluator)
+        moves = [*self.classes.worth_requeuing(*asked)]
         for cohort in self._cohorts.values():
-            if cohort.is_concerned(event):
-                moves += cohort.worth_requeuing(event, old, new, pre_check, evaluator)
-        moves.sort(key=lambda item: self._slots[item[0].pod_info.key].arrival)
+            if cohort.rejection.is_concerned(event):
+                moves += cohort.worth_requeuing(*asked)
+        moves.sort(key=lambda item: self._arrival_of(item[0].pod_info.key))
         return moves
 
     @property
@@ -88,36 +123,50 @@ class UnschedulablePods:
 
     @property
     def ungated_count(self) -> int:
-        return len(self._slots) - self._gated_count
+        return len(self) - self._gated_count
 
-    def overdue(self, now: float, max_stay_s: float) -> list[QueuedPodInfo]:
-        """Pods that came, or were last flushed, more than `max_stay_s` ago. The caller flushes them now."""
+    def overdue(
+        self, now: float, max_stay_s: float
+    ) -> tuple[list[QueuedPodInfo], list[WaitingClass]]:
+        """Pods and classes that came, or were last flushed, more than `max_stay_s` ago. The caller flushes them now."""
         overdue: list[QueuedPodInfo] = []
         self._oldest_stay = inf
-        for info in self:
-            since = _since(info)
-            if now - since > max_stay_s:
-                overdue.append(info)
+        for slot in self._slots.values():
+            began = since(slot.info)
+            if now - began > max_stay_s:
+                overdue.append(slot.info)
             else:
-                self._oldest_stay = min(self._oldest_stay, since)
-        return overdue
+                self._oldest_stay = min(self._oldest_stay, began)
+        classes: list[WaitingClass] = []
+        for waiting in self.classes.classes():
+            if waiting.is_awake:
+                continue  # its pods wait for their head, not for an event
+            if now - waiting.since > max_stay_s:
+                classes.append(waiting)
+            else:
+                self._oldest_stay = min(self._oldest_stay, waiting.since)
+        return overdue, classes
 
     @property
     def oldest_stay(self) -> float | None:
-        """A lower bound for the oldest entry; None if there is none."""
-        return self._oldest_stay if self._slots else None
+        """A lower bound for the oldest entry that waits for an event; None if there is none."""
+        return self._oldest_stay if len(self) and self._oldest_stay != inf else None
 
     def __contains__(self, key: str) -> bool:
-        return key in self._slots
+        return key in self._slots or key in self.classes
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._slots) + len(self.classes)
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         """Every pod, in the order in which they came here."""
-        return (slot.info for slot in self._slots.values())
+        entries = [(slot.arrival, slot.info) for slot in self._slots.values()]
+        entries += [(member.arrival, member.catch_up()) for member in self.classes]
+        entries.sort(key=lambda entry: entry[0])
+        return (info for _arrival, info in entries)
 
     def check_invariants(self) -> None:
+        self.classes.check_invariants()
         filed = 0
         for key, cohort in self._cohorts.items():
             assert cohort.by_class, f"cohort {key} is empty"
@@ -128,31 +177,34 @@ class UnschedulablePods:
                     assert self._slots[pod_key].info is info, (
                         f"{pod_key} is filed under an old entry"
                     )
-                    assert _cohort_key(info) == key, f"{pod_key} changed without being filed anew"
+                    assert rejection_key(info) == key, f"{pod_key} changed without being filed anew"
                     assert (info.pod_info.class_key or None) == class_key, (
                         f"{pod_key} changed its class unnoticed"
                     )
         assert filed == len(self._slots), "the cohorts do not add up to the pool"
+        assert not any(member.info.pod_info.key in self._slots for member in self.classes), (
+            "a pod is filed alone and with its class"
+        )
         assert self._gated_count == sum(info.is_gated for info in self), "gated pods are miscounted"
-        assert all(_since(info) >= self._oldest_stay for info in self), (
+        waits = [slot.info for slot in self._slots.values()]
+        waits += [member.catch_up() for member in self.classes if not member.waiting.is_awake]
+        assert all(since(info) >= self._oldest_stay for info in waits), (
             "a pod is older than the oldest stay"
         )
-        arrivals = [slot.arrival for slot in self._slots.values()]
-        assert arrivals == sorted(arrivals), "the pool is out of order"
 
     def _file(self, info: QueuedPodInfo, arrival: int) -> None:
-        key = _cohort_key(info)
-        cohort = self._cohorts.get(key)
+        rejection = self._rejection(info)
+        cohort = self._cohorts.get(rejection.key)
         if cohort is None:
-            cohort = self._cohorts[key] = _Cohort(key)
+            cohort = self._cohorts[rejection.key] = _Cohort(rejection)
         class_key = (
             info.pod_info.class_key or None
         )  # an empty key means that the pod shares nothing
         pod_key = info.pod_info.key
         cohort.by_class.setdefault(class_key, {})[pod_key] = info
         self._slots[pod_key] = _Slot(info, cohort, class_key, arrival)
-        self._gated_count += bool(cohort.gating_plugin)
-        self._oldest_stay = min(self._oldest_stay, _since(info))
+        self._gated_count += bool(rejection.gating_plugin)
+        self._oldest_stay = min(self._oldest_stay, since(info))
 
     def _unfile(self, slot: _Slot) -> None:
         cohort, class_key = slot.cohort, slot.class_key
@@ -161,33 +213,34 @@ class UnschedulablePods:
         if not pods:
             del cohort.by_class[class_key]
             if not cohort.by_class:
-                del self._cohorts[cohort.key]
-        self._gated_count -= bool(cohort.gating_plugin)
+                del self._cohorts[cohort.rejection.key]
+        self._gated_count -= bool(cohort.rejection.gating_plugin)
+
+    def _parked(self, info: QueuedPodInfo, event_label: str, count: int) -> None:
+        self._oldest_stay = min(self._oldest_stay, since(info))
+        self._incoming.labels(UNSCHEDULABLE, event_label).inc(count)
+
+    def _rejection(self, info: QueuedPodInfo) -> Rejection:
+        key = rejection_key(info)
+        rejection = self._rejections.get(key)
+        if rejection is None:
+            # Plugins combine in a few ways only, so this stays small.
+            rejection = self._rejections[key] = Rejection(key)
+        return rejection
+
+    def _arrival_of(self, key: str) -> int:
+        slot = self._slots.get(key)
+        return self.classes.arrival_of(key) if slot is None else slot.arrival
 
 
 class _Cohort:
     """Pods that the same plugins rejected: the same events matter to all of them."""
 
-    __slots__ = ("_relevant", "by_class", "gating_plugin", "key", "profile", "rejectors")
+    __slots__ = ("by_class", "rejection")
 
-    def __init__(self, key: _Key) -> None:
-        self.key = key
-        self.profile, unschedulable, pending, self.gating_plugin = key
-        self.rejectors = unschedulable | pending
+    def __init__(self, rejection: Rejection) -> None:
+        self.rejection = rejection
         self.by_class: dict[bytes | None, dict[str, QueuedPodInfo]] = {}
-        self._relevant: dict[ResolvedEvent, tuple[QueueingHint, ...]] = {}
-
-    def is_concerned(self, event: ResolvedEvent) -> bool:
-        """Can this event help anyone here? Gated pods listen only to what their gate registered."""
-        if event.is_wildcard:
-            return True
-        if self.gating_plugin and self.gating_plugin not in event.interested_plugins:
-            return False
-        return (
-            self.profile not in event.hints_by_profile
-            or not self.rejectors
-            or bool(self._hints(event))
-        )
 
     def worth_requeuing(
         self,
@@ -197,24 +250,21 @@ class _Cohort:
         pre_check: PreCheck | None,
         evaluator: HintEvaluator,
     ) -> Iterator[tuple[QueuedPodInfo, Strategy]]:
-        hints = self._hints(event)
-        ask_per_class = bool(hints) and all(hint.per_class for hint in hints)
+        rejection = self.rejection
+        ask_per_class = bool(rejection.hints(event)) and rejection.asks_per_class(event)
+        # A hint may await the very pod that the event is about.
+        own_keys = {key_of(obj.metadata) for obj in (old, new) if isinstance(obj, Pod)}
         for class_key, pods in self.by_class.items():
             eligible = (
                 info for info in pods.values() if pre_check is None or pre_check(info.pod_info.pod)
             )
-            if ask_per_class and class_key is not None:
+            if ask_per_class and class_key is not None and own_keys.isdisjoint(pods):
                 yield from self._by_class(
-                    eligible, lambda info: evaluator.ask(hints, info, event, old, new)
+                    eligible, lambda info: rejection.evaluate(info, event, old, new, evaluator)
                 )
                 continue
             for info in eligible:
-                # Without hints the plugins do not decide: a wildcard, or an unknown profile.
-                strategy = (
-                    evaluator.ask(hints, info, event, old, new)
-                    if hints
-                    else evaluator.evaluate(info, event, old, new)
-                )
+                strategy = rejection.evaluate(info, event, old, new, evaluator)
                 if strategy is not Strategy.SKIP:
                     yield info, strategy
 
@@ -231,15 +281,6 @@ class _Cohort:
             yield first, strategy
             yield from ((info, strategy) for info in eligible)
 
-    def _hints(self, event: ResolvedEvent) -> tuple[QueueingHint, ...]:
-        """The hints for this event that belong to plugins behind the rejection; none for a wildcard."""
-        relevant = self._relevant.get(event)
-        if relevant is None:
-            hints = () if event.is_wildcard else event.hints_by_profile.get(self.profile, ())
-            relevant = tuple(hint for hint in hints if hint.plugin in self.rejectors)
-            self._relevant[event] = relevant
-        return relevant
-
 
 class _Slot(NamedTuple):
     """Where a pod is filed. Removing it must work even if the pod changed since, so the place is written down."""
@@ -248,17 +289,3 @@ class _Slot(NamedTuple):
     cohort: _Cohort
     class_key: bytes | None
     arrival: int
-
-
-def _since(info: QueuedPodInfo) -> float:
-    flushed = info.flush_timestamp
-    return info.timestamp if flushed is None else max(info.timestamp, flushed)
-
-
-def _cohort_key(info: QueuedPodInfo) -> _Key:
-    return (
-        info.pod_info.pod.spec.scheduler_name,
-        frozenset(info.unschedulable_plugins),
-        frozenset(info.pending_plugins),
-        info.gating_plugin,
-    )

@@ -114,6 +114,7 @@ class SchedulingAlgorithm:
             walk = self._walk(framework)
             answer = engine.decide(framework, state, pod, pod_class, walk)
             if isinstance(answer, Diagnosis):
+                state.fails_as_class = True
                 return self.fits_nowhere(pod, answer)
             if isinstance(answer, Walked):
                 return self._select_walked(answer)
@@ -136,6 +137,7 @@ class SchedulingAlgorithm:
             feasible.explain()
             if may_learn and engine is not None and pod_class is not None:
                 engine.learn_failure(framework, state, pod, pod_class, feasible.diagnosis)
+                state.fails_as_class = pod_class.failure is not None
             return self.fits_nowhere(pod, feasible.diagnosis)
         selected = self._prioritize_and_select(framework, state, pod.pod, feasible, hint)
         if (

@@ -67,7 +67,7 @@ class Checkpoints:
         The caller makes sure that no task is under way that changes what decisions read.
         """
         queue, cache = self._queue, self._cache
-        if queue.in_flight_uids() or not all(plugin.is_idle() for plugin in self._plugins):
+        if not queue.can_be_saved or not all(plugin.is_idle() for plugin in self._plugins):
             return None
         saved = queue.save()
         if not self._agrees_with_listers(saved):
@@ -85,6 +85,7 @@ class Checkpoints:
     def begin_anew(self, seed: int) -> None:
         """Forget what a checkpoint does not hold. Done at each, by the recorded scheduler and by the played one."""
         algorithm = self._algorithm
+        self._queue.dissolve_classes()
         self._cache.table.begin_anew()
         if algorithm.engine is not None:
             algorithm.engine.forget()

@@ -21,9 +21,10 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 from kubesched.logs import get_logger
+from kubesched.queue.announcements import ClassFailure
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.decisions import DecisionRing, Outcome
-from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.pods import PodInfo, is_same_class
 
 log = get_logger(__name__)
 
@@ -49,8 +50,14 @@ class FailureHandler:
         status: Status | None,
         nomination: NominatingInfo | None,
         started: float,
+        *,
+        as_class: bool = False,
     ) -> None:
-        """Requeue the pod according to the status, and report the failure."""
+        """Requeue the pod according to the status, and report the failure.
+
+        `as_class` says that every other pod of its class would have failed like this. It is ignored if the pod is
+        nominated: the others are not.
+        """
         rejected = status is not None and status.is_rejected
         reason = REASON_UNSCHEDULABLE if rejected else REASON_SCHEDULER_ERROR
         result = "unschedulable" if rejected else "error"
@@ -60,7 +67,17 @@ class FailureHandler:
         message = status.message if status is not None else ""
         self._note_rejectors(info, error)
         pod = info.pod_info.pod
-        requeued = self._requeue(info, pod)
+        is_nominated = (
+            nomination is None
+            or bool(nomination.node_name or pod.status.nominated_node_name)
+            or bool(self._queue.nominator.node_of(info.pod_info.uid))
+        )
+        failure: ClassFailure | None = None
+        if as_class and rejected and not is_nominated:
+            failure = ClassFailure(message, lambda other: self._tell(other, message))
+        requeued = self._requeue(info, pod, failure)
+        if failure is not None and failure.settled:
+            framework.attempts_settled(result, failure.settled)
         self._note_decision(framework, info, Outcome(result), seconds, message, error, nomination)
         if not requeued:
             return
@@ -81,14 +98,13 @@ class FailureHandler:
                 "Scheduling",
                 shortened(message),
             )
-        condition = PodCondition(
-            type=POD_SCHEDULED,
-            status="False",
-            reason=reason,
-            message=message,
-            observed_generation=info.pod_info.pod.metadata.generation or 0,
-        )
-        self._put_status(info.pod_info.pod, condition, nomination)
+        pod = info.pod_info.pod
+        self._put_status(pod, _condition(pod, reason, message), nomination)
+
+    def _tell(self, info: QueuedPodInfo, message: str) -> None:
+        """Report a failure to a pod that was not tried, since another pod of its class was."""
+        pod = info.pod_info.pod
+        self._put_status(pod, _condition(pod, REASON_UNSCHEDULABLE, message), None)
 
     def _note_decision(
         self,
@@ -155,7 +171,7 @@ class FailureHandler:
         else:
             log.error("Error scheduling pod; retrying", error, pod=pod)
 
-    def _requeue(self, info: QueuedPodInfo, tried: Pod) -> bool:
+    def _requeue(self, info: QueuedPodInfo, tried: Pod, failure: ClassFailure | None) -> bool:
         """Requeue the pod if it still needs a node. False if it was recreated: this attempt was about another pod."""
         meta = tried.metadata
         current = self._pods.get(meta.namespace, meta.name)
@@ -182,10 +198,21 @@ class FailureHandler:
             return True
         # Queue the current version: an update during the attempt went to the informer, but not to this record.
         newer = PodInfo(current)
-        newer.class_key = None if current.spec is not tried.spec else info.pod_info.class_key
+        if is_same_class(tried, current):
+            newer.class_key, newer.shape_key = info.pod_info.class_key, info.pod_info.shape_key
         info.pod_info = newer
-        self._queue.add_unschedulable_if_not_present(info)
+        self._queue.add_unschedulable_if_not_present(info, failure)
         return True
+
+
+def _condition(pod: Pod, reason: str, message: str) -> PodCondition:
+    return PodCondition(
+        type=POD_SCHEDULED,
+        status="False",
+        reason=reason,
+        message=message,
+        observed_generation=pod.metadata.generation or 0,
+    )
 
 
 def shortened(message: str) -> str:

@@ -211,10 +211,14 @@ class Scheduler:
             self.decisions.add(info, framework.profile_name, now, seconds, done, *outcome.result)
             if self._flight is not None:
                 self._flight.decided(info, outcome.node_name, None)
+            self.queue.assumed(info)
             return outcome
         if self._flight is not None:
             self._flight.decided(info, "", outcome.status)
-        self.failures.handle(framework, info, outcome.status, outcome.nomination, started)
+        as_class = state.fails_as_class and framework.fails_per_class
+        self.failures.handle(
+            framework, info, outcome.status, outcome.nomination, started, as_class=as_class
+        )
         return FINISHED
 
     @staticmethod

@@ -82,6 +82,8 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
     """The production plugin, whose choice of a node is compared with all others."""
 
     class AuditedPreemption(DefaultPreemption):
+        answers_per_class = True
+
         def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # the plugin's own arguments
             super().__init__(args, handle)
             executor = self.evaluator.executor

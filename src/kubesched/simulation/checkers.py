@@ -381,6 +381,8 @@ def check_wake_ups(incarnation: Incarnation) -> None:
         info = queue.get_pod(pod.metadata.namespace, pod.metadata.name)
         if info is None or info.is_gated:
             continue
+        if queue.is_behind_head(pod.metadata.namespace, pod.metadata.name):
+            continue  # it is next when the head of its class has been tried
         since = max(info.timestamp, info.flush_timestamp or 0.0)
         if due is None or due > since + MAX_WAIT_S:
             raise Violation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from random import Random
 from typing import TypeVar
 
@@ -46,6 +47,7 @@ class SimulatedCluster:
         self.api = LocalApi(registry)
         self.server = ApiServer(registry, clock=clock, rng=random)
         self._node_count = self._pod_count = 0
+        self._template: JsonObject | None = None
         for made in workloads.priority_classes():
             self.api.create("priorityclasses.scheduling.k8s.io", made)
         self._extras = extras
@@ -201,9 +203,18 @@ class SimulatedCluster:
         if self.devices is not None:
             self.devices.equip(node)
 
-    def add_pod(self, mixes: Sequence[str]) -> None:
+    def add_pod(self, mixes: Sequence[str], *, replicas: bool = False) -> None:
+        """Create a pod; with `replicas` most are copies of the one before."""
         self._pod_count += 1
-        self._create_pod(workloads.pod(f"p{self._pod_count}", mixes, self._random))
+        name = f"p{self._pod_count}"
+        if not replicas:
+            self._create_pod(workloads.pod(name, mixes, self._random))
+            return
+        if self._template is None or self._random.random() < 0.3:
+            self._template = workloads.pod(name, mixes, self._random)
+        pod = deepcopy(self._template)
+        pod["metadata"]["name"] = name
+        self._create_pod(pod)
 
     def _create_pod(self, pod: JsonObject) -> None:
         if self.storage is not None:

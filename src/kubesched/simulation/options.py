@@ -36,6 +36,8 @@ EPISODES = {
     "reservation given back": "devices",
 }
 """Situations that are staged at the end of a run (`episodes`), and what a run must have for them."""
+REPLICAS: Final = 0.35
+"""How many worlds have pods in sets of equal ones."""
 EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
 """The verbs an extender may take part in; whether it may be ignored; whether it is sent names instead of nodes."""
 
@@ -126,6 +128,8 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
     if faults:
         # From a generator of its own: what happens before the episode does not depend on how many there are.
         options = replace(options, episode=_draw_episode(Random(f"{seed}/episode"), options))
+    if Random(f"{seed}/replicas").random() < REPLICAS:
+        options = replace(options, extras=(*options.extras, "replicas"))
     return _large(options, seed) if seed % LARGE_EVERY == LARGE_EVERY // 2 else options
 
 

@@ -249,7 +249,7 @@ class World:
         left = self.options.pods
         while left > 0:
             for _ in range(min(left, self._random.choice((1, 1, 2, 5)))):
-                self.cluster.add_pod(self._mixes)
+                self.cluster.add_pod(self._mixes, replicas="replicas" in self.options.extras)
                 left -= 1
             mean_s = self.options.duration_s / (2 * self.options.pods)
             await asyncio.sleep(self._random.expovariate(1 / mean_s))

@@ -190,6 +190,29 @@ class PodInfo:
         return f"<PodInfo {self.key}>"
 
 
+def is_same_class(old: Pod, new: Pod) -> bool:
+    """Whether a newer version of a pod differs in nothing that its equivalence class is made of."""
+    before, after = old.metadata, new.metadata
+    return (
+        (old.spec is new.spec or old.spec == new.spec)
+        and before.labels == after.labels
+        and before.annotations == after.annotations
+        and before.owner_references == after.owner_references
+        and _resources_in_status(old) == _resources_in_status(new)
+    )
+
+
+def _resources_in_status(pod: Pod) -> tuple[object, ...]:
+    status = pod.status
+    return (
+        status.container_statuses,
+        status.init_container_statuses,
+        status.resources,
+        status.allocated_resources,
+        status.extended_resource_claim_status,
+    )
+
+
 def label_key_of(pod: Pod) -> LabelKey:
     """Equal for pods that no label selector can tell apart."""
     labels = pod.metadata.labels

@@ -85,6 +85,8 @@ class Framework:
         self.tracing: AttemptTracing | None = None
         if handle.metrics is not None:
             self._measure(handle.metrics)
+        self.fails_per_class = all(plugin.answers_per_class for plugin in self.post_filter)
+        """Pods of a class that fit nowhere fail alike: no PostFilter plugin tells them apart."""
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
         self.reads_claim_names = any(p.reads_claim_names for p in self.deciding_plugins)
 
@@ -167,6 +169,12 @@ class Framework:
         kept[1].observe(seconds)
         if self.tracing is not None:
             self.tracing.attempt_done(result)
+
+    def attempts_settled(self, result: str, count: int) -> None:
+        """Count pods that another pod of their class was tried for: they took no time."""
+        if self.handle.metrics is not None:
+            attempts = self.handle.metrics.schedule_attempts_total
+            attempts.labels(result, self.profile_name).inc(count)
 
     @property
     def plugins(self) -> list[Plugin]:

@@ -104,6 +104,7 @@ class DynamicResources(
     name = "DynamicResources"
     reads_pod_labels = False
     reads_claim_names = False
+    answers_per_class = True  # a pod with claims has no class
     lists = (ResourceClaim, ResourceSlice, DeviceClass)
     args_type = DynamicResourcesArgs
 

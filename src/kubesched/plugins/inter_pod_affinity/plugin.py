@@ -237,8 +237,8 @@ class InterPodAffinity(
         pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         node_actions = Action.ADD | Action.UPDATE_NODE_LABEL
         return (
-            on_event(Resource.POD, pod_actions, hints.after_pod_change),
-            on_event(Resource.NODE, node_actions, hints.after_node_change),
+            on_event(Resource.POD, pod_actions, hints.after_pod_change, per_class=True),
+            on_event(Resource.NODE, node_actions, hints.after_node_change, per_class=True),
         )
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:

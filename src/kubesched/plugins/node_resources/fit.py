@@ -220,11 +220,12 @@ class NodeResourcesFit(
         if self._gates.InPlacePodVerticalScaling:
             pod_actions |= Action.UPDATE_POD_SCALE_DOWN
         events = [
-            on_event(Resource.POD, pod_actions, self.after_pod_event),
+            on_event(Resource.POD, pod_actions, self.after_pod_event, per_class=True),
             on_event(
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
                 self.after_node_change,
+                per_class=True,
             ),
         ]
         if self._gates.DRAExtendedResource:
@@ -233,6 +234,7 @@ class NodeResourcesFit(
                     Resource.DEVICE_CLASS,
                     Action.ADD | Action.UPDATE,
                     self.after_device_class_event,
+                    per_class=True,
                 )
             )
         return events

@@ -212,8 +212,8 @@ class PodTopologySpread(
             Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         )
         return (
-            on_event(Resource.POD, pod_actions, self.after_pod_change),
-            on_event(Resource.NODE, node_actions, self.after_node_change),
+            on_event(Resource.POD, pod_actions, self.after_pod_change, per_class=True),
+            on_event(Resource.NODE, node_actions, self.after_node_change, per_class=True),
         )
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
