@@ -9,5 +9,5 @@ from kubesched.queue.hints import PluginEvents as PluginEvents
 from kubesched.queue.hints import build_hint_map as build_hint_map
 from kubesched.queue.nominator import Nominator as Nominator
 from kubesched.queue.nominator import PodLister as PodLister
-from kubesched.queue.scheduling_queue import QueueSettings as QueueSettings
 from kubesched.queue.scheduling_queue import SchedulingQueue as SchedulingQueue
+from kubesched.queue.settings import QueueSettings as QueueSettings

@@ -207,6 +207,20 @@ class HintEvaluator:
         relevant = [hint for hint in hints if hint.plugin in rejectors]
         return self.ask(relevant, info, event, old, new)
 
+    def evaluate_all(
+        self, info: QueuedPodInfo, events: Iterable[tuple[ResolvedEvent, object, object]]
+    ) -> Strategy:
+        """The verdict for one pod and several events; a pod that waits for a plugin may be helped more by a later one."""
+        best = Strategy.SKIP
+        for event, old, new in events:
+            strategy = self.evaluate(info, event, old, new)
+            if strategy is Strategy.SKIP:
+                continue
+            best = strategy
+            if strategy is Strategy.IMMEDIATELY or not info.pending_plugins:
+                break
+        return best
+
     def ask(
         self,
         relevant: Iterable[QueueingHint],

@@ -21,8 +21,6 @@ it is the outcome of the two operations in either order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
 from math import floor
 from random import Random
 from typing import Final
@@ -46,15 +44,25 @@ from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
 from kubesched.queue.announcements import Announcements, ClassFailure
 from kubesched.queue.backoff import BACKOFF, FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
+from kubesched.queue.entries import Entries, Signer
 from kubesched.queue.hints import HintEvaluator, HintMap, ResolvedEvent, Strategy
 from kubesched.queue.in_flight import InFlight
+from kubesched.queue.invariants import check_gates, check_places
+from kubesched.queue.log_lines import (
+    MOVED,
+    log_checking,
+    log_failure,
+    log_move,
+    log_not_helped,
+)
 from kubesched.queue.nominator import Nominator
 from kubesched.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
 from kubesched.queue.rejection import PreCheck
 from kubesched.queue.saved_queue import SavedPod, SavedQueue
+from kubesched.queue.settings import QueueSettings
 from kubesched.queue.unschedulable import UNSCHEDULABLE, UnschedulablePods
 from kubesched.queue.waiting_classes import WaitingClass
-from kubesched.snapshot.pods import PodInfo, is_same_class
+from kubesched.snapshot.pods import PodInfo
 
 log = get_logger(__name__)
 
@@ -64,28 +72,6 @@ LEFTOVER_PERIOD_S: Final = 30.0
 
 _ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
 _UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
-
-_MOVED: Final = "Pod moved to an internal scheduling queue"
-
-Signer = Callable[[PodInfo], bytes | None]
-"""Gives the signature under which identical pods share scheduling results; None if the pod has none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """What an operator can set about the queue."""
-
-    initial_backoff_s: float = 1.0
-    """First backoff after a failed attempt; doubles with every further one."""
-    max_backoff_s: float = 10.0
-    """Longest backoff; 0 disables it."""
-    max_in_unschedulable_s: float = 300.0
-    """After this long without a helpful event a pod is tried again anyway."""
-    pop_from_backoff_q: bool = True
-    """Feature gate SchedulerPopFromBackoffQ: an idle scheduler takes rejected pods before their backoff expires."""
-    generic_workload: bool = False
-    """Feature gate GenericWorkload: members of pod groups retry on backoff alone."""
-    plugin_metrics_sample_percent: float = 10.0
 
 
 class SchedulingQueue:
@@ -126,7 +112,7 @@ class SchedulingQueue:
         self._started = clock.monotonic()
         self._hints = hints
         self._metrics = metrics
-        self._signers = signers or {}
+        self._entries = Entries(clock, signers or {}, nominator)
         rank = rank_by(queue_sort)
         policy = BackoffPolicy(
             initial_s=settings.initial_backoff_s,
@@ -159,7 +145,7 @@ class SchedulingQueue:
 
     def add(self, pod: Pod) -> None:
         """Take in a pod that was not here before."""
-        if self._move_to_active(self._new_entry(pod), _ADDED):
+        if self._move_to_active(self._entries.new(pod), _ADDED):
             self.on_ready()
 
     def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
@@ -175,15 +161,15 @@ class SchedulingQueue:
         for queue in (self._active, self._backoff):
             info = queue.get(key)
             if info is not None:
-                queue.replace(self._newer_entry(info, old, new))
+                queue.replace(self._entries.newer(info, old, new))
                 return
         info = self._pool.get(key)
         if info is not None:
-            info = self._newer_entry(info, old, new)
+            info = self._entries.newer(info, old, new)
             self._pool.refile(info)
             self._wake_if(self._requeue_updated(info, old, new, events))
             return
-        if self._move_to_active(self._new_entry(new), _UPDATED):
+        if self._move_to_active(self._entries.new(new), _UPDATED):
             self.on_ready()
 
     def delete(self, pod: Pod) -> None:
@@ -248,7 +234,7 @@ class SchedulingQueue:
                 # The event that brings it back meant its whole class: it is still tried for all.
                 is_tried_again = queue != UNSCHEDULABLE and self._is_head(info)
             if log.enabled(3):
-                _log_failure(info, queue, strategy, self._scheduling_cycle)
+                log_failure(info, queue, strategy, self._scheduling_cycle)
             self._wake_if(queue)
             return True
         finally:
@@ -283,7 +269,7 @@ class SchedulingQueue:
             classes = self._pool.classes.worth_waking(*asked)
             pods = self._pool.worth_requeuing(*asked)
             if log.enabled(5):
-                self._log_not_helped(pods, classes, resolved)
+                log_not_helped(self._pool, pods, classes, resolved)
             self._move(pods, classes, resolved, old, new)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
@@ -453,7 +439,7 @@ class SchedulingQueue:
         ):
             for each in pods:
                 info = each.entry(PodInfo(find_pod(each.key)))
-                info.signature = self._sign(info.pod_info)
+                info.signature = self._entries.sign(info.pod_info)
                 if info.is_gated:
                     info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
                 self._count_rejections(info, 1)
@@ -464,30 +450,12 @@ class SchedulingQueue:
         """Raise AssertionError if the queue is inconsistent."""
         for part in (self._active, self._backoff, self._pool, self._in_flight, self.nominator):
             part.check_invariants()
-        keys = [
-            info.pod_info.key
-            for queue in (self._active, self._backoff, self._pool)
-            for info in queue
-        ]
-        assert len(keys) == len(set(keys)), "a pod waits in two places"
+        check_places(self._active, self._backoff, self._pool, self._in_flight)
         # Where Pop does not take from backoffQ, gated pods may back off: the gate is asked when they leave.
-        poppable = (
-            (self._active, self._backoff) if self.settings.pop_from_backoff_q else (self._active,)
-        )
-        assert not any(info.is_gated for queue in poppable for info in queue), (
-            "a gated pod may be popped"
-        )
-        tried = {info.pod_info.uid for queue in (self._active, self._backoff) for info in queue}
-        tried.update(self._in_flight)
-        assert tried.issuperset(self._pool.classes.heads()), "pods wait behind one that is gone"
-        for info in self._pool:
-            assert info.unschedulable_plugins or info.pending_plugins, (
-                f"{info} waits without a rejecting plugin"
-            )
-            if info.is_gated:
-                assert info.gating_plugin_events == self._hints.events_of(info.gating_plugin), (
-                    f"{info} listens wrongly"
-                )
+        poppable: list[Iterable[QueuedPodInfo]] = [self._active]
+        if self.settings.pop_from_backoff_q:
+            poppable.append(self._backoff)
+        check_gates(poppable, self._pool, self._hints)
         sizes = {
             queue: self._metrics.pending_pods.labels(queue).current()
             for queue in (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
@@ -523,7 +491,7 @@ class SchedulingQueue:
         self._backoff.remove(key)
         self._active.add(info, label, turn)
         if log.enabled(5):
-            _log_move(info, label, ACTIVE)
+            log_move(info, label, ACTIVE)
         if label in (_ADDED, _UPDATED):
             self.nominator.add_nominated_pod(info.pod_info)
         return True
@@ -538,14 +506,14 @@ class SchedulingQueue:
         self._pool.remove(info.pod_info.key)
         self._backoff.add(info, label, turn)
         if log.enabled(5):
-            _log_move(info, label, BACKOFF)
+            log_move(info, label, BACKOFF)
         return True
 
     def _keep_gated(self, info: QueuedPodInfo, label: str) -> None:
         info.was_flushed_from_unschedulable = False
         self._pool.add_or_update(info, label)
         if log.enabled(5):
-            _log_move(info, label, UNSCHEDULABLE, f"{_MOVED}, because the pod is gated")
+            log_move(info, label, UNSCHEDULABLE, f"{MOVED}, because the pod is gated")
 
     def _requeue(
         self, info: QueuedPodInfo, strategy: Strategy, label: str, turn: int | None = None
@@ -575,7 +543,7 @@ class SchedulingQueue:
             place = self._requeue(info, strategy, resolved.label)
             if place != UNSCHEDULABLE:
                 if log.enabled(5):
-                    _log_move(info, resolved.label, place, f"{_MOVED} because the Pod is updated")
+                    log_move(info, resolved.label, place, f"{MOVED} because the Pod is updated")
                 return place
         return UNSCHEDULABLE
 
@@ -679,45 +647,14 @@ class SchedulingQueue:
         if self.settings.generic_workload and pod_info.pod.spec.scheduling_group is not None:
             return Strategy.AFTER_BACKOFF
         if log.enabled(5):
-            self._log_checking(info)
+            log_checking(info, self._in_flight.event_count, len(self._in_flight))
         events = self._in_flight.events_since_pop(pod_info.uid)
         if events is None:
             log.error("Pod comes back without having been popped", pod=pod_info.pod)
             return Strategy.AFTER_BACKOFF
-        best = Strategy.SKIP
-        for event, old, new in events:
-            strategy = self._evaluator.evaluate(info, event, old, new)
-            if strategy is Strategy.SKIP:
-                continue
-            best = strategy
-            if strategy is Strategy.IMMEDIATELY or not info.pending_plugins:
-                break
-        return best
+        return self._evaluator.evaluate_all(info, events)
 
     # Small parts.
-
-    def _new_entry(self, pod: Pod) -> QueuedPodInfo:
-        info = QueuedPodInfo(PodInfo(pod), self._clock.monotonic())
-        info.signature = self._sign(info.pod_info)
-        return info
-
-    def _newer_entry(self, info: QueuedPodInfo, old: Pod, new: Pod) -> QueuedPodInfo:
-        """A copy of an entry with the new version of its pod: what a heap has ranked must not change under it."""
-        pod_info = PodInfo(new)
-        if pod_info.uid == info.pod_info.uid:
-            # Upstream: parsed terms and summed requests stay those of the first version.
-            pod_info.adopt_derived(info.pod_info)
-            if not is_same_class(info.pod_info.pod, new):
-                pod_info.class_key = None
-        newer = copy(info)
-        newer.pod_info = pod_info
-        newer.signature = self._sign(pod_info)
-        self.nominator.update_nominated_pod(old, pod_info)
-        return newer
-
-    def _sign(self, pod_info: PodInfo) -> bytes | None:
-        signer = self._signers.get(pod_info.pod.spec.scheduler_name)
-        return None if signer is None else signer(pod_info)
 
     def _count_rejections(self, info: QueuedPodInfo, delta: int) -> None:
         profile = info.pod_info.pod.spec.scheduler_name
@@ -742,32 +679,6 @@ class SchedulingQueue:
         info = self._find_entry(key)
         return None if info is None else info.pod_info
 
-    def _log_not_helped(
-        self,
-        helped: Iterable[tuple[QueuedPodInfo, Strategy]],
-        classes: Iterable[tuple[WaitingClass, Strategy]],
-        event: ResolvedEvent,
-    ) -> None:
-        """The pods that are not gated and stay where they are, asked about or not."""
-        keys = {info.pod_info.key for info, _strategy in helped}
-        for waiting, _strategy in classes:
-            keys.update(waiting.members)
-        for info in self._pool:
-            if not info.is_gated and info.pod_info.key not in keys:
-                pod = info.pod_info.pod
-                log.info("Event is not making pod schedulable", v=5, pod=pod, event=event.label)
-
-    def _log_checking(self, info: QueuedPodInfo) -> None:
-        log.info(
-            "Checking events for in-flight pod",
-            v=5,
-            pod=info.pod_info.pod,
-            unschedulablePlugins=_as_go_set(info.unschedulable_plugins),
-            # Upstream: the list holds the pods in flight as well.
-            inFlightEventsSize=self._in_flight.event_count + len(self._in_flight),
-            inFlightPodsSize=len(self._in_flight),
-        )
-
     def _publish_sizes(self) -> None:
         readings: dict[str, Callable[[], float]] = {
             ACTIVE: lambda: len(self._active),
@@ -786,24 +697,3 @@ def _tick_after(instant: float, period_s: float, grid: float) -> float:
 
 def _nothing() -> None:
     """The default `on_ready`."""
-
-
-def _log_move(info: QueuedPodInfo, label: str, queue: str, what: str = _MOVED) -> None:
-    log.info(what, v=5, pod=info.pod_info.pod, event=label, queue=queue.capitalize())
-
-
-def _log_failure(info: QueuedPodInfo, queue: str, strategy: Strategy, cycle: int) -> None:
-    told: dict[str, object] = {
-        "pod": info.pod_info.pod,
-        "event": SCHEDULE_ATTEMPT_FAILURE,
-        "queue": queue.capitalize(),
-        "schedulingCycle": cycle,
-        "hint": list(Strategy).index(strategy),
-        "unschedulable plugins": _as_go_set(info.rejector_plugins),
-    }
-    log.info(_MOVED, v=3, **told)
-
-
-def _as_go_set(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """How upstream's sets look in a log."""
-    return {name: {} for name in sorted(names)}

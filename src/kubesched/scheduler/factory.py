@@ -43,7 +43,8 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.dynamic_resources.manager import DRAManager
 from kubesched.queue.hints import HintMap, PluginEvents, build_hint_map
 from kubesched.queue.nominator import Nominator
-from kubesched.queue.scheduling_queue import QueueSettings, SchedulingQueue
+from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.queue.settings import QueueSettings
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.background import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle

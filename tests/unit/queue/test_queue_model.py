@@ -824,7 +824,7 @@ class QueueMachine(RuleBasedStateMachine):
     def nominate(self, name, node):
         pod = self.latest(name)
         info = None if node is None else NominatingInfo(override=True, node_name=node)
-        self.queue.nominator.add_nominated_pod(self.queue._new_entry(pod).pod_info, info)
+        self.queue.nominator.add_nominated_pod(self.queue._entries.new(pod).pod_info, info)
         self.model.nominate(pod, node)
 
     @precondition(lambda self: self.serial > 20)

@@ -1,0 +1,65 @@
+"""What the queue logs about pods, in upstream's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kubesched.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.logs import get_logger
+from kubesched.queue.hints import ResolvedEvent, Strategy
+from kubesched.queue.waiting_classes import WaitingClass
+
+log = get_logger("kubesched.queue.scheduling_queue")
+
+MOVED: Final = "Pod moved to an internal scheduling queue"
+
+
+def log_move(info: QueuedPodInfo, label: str, queue: str, what: str = MOVED) -> None:
+    log.info(what, v=5, pod=info.pod_info.pod, event=label, queue=queue.capitalize())
+
+
+def log_failure(info: QueuedPodInfo, queue: str, strategy: Strategy, cycle: int) -> None:
+    told: dict[str, object] = {
+        "pod": info.pod_info.pod,
+        "event": SCHEDULE_ATTEMPT_FAILURE,
+        "queue": queue.capitalize(),
+        "schedulingCycle": cycle,
+        "hint": list(Strategy).index(strategy),
+        "unschedulable plugins": _as_go_set(info.rejector_plugins),
+    }
+    log.info(MOVED, v=3, **told)
+
+
+def log_not_helped(
+    pool: Iterable[QueuedPodInfo],
+    helped: Iterable[tuple[QueuedPodInfo, Strategy]],
+    classes: Iterable[tuple[WaitingClass, Strategy]],
+    event: ResolvedEvent,
+) -> None:
+    """The pods that are not gated and stay where they are, asked about or not."""
+    keys = {info.pod_info.key for info, _strategy in helped}
+    for waiting, _strategy in classes:
+        keys.update(waiting.members)
+    for info in pool:
+        if not info.is_gated and info.pod_info.key not in keys:
+            pod = info.pod_info.pod
+            log.info("Event is not making pod schedulable", v=5, pod=pod, event=event.label)
+
+
+def log_checking(info: QueuedPodInfo, event_count: int, pod_count: int) -> None:
+    log.info(
+        "Checking events for in-flight pod",
+        v=5,
+        pod=info.pod_info.pod,
+        unschedulablePlugins=_as_go_set(info.unschedulable_plugins),
+        # Upstream: the list holds the pods in flight as well.
+        inFlightEventsSize=event_count + pod_count,
+        inFlightPodsSize=pod_count,
+    )
+
+
+def _as_go_set(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """How upstream's sets look in a log."""
+    return {name: {} for name in sorted(names)}

@@ -1,0 +1,22 @@
+"""What an operator can set about the queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What an operator can set about the queue."""
+
+    initial_backoff_s: float = 1.0
+    """First backoff after a failed attempt; doubles with every further one."""
+    max_backoff_s: float = 10.0
+    """Longest backoff; 0 disables it."""
+    max_in_unschedulable_s: float = 300.0
+    """After this long without a helpful event a pod is tried again anyway."""
+    pop_from_backoff_q: bool = True
+    """Feature gate SchedulerPopFromBackoffQ: an idle scheduler takes rejected pods before their backoff expires."""
+    generic_workload: bool = False
+    """Feature gate GenericWorkload: members of pod groups retry on backoff alone."""
+    plugin_metrics_sample_percent: float = 10.0
