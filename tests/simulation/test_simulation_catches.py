@@ -49,7 +49,7 @@ class LosesFailedPods(SimulatedProcess):
         super().__init__(*arguments, **settings)
         queue = self.assembly.scheduler.queue
 
-        def forget(info: Any) -> bool:
+        def forget(info: Any, _failure: Any = None) -> bool:
             queue.done(info.pod_info.uid)
             return True
 
