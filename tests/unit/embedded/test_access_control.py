@@ -114,6 +114,39 @@ async def test_binding_a_claim_needs_a_permission_of_its_own(api, server, call):
     assert (await call("PATCH", path, change, **merge))[0] == 200
 
 
+async def test_the_status_of_devices_needs_a_permission_by_driver(api, server, call):
+    dra = "resource.k8s.io"
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    metadata = {"name": "c", "namespace": "default"}
+    claim = api.create(
+        f"resourceclaims.{dra}",
+        {"metadata": metadata, "spec": {"devices": {"requests": [request]}}},
+    )
+    device = {"driver": "d.example.com", "pool": "p", "device": "d"}
+    results = [{**device, "request": "r"}]
+    api.update_status(
+        f"resourceclaims.{dra}",
+        {**claim, "status": {"allocation": {"devices": {"results": results}}}},
+    )
+    grant(api, "writer", [rule(["resourceclaims/status"], ["patch"], dra)], TO_BOB)
+    path = f"/apis/{dra}/v1/namespaces/default/resourceclaims/c/status"
+    change = {"status": {"devices": [{**device, "networkData": {"interfaceName": "eth0"}}]}}
+    merge = {"content_type": "application/merge-patch+json"}
+    other = {**rule(["resourceclaims/driver"], ["arbitrary-node:patch"], dra), "resourceNames": ["other"]}  # fmt: skip
+    grant(api, "other-driver", [other], TO_BOB)
+    status, body = await call("PATCH", path, change, **merge)
+    assert (status, body["message"]) == (
+        422,
+        'ResourceClaim.resource.k8s.io "c" is invalid: status.devices: Forbidden: changing status.devices requires '
+        'resource="resourceclaims/driver", verb="[arbitrary-node:patch]" permission: resourceclaims.resource.k8s.io '
+        '"d.example.com" is forbidden: User "bob" cannot arbitrary-node:patch resource "resourceclaims/driver" in API '
+        'group "resource.k8s.io" in the namespace "default"',
+    )
+    grant(api, "driver", [{**other, "resourceNames": ["d.example.com"]}], TO_BOB)
+    assert (await call("PATCH", path, change, **merge))[0] == 200
+    assert (await call("PATCH", path, {"status": {"devices": None}}, **merge))[0] == 200
+
+
 async def test_a_role_counts_in_its_namespace_only(api, server, call):
     grant(api, "reader", [rule(["pods"], ["get", "list", "watch"])], TO_BOB)
     assert (await call("GET", "/api/v1/namespaces/default/pods"))[0] == 200

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from kubesched.clock import Clock
 from kubesched.embedded.auth.bootstrap_roles import create_roles
-from kubesched.embedded.auth.claim_binding import ClaimBindingCheck
+from kubesched.embedded.auth.claim_status import ClaimStatusCheck
 from kubesched.embedded.auth.escalation import EscalationCheck
 from kubesched.embedded.auth.rbac import Attributes, RbacAuthorizer
 from kubesched.embedded.auth.tokens import ServiceAccountTokens
@@ -38,7 +38,7 @@ class AccessControl:
             create_roles(registry)
             self.rbac = RbacAuthorizer(registry)
             registry.checks.append(EscalationCheck(self.rbac))
-            registry.status_checks.append(ClaimBindingCheck(self.rbac))
+            registry.status_checks.append(ClaimStatusCheck(self.rbac))
 
     def authenticate(self, token: str) -> User | None:
         """The user a bearer token belongs to."""
