@@ -109,6 +109,18 @@ def test_what_a_resize_may_not_do(running, resources, words):
         resize(running, resources)
 
 
+def test_a_resize_names_the_containers_that_exist(running):
+    words = "spec.containers: Forbidden: containers may not be added or removed on resize"
+    with pytest.raises(Invalid, match=re.escape(words)):
+        resize(running, {"requests": {"cpu": "150m"}}, name="other", image="x")
+    renamed = [{"op": "replace", "path": "/spec/containers/0/name", "value": "other"}]
+    words = (
+        "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize"
+    )
+    with pytest.raises(Invalid, match=re.escape(words)):
+        running.api.patch("pods", "default", "p", renamed, "json", "resize")
+
+
 def test_a_resize_keeps_the_quality_of_service(world):
     world.pod(
         "p", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]

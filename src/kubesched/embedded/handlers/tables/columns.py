@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.embedded.handlers.tables import cluster, workloads
+from kubesched.embedded.handlers.tables import cluster, networking, workloads
 from kubesched.embedded.handlers.tables.custom import custom_columns
 from kubesched.embedded.handlers.tables.pods import POD_COLUMNS
 from kubesched.embedded.handlers.tables.table import AGE, NAME, Column
@@ -23,10 +23,14 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "daemonsets.apps": workloads.DAEMON_SET_COLUMNS,
     "deployments.apps": workloads.DEPLOYMENT_COLUMNS,
     "endpoints": cluster.ENDPOINTS_COLUMNS,
+    "endpointslices.discovery.k8s.io": networking.ENDPOINT_SLICE_COLUMNS,
     "events": cluster.EVENT_COLUMNS,
+    "horizontalpodautoscalers.autoscaling": networking.AUTOSCALER_COLUMNS,
+    "ingresses.networking.k8s.io": networking.INGRESS_COLUMNS,
     "jobs.batch": workloads.JOB_COLUMNS,
     "leases.coordination.k8s.io": cluster.LEASE_COLUMNS,
     "namespaces": cluster.NAMESPACE_COLUMNS,
+    "networkpolicies.networking.k8s.io": networking.NETWORK_POLICY_COLUMNS,
     "nodes": cluster.NODE_COLUMNS,
     "persistentvolumeclaims": cluster.CLAIM_COLUMNS,
     "persistentvolumes": cluster.VOLUME_COLUMNS,

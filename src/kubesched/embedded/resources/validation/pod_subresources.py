@@ -64,19 +64,29 @@ def validate_ephemeral_containers(new: JsonObject, old: JsonObject) -> list[Fiel
     return problems
 
 
+_CONTAINER_LISTS = ("containers", "initContainers")
+
+
 def with_resources(new: JsonObject, old: JsonObject) -> JsonObject:
-    """The old pod with the new one's resources and resize policies; anything else the write says is ignored."""
+    """The old pod with the new one's resources and resize policies; anything else the write says is ignored.
+
+    Containers that were added, removed, renamed or reordered stay so, for validation to refuse them.
+    """
     spec = dict(old["spec"])
-    for field in ("containers", "initContainers"):
-        wanted = {container.get("name"): container for container in new["spec"].get(field) or ()}
-        if spec.get(field):
-            spec[field] = [
-                {**container, **_resizable(wanted.get(container["name"], container))}
-                for container in spec[field]
-            ]
+    for field in _CONTAINER_LISTS:
+        wanted, known = new["spec"].get(field) or [], spec.get(field) or []
+        if _names(wanted) != _names(known):
+            spec[field] = wanted
+        elif known:
+            pairs = zip(known, wanted, strict=True)
+            spec[field] = [{**container, **_resizable(other)} for container, other in pairs]
     if "resources" in new["spec"]:
         spec["resources"] = new["spec"]["resources"]
     return {**old, "metadata": new["metadata"], "spec": spec}
+
+
+def _names(containers: list[JsonObject]) -> list[str]:
+    return [container.get("name", "") for container in containers]
 
 
 def _resizable(container: JsonObject) -> JsonObject:
@@ -90,9 +100,17 @@ def validate_resize(new: JsonObject, old: JsonObject) -> list[FieldError]:
     if qos_class(new["spec"]) != qos_class(old["spec"]):
         detail = "Pod QOS Class may not change as a result of resizing"
         problems.append(invalid("spec", qos_class(new["spec"]), detail))
-    for field in ("containers", "initContainers"):
-        pairs = zip(new["spec"].get(field) or (), old["spec"].get(field) or (), strict=True)
-        for index, (after, before) in enumerate(pairs):
+    for field in _CONTAINER_LISTS:
+        wanted, known = new["spec"].get(field) or [], old["spec"].get(field) or []
+        if len(wanted) != len(known):
+            problems.append(
+                forbidden(f"spec.{field}", f"{field} may not be added or removed on resize")
+            )
+            continue
+        for index, (after, before) in enumerate(zip(wanted, known, strict=True)):
+            if after.get("name") != before.get("name"):
+                detail = f"{field} may not be renamed or reordered on resize"
+                problems.append(forbidden(f"spec.{field}[{index}].name", detail))
             problems += _resize_problems(
                 after.get("resources") or {},
                 before.get("resources") or {},
