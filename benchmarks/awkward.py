@@ -16,6 +16,7 @@ one old pod of 100m CPU and 500Mi; the pods to place ask for the same:
     sample-0           percentageOfNodesToScore: 0
     sample-30          percentageOfNodesToScore: 30
     one-worker         parallelism: 1
+    extender           an extender for a resource that the pods do not ask for
     volumes            a WaitForFirstConsumer claim each (benchmarks/volumes.py: dynamic)
     preemption         nodes full of low pods, each preemptor displaces three (benchmarks/preemption.py: settled)
     churn              for every 100 pods a node comes and a node goes
@@ -44,8 +45,11 @@ from decisions import BATCH, Cluster, Workload, basic, one_per_node
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Service
+from kubesched.config.types import Extender, ExtenderManagedResource
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
+from kubesched.scheduler.http_extender import HttpExtender
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_pod
 from kubesched.testing.builders import PodBuilder
@@ -161,6 +165,17 @@ def one_worker(nodes: int, pods: int, classes: bool) -> float:
     return scene.run(plain, pods)
 
 
+def extender(nodes: int, pods: int, classes: bool) -> float:
+    scene = Scene(nodes, classes=classes)
+    managed = (ExtenderManagedResource(name="example.com/gpu"),)
+    config = Extender(
+        url_prefix="http://127.0.0.1", filter_verb="filter", managed_resources=managed
+    )
+    uninterested = HttpExtender(config, None, scene.cluster.table, transport=object())
+    scene.cluster.algorithm = ExtendedAlgorithm(scene.algorithm, [uninterested])
+    return scene.run(plain, pods)
+
+
 def churn(nodes: int, pods: int, classes: bool) -> float:
     scene = Scene(nodes, classes=classes)
 
@@ -188,6 +203,7 @@ ROWS: dict[str, Row] = {
     "sample-0": sampled(0),
     "sample-30": sampled(30),
     "one-worker": one_worker,
+    "extender": extender,
     "volumes": lambda nodes, pods, classes: volumes.run("dynamic", nodes, pods, classes=classes),
     "preemption": preempting,
     "churn": churn,

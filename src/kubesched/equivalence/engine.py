@@ -23,13 +23,7 @@ from kubesched.equivalence.walk import Walk, Walked
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.runtime.framework import Framework
-from kubesched.framework.runtime.nominated import (
-    NO_NOMINATIONS,
-    Rivals,
-    filter_contested,
-    nominations_version,
-    rivals_of,
-)
+from kubesched.framework.runtime.nominated import NO_NOMINATIONS, nominations_version, rivals_of
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.score import run_pre_score
 from kubesched.logs import get_logger
@@ -162,12 +156,15 @@ class EquivalenceEngine:
         if not plan.prepare(state, pod.pod):
             return None
         started = framework.point_done("PreFilter", started)
-        groups = plan.feasible_groups(state, pod.pod, by_row=walk is not None)
+        refused: Indices | None = None
         rivals = rivals_of(framework, pod)
-        if rivals is not None and not _are_alike(plan.pod, pod):
-            return None  # labels that no pod on a node reads may matter to a nominated one
-        if rivals is not None or not plan.chooses_by_group:
-            return self._by_rows(framework, state, pod, plan, groups, rivals, walk, started)
+        if rivals is not None:
+            if not _are_alike(plan.pod, pod):
+                return None  # labels that no pod on a node reads may matter to a nominated one
+            refused = plan.refused_rows(state, pod, rivals)
+        groups = plan.feasible_groups(state, pod.pod, refused, by_row=walk is not None)
+        if not plan.chooses_by_group:
+            return self._by_rows(framework, state, pod.pod, plan, groups, walk, started)
         if walk is not None:
             return self._by_walk(framework, state, pod.pod, plan, groups, walk, started)
         started = framework.point_done("Filter", started)
@@ -206,22 +203,14 @@ class EquivalenceEngine:
         self,
         framework: Framework,
         state: CycleState,
-        pod: PodInfo,
+        pod: Pod,
         plan: Plan,
         groups: Sequence[Group],
-        rivals: Rivals | None,
         walk: Walk | None,
         started: float,
     ) -> Best | Walked | None:
-        """Decide over rows: residual plugins and nominated pods make rows of a group differ."""
-        passing = plan.filter_rows(state, pod.pod, plan.feasible_rows(groups))
-        if rivals is not None:
-            contested = filter_contested(framework, state, pod, NodeColumns(self._table))
-            if contested is not None:
-                indices, outcome = contested
-                if outcome.error is not None:
-                    raise Unfit
-                passing[indices] &= outcome.passing
+        """Decide over rows: residual plugins make rows of a group differ."""
+        passing = plan.filter_rows(state, pod, plan.feasible_rows(groups))
         examined = self._table.node_count
         if walk is None:
             feasible: NodeColumns = PassingColumns(self._table, passing)
@@ -233,9 +222,9 @@ class EquivalenceEngine:
         if count == 0:
             return None
         if count > 1:
-            plan.pre_score_rows(state, pod.pod, feasible)
+            plan.pre_score_rows(state, pod, feasible)
             started = framework.point_done("PreScore", started)
-            tied = plan.best_of_rows(state, pod.pod, feasible)
+            tied = plan.best_of_rows(state, pod, feasible)
             framework.point_done("Score", started)
         rows = feasible.row_indices()
         return Best(Ties.of(rows[tied]), count) if walk is None else Walked(rows, tied, examined)

@@ -10,12 +10,13 @@ counted. These rows are taken out of the shared groups and put into groups of th
  groups of the class  zone a, 0 pods: {0, 5}, {7}    zone b, 0 pods: {1}    zone a, 1 pod: {2}    zone b, 1 pod: {4}
 ```
 
-Nothing is copied: a group without some rows is the shared group and a list of these rows.
+Nothing is copied: a group without some rows is the shared group and a list of these rows. Rows that fail because of nominated
+pods are left out in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -46,13 +47,24 @@ class Part(Group):
 class Overlay:
     """Answers as a ranking of the whole class would. Valid until a row changes."""
 
-    def __init__(self, base: SortedRanking, rows: set[int], traits: Sequence[Trait]) -> None:
+    def __init__(
+        self,
+        base: SortedRanking,
+        rows: Iterable[int],
+        traits: Sequence[Trait],
+        refused: Iterable[int] = (),
+    ) -> None:
+        """The rows are told apart by the traits; the refused ones are in no group."""
         self._base = base
         self.level: Ints = base.level
         self._parts: list[Group] = []
         """The groups that are not shared groups as they stand."""
         self._hidden: dict[int, list[int]] = {}
         """Group number -> rows taken out of it."""
+        for row in refused:
+            group = base.group_at(row)
+            if group is not None:
+                self._hidden.setdefault(group.number, []).append(row)
         own: dict[GroupKey, Part] = {}
         for row in rows:
             group = base.group_at(row)

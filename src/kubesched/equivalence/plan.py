@@ -11,20 +11,22 @@ Without residual plugins the cost of a decision does not depend on the number of
 with nominated pods, the rows of a group differ, and the decision is made over the kept columns (`best_of_rows`).
 
 The index is shared by all classes of a shape (`row_layers`); what a class adds are the few rows on which its own pods are
-counted (`overlay`). So the first pod of a new app needs no evaluation of all nodes.
+counted (`class_rows`, `overlay`). So the first pod of a new app needs no evaluation of all nodes.
 
 A plan always matches the full evaluation. If it cannot answer, it raises `Unfit` and the caller falls back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.class_index import ClassIndex, IndexedFilter, IndexedScore, Unfit
+from kubesched.equivalence.class_rows import ClassRows
 from kubesched.equivalence.overlay import Overlay
 from kubesched.equivalence.premises import (
     FilterRules,
@@ -34,15 +36,9 @@ from kubesched.equivalence.premises import (
     is_lasting,
     score_rules,
 )
-from kubesched.equivalence.ranking import (
-    Group,
-    Ranking,
-    SortedRanking,
-    Ties,
-    TooManyGroups,
-)
+from kubesched.equivalence.ranking import Group, Ranking, Ties
 from kubesched.equivalence.representatives import Representatives
-from kubesched.equivalence.row_layers import NoRoom, RowLayer, RowLayers
+from kubesched.equivalence.row_layers import NoRoom, RowLayers
 from kubesched.equivalence.signature import ClassKey
 from kubesched.equivalence.walk import Walk
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
@@ -55,6 +51,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
+from kubesched.framework.runtime.nominated import Rivals, filter_contested
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_score
 from kubesched.framework.runtime.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE, timed
@@ -63,20 +60,11 @@ from kubesched.framework.traits import Trait
 from kubesched.snapshot.columns import Indices, Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pod_index import Counter
+from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns
 
 T = TypeVar("T")
 
-FEW_ROWS: Final = 48
-MANY_ROWS: Final = 96
-"""A class that differs from others of its shape in more rows than the first number gets a layer of its own if it can, and
-with more than the second it must."""
-SPLIT_ROWS: Final = 64
-"""A layer of its own costs a class about as much as an overlay over this many rows."""
-LAG_ROWS: Final = 3
-"""A dirty row costs a layer about as much as an overlay over this many rows."""
-BUSY_ROWS: Final = 24
-"""With more dirty rows since its last use, a class goes back to the layer that it shares, if it differs in few rows."""
 FEW_GROUPS: Final = 12
 """Up to this many groups are filtered and scored without arrays, if all plugins have a scalar form."""
 
@@ -87,6 +75,16 @@ class ClusterScore(NamedTuple):
     plugin: ScorePlugin
     weight: int
     rule: Rule[int] | None
+
+
+class Refused(NamedTuple):
+    """Rows that fail because of nominated pods, valid until one of the rows with such pods changes."""
+
+    rivals: Rivals
+    rows: frozenset[int]
+    until: int
+    """A cursor of the table's log."""
+    refused: Indices | None
 
 
 class Plan:
@@ -111,7 +109,6 @@ class Plan:
         self._framework = framework
         self._table = table
         self._layers = layers
-        self._shape = class_key[0]
         self._class_key = class_key
         self._skipped_filters = frozenset(state.skip_filter_plugins)
         self._skipped_scores = frozenset(state.skip_score_plugins)
@@ -215,13 +212,16 @@ class Plan:
         self._counters: list[Counter] = list(
             {id(t.counter): t.counter for t in self._traits if t.counter is not None}.values()
         )
-        self._shared: RowLayer | None = None
-        """The layer to go back to from a layer of its own."""
-        self._spent = 0
-        self._last_used = self._table.pod_log.end
-        self._layer = self._layer_of(state, pod)
-        self._index = self._layer.index
-        self._ranking: Overlay | Ranking = self._index.ranking
+        self._refused: Refused | None = None
+        self._rows = ClassRows(
+            self._table,
+            self._layers,
+            self._class_key,
+            self._indexed_names(),
+            self._traits if self._is_grouped else None,
+            partial(self._make_layer, state, pod),
+        )
+        self._ranking: Overlay | Ranking = self._rows.index.ranking
         judges = [rule.at for _, rule in self._grouped_filters]
         self._judges = [at for at in judges if at is not None]
         self._has_judges = len(self._judges) == len(judges)
@@ -232,43 +232,17 @@ class Plan:
         ]
         self._has_finals = len(self._finals) == len(self._cluster_scores)
 
-    def _layer_of(self, state: CycleState, pod: Pod) -> RowLayer:
-        """The layer that the classes of this shape share, or one of its own if they differ in too many rows."""
-        plugins = tuple(
-            [i.plugin.name for i in self._indexed_filters]
-            + [i.plugin.name for i in self._indexed_scores]
-        )
-        self._sparse: list[Trait] = []
-        """Traits by which a few rows differ from what the layer says about them."""
-        if not self._is_grouped:
-            return self._layers.layer(
-                self._shape, (plugins, None), self._index_maker(None, state, pod)
-            )
-        bases = [trait.base() for trait in self._traits]
-        known = {base.key: base for base in bases if base is not None}
-        self._sparse = [trait for trait in self._traits if not trait.is_static]
-        if None in bases or len(self._deviating_rows()) > FEW_ROWS:
-            self._sparse = []
-            make = self._index_maker(self._traits, state, pod)
-            return self._layers.replace(self._shape, self._class_key, make)
-        make = self._index_maker(list(known.values()), state, pod)
-        return self._layers.layer(self._shape, (plugins, frozenset(known)), make)
+    def _indexed_names(self) -> tuple[str, ...]:
+        names = [indexed.plugin.name for indexed in self._indexed_filters]
+        return (*names, *[indexed.plugin.name for indexed in self._indexed_scores])
 
-    def _index_maker(
-        self, traits: Sequence[Trait] | None, state: CycleState, pod: Pod
-    ) -> Callable[[], tuple[ClassIndex, Premises]]:
-        def make() -> tuple[ClassIndex, Premises]:
-            filters, scores = self._indexed_filters, self._indexed_scores
-            index = ClassIndex(self._framework, self._table, state, pod, filters, scores, traits)
-            return index, Premises(self._table, self._indexed_rules())
-
-        return make
-
-    def _deviating_rows(self) -> set[int]:
-        rows: set[int] = set()
-        for trait in self._sparse:
-            rows.update(trait.deviating_rows())
-        return rows
+    def _make_layer(
+        self, state: CycleState, pod: Pod, traits: Sequence[Trait] | None
+    ) -> tuple[ClassIndex, Premises]:
+        """For a layer that is missing. Raises Unfit."""
+        filters, scores = self._indexed_filters, self._indexed_scores
+        index = ClassIndex(self._framework, self._table, state, pod, filters, scores, traits)
+        return index, Premises(self._table, self._indexed_rules())
 
     # -- deciding --------------------------------------------------------------------------------------------------
 
@@ -279,11 +253,7 @@ class Plan:
 
     def holds(self) -> bool:
         """Are all premises of the plan still valid?"""
-        if not self._premises.hold():
-            return False
-        if self._shared is not None and (self._layer.is_dropped or self._index.lag > BUSY_ROWS):
-            self._return_to_shared(self._shared)
-        if not self._layers.holds(self._layer):
+        if not self._premises.hold() or not self._rows.hold():
             return False
         keep = self._table.pod_index.keep
         for counter in self._counters:
@@ -306,13 +276,44 @@ class Plan:
         state.skip_filter_plugins = kept.union(state.skip_filter_plugins)
         return outcome.status is None and outcome.node_names is None
 
+    def refused_rows(self, state: CycleState, pod: PodInfo, rivals: Rivals) -> Indices | None:
+        """The rows that fail with the rivals on them; None if there are none. Raises Unfit."""
+        log, kept = self._table.pod_log, self._refused
+        if kept is not None and kept.rivals is rivals:
+            changed = log.since(kept.until)
+            if changed is not None and kept.rows.isdisjoint(changed):
+                self._refused = kept._replace(until=log.end)
+                return kept.refused
+        contested = filter_contested(
+            self._framework, state, pod, NodeColumns(self._table, rivals.rows)
+        )
+        refused = None
+        if contested is not None:
+            indices, outcome = contested
+            if outcome.error is not None:
+                raise Unfit
+            if not outcome.passing.all():
+                refused = rivals.rows[indices[~outcome.passing]]
+        if not (self._grouped_filters or self._residual_filters or self._asked_pre_filters):
+            # Nothing but these rows enters the verdicts.
+            rows = frozenset(rivals.rows.tolist())
+            self._refused = Refused(rivals, rows, log.end, refused)
+        return refused
+
     def feasible_groups(
-        self, state: CycleState, pod: Pod, *, by_row: bool = False
+        self,
+        state: CycleState,
+        pod: Pod,
+        refused: Indices | None = None,
+        *,
+        by_row: bool = False,
     ) -> Sequence[Group]:
-        """The groups that pass all but the residual filters; `by_row` if the group of every row matters. Raises Unfit."""
+        """The groups that pass all but the residual filters, without the refused rows. Raises Unfit.
+
+        With `by_row` the group of every row is wanted.
+        """
         self._follow_nodes()
-        self._layers.sync(self._layer, state, pod)
-        ranking = self._ranking = self._overlaid(by_row=by_row)
+        ranking = self._ranking = self._rows.ranked(state, pod, refused, by_row=by_row)
         groups = ranking.live_groups()
         if not self._grouped_filters or not groups:
             return groups
@@ -337,56 +338,6 @@ class Plan:
             self._node_cursor = end
             if not all([trait.follow() for trait in self._traits]):
                 raise Unfit
-
-    def _overlaid(self, *, by_row: bool) -> Overlay | Ranking:
-        ranking = self._index.ranking
-        if not self._sparse:
-            return ranking
-        rows = self._deviating_rows()
-        end = self._table.pod_log.end
-        lag, self._last_used = end - self._last_used, end
-        self._spent = max(self._spent + len(rows) - LAG_ROWS * lag, 0)
-        if not rows:
-            return ranking
-        if (self._spent > SPLIT_ROWS or len(rows) > FEW_ROWS) and self._leave_shared(rows):
-            return self._index.ranking
-        if len(rows) > MANY_ROWS:
-            raise Unfit
-        traits = self._sparse
-        if isinstance(ranking, SortedRanking) and not by_row:
-            return Overlay(ranking, rows, traits)
-        try:
-            return ranking.with_rows_apart(rows, lambda row: tuple([t.at(row) for t in traits]))
-        except TooManyGroups:
-            raise Unfit from None
-
-    def _leave_shared(self, rows: set[int]) -> bool:
-        """Take a layer of its own, made from the shared one; False if there is no room or rows are not sorted."""
-        shared, index = self._layer, self._index.split(self._traits, rows)
-        if index is None:
-            return False
-        try:
-            self._layer = self._layers.replace(
-                self._shape, self._class_key, lambda: (index, shared.premises)
-            )
-        except NoRoom:
-            return False
-        self._index, self._shared, self._sparse = index, shared, []
-        return True
-
-    def _return_to_shared(self, shared: RowLayer) -> None:
-        """Use the shared layer again, if it is there and this class differs from it in few rows."""
-        self._sparse = [trait for trait in self._traits if not trait.is_static]
-        count = len(self._deviating_rows())
-        if shared.is_dropped or count > FEW_ROWS:
-            self._sparse = []
-            if count > MANY_ROWS:  # its pods are not going to vanish: count them no more
-                self._shared = None
-            return
-        if not self._layer.is_dropped:
-            self._layers.drop(self._layer)
-        self._layer, self._index, self._shared = shared, shared.index, None
-        self._spent, self._last_used = 0, self._table.pod_log.end
 
     def _judged(self, groups: list[Group]) -> list[Group]:
         """The groups whose sample row passes."""
@@ -429,7 +380,7 @@ class Plan:
     def _points_of_many(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> list[int]:
         view = self._representatives(groups)
         totals = np.zeros(len(groups), dtype=np.int64)
-        for at, raw in enumerate(self._index.raws):
+        for at, raw in enumerate(self._rows.index.raws):
             values = [group.key[at] for group in groups]
             if values.count(values[0]) == len(values):
                 continue  # all nodes get the same
@@ -441,7 +392,7 @@ class Plan:
     def _points_of_few(self, state: CycleState, pod: Pod, groups: Sequence[Group]) -> list[int]:
         """The same without arrays: 52 against 89 µs of CPU per decision with spread-soft (benchmarks/decisions.py)."""
         totals = [0] * len(groups)
-        for at, raw in enumerate(self._index.raws):
+        for at, raw in enumerate(self._rows.index.raws):
             values = [group.key[at] for group in groups]
             if values.count(values[0]) == len(values):
                 continue  # all nodes get the same
@@ -520,7 +471,7 @@ class Plan:
         state.points_reached |= SCORE
         rows = feasible.row_indices()
         totals: Ints = self._ranking.level[rows]
-        for raw in self._index.raws:
+        for raw in self._rows.index.raws:
             final = _final(raw.plugin, state, pod, raw.column[rows], feasible)
             totals = totals + final * raw.weight
         totals = self._add_cluster_scores(state, pod, feasible, totals)
@@ -552,7 +503,7 @@ class Plan:
         return Representatives(self._table, rows, [group.count for group in groups])
 
     def check_invariants(self) -> None:
-        self._index.check_invariants()
+        self._rows.index.check_invariants()
 
 
 def _final(

@@ -160,9 +160,15 @@ class Ranking(ABC):
         return self._level_cells[row]
 
     def with_rows_apart(
-        self, rows: Iterable[int], key_of: Callable[[int], GroupKey]
+        self,
+        rows: Iterable[int],
+        key_of: Callable[[int], GroupKey],
+        refused: Indices | None = None,
     ) -> UnsortedRanking:
-        """An unsorted copy for one decision in which the key of some rows is longer by what `key_of` returns."""
+        """An unsorted copy for one decision in which the key of some rows is longer by what `key_of` returns.
+
+        The refused rows are in no group.
+        """
         copy = UnsortedRanking(0)
         copy.capacity = self.capacity
         copy.group_of, copy.level = self.group_of.copy(), self.level
@@ -177,6 +183,8 @@ class Ranking(ABC):
                 assert shared is not None, f"row {row} is in a group that is gone"
                 key = (*shared.key, *key_of(row))
                 copy._group_cells[row] = copy._group_among_live(key).number
+        if refused is not None:
+            copy.group_of[refused] = NO_GROUP
         return copy
 
     def sample(self, group: Group) -> int:

@@ -16,7 +16,7 @@ from random_clusters import random_node, random_pod
 from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.cache.cache import Cache
-from kubesched.equivalence import EquivalenceEngine, class_index, plan, ranking
+from kubesched.equivalence import EquivalenceEngine, class_index, class_rows, plan, ranking
 from kubesched.equivalence.plan import Plan
 from kubesched.framework import traits
 from kubesched.framework.cycle_state import CycleState
@@ -234,16 +234,16 @@ class History:
 
     def nominate(self, number: int, node_name: str) -> None:
         """Nominate a pod, or withdraw all nominations."""
-        if self.rivals:
+        if len(self.rivals) > 2 or (self.rivals and self.rng.random() < 0.3):
             for rival in self.rivals:
                 for side in self.sides:
                     side.nominations.delete_nominated_pod(rival.pod)
             self.rivals = []
             return
         pod = random_pod(self.rng, f"rival-{number}").priority(self.rng.choice([0, 10])).build()
-        self.rivals = [PodInfo(pod)]
+        self.rivals.append(PodInfo(pod))
         for side in self.sides:
-            side.nominations.add_nominated_pod(self.rivals[0], NominatingInfo(True, node_name))
+            side.nominations.add_nominated_pod(self.rivals[-1], NominatingInfo(True, node_name))
 
     def change_service(self) -> None:
         """Pods behind a service get the system's default constraints."""
@@ -300,7 +300,7 @@ def test_classes_and_plain_columns_decide_alike(
     for bound, value in WAYS[way].items():
         modules = {"VALUES_LIMIT": traits, "GROUP_LIMIT": ranking, "FEW_GROUPS": plan}
         modules |= dict.fromkeys(
-            ("FEW_ROWS", "MANY_ROWS", "SPLIT_ROWS", "LAG_ROWS", "BUSY_ROWS"), plan
+            ("FEW_ROWS", "MANY_ROWS", "SPLIT_ROWS", "LAG_ROWS", "BUSY_ROWS"), class_rows
         )
         module = modules.get(bound, class_index)
         monkeypatch.setattr(module, bound, value)
@@ -332,8 +332,8 @@ def test_many_of_these_decisions_come_from_plans(monkeypatch: pytest.MonkeyPatch
     served = []
     original = Plan.feasible_groups
 
-    def feasible_groups(self, state, pod, *, by_row=False):
-        groups = original(self, state, pod, by_row=by_row)
+    def feasible_groups(self, state, pod, *refused, by_row=False):
+        groups = original(self, state, pod, *refused, by_row=by_row)
         served.append(True)
         return groups
 

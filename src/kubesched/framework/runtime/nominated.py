@@ -48,9 +48,8 @@ class Rivals:
         self._requested: dict[int, Ints] = {}
         self._pod_count = nominated.sum_of(lambda _pod: 1, None, priority, own)
 
-    @property
-    def are_none(self) -> bool:
-        return not self._pod_count.any()
+        self.rows: Indices = np.flatnonzero(self._pod_count)
+        """The rows that have any, in ascending order."""
 
     def among(self, rows: Indices) -> Indices:
         """Indices into `rows` of the rows that have rivals."""
@@ -138,10 +137,10 @@ class NominatedPods:
         own = self._by_uid.get(pod.uid)
         if own is not None:
             rivals = Rivals(self, pod.priority, own[1])
-            return None if rivals.are_none else rivals
+            return rivals if len(rivals.rows) else None
         if pod.priority not in self._rivals:
             rivals = Rivals(self, pod.priority, None)
-            self._rivals[pod.priority] = None if rivals.are_none else rivals
+            self._rivals[pod.priority] = rivals if len(rivals.rows) else None
         return self._rivals[pod.priority]
 
     def sum_of(
