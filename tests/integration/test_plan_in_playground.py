@@ -18,12 +18,26 @@ from random_clusters import random_node, random_pod
 
 from kubesched.api import codec
 from kubesched.app.playground import PlaygroundSettings, playground
+from kubesched.config.load import load
 from kubesched.planning.plan import Changes, make_plan
 from kubesched.state.cluster_state import KINDS, ClusterState
 
 CASES = int(os.environ.get("KUBESCHED_PLAN_CASES", "4"))
+DRAIN_CASES = 10
 DEADLINE_S = 60.0
 NODES = 8
+UNSPREAD = load(
+    b"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+parallelism: 1
+profiles:
+- pluginConfig:
+  - name: PodTopologySpread
+    args: {defaultingType: List}
+"""
+)
+"""As `ONE_WORKER`, without the spreading of pods that ask for none."""
 
 
 @pytest.mark.parametrize("seed", range(CASES))
@@ -97,14 +111,59 @@ async def test_a_planned_drain_is_what_kubectl_drain_does(seed, tmp_path, kubect
     assert placed == len(plan.moved)
 
 
-def _create_workloads(api, rng, *, blocked) -> int:
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("seed", range(DRAIN_CASES))
+async def test_a_planned_drain_sends_pods_where_kubectl_drain_sends_them(seed, tmp_path, kubectl):
+    """kubectl evicts the pods of a node at once, and their replacements come in any order and among the evictions.
+
+    So a pod's new node is determined where the order does not matter: here all pods ask for the same, and nothing is
+    spread over zones, which pods that are still to go would count for. Then the nodes are the same, each as often; a
+    pod that is evicted alone goes to the same node. With pods of several sizes it depends on which one comes first.
+    """
+    rng = Random(seed)
+    settings = PlaygroundSettings(
+        kubeconfig=tmp_path / "kubeconfig", nodes=0, config=UNSPREAD, storage=()
+    )
+    async with playground(settings) as running:
+        api = running.cluster.api
+        changed = asyncio.Event()
+        api.subscribe("pods", lambda *_change: changed.set())
+        api.subscribe("poddisruptionbudgets.policy", lambda *_change: changed.set())
+        for i in range(6):
+            _create_node(api, f"node-{i}", cpu=rng.randint(3, 9))
+        cpu = f"{rng.randint(2, 10) * 100}m"
+        wanted = _create_workloads(api, rng, blocked=False, cpu=cpu)
+        await _until(changed, lambda: len(_pods(api)) == wanted and all(map(_is_ready, _pods(api))))
+        await _until(changed, lambda: all(map(_is_observed, _budgets(api))))
+        before = {_key(pod): pod["spec"]["nodeName"] for pod in _pods(api)}
+        node = rng.choice(sorted(before.values()))
+        plan = await make_plan(_state(api), Changes(drain=[node]), UNSPREAD)
+        outcome = await kubectl.run("drain", node, "--timeout=50s")
+        await _until(changed, lambda: len(_pods(api)) == wanted and all(map(_is_ready, _pods(api))))
+        came = [pod["spec"]["nodeName"] for pod in _pods(api) if _key(pod) not in before]
+    assert outcome.code == 0, outcome.err
+    assert len(came) == list(before.values()).count(node)
+    assert Counter(came) == Counter(each.to_node for each in plan.moved)
+
+
+def _create_node(api, name, *, cpu) -> None:
+    amounts = {"cpu": str(cpu), "memory": "16Gi", "pods": "110"}
+    status = {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    api.create("nodes", {"metadata": {"name": name}, "status": status})
+
+
+def _create_workloads(api, rng, *, blocked, cpu=None) -> int:
     """Deployments, some with a budget, one of which may be strict; returns how many pods they want."""
     total = 0
     for name in ("a", "b", "c"):
         replicas = rng.randint(2, 5)
         total += replicas
         labels = {"app": name}
-        requests = {"cpu": f"{rng.randint(1, 10) * 100}m"}
+        requests = {"cpu": cpu or f"{rng.randint(1, 10) * 100}m"}
         container = {"name": "main", "image": "app", "resources": {"requests": requests}}
         template = {
             "metadata": {"labels": labels},

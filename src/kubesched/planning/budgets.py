@@ -1,6 +1,6 @@
 """Disruption budgets during a plan: which evictions they refuse, and their status as pods go and come.
 
-The rules of the eviction subresource are the embedded server's. What a disruption controller would write is kept up to date in
+The rules of the eviction subresource and the arithmetic of budgets are the embedded cluster's. What a disruption controller would write is kept up to date in
 the cluster, where preemption reads it too: healthy pods fall with every pod that leaves and rise with every one that
 is placed; how many must be healthy stays as the state says, or is worked out for budgets without a status.
 """
@@ -17,7 +17,10 @@ from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import OwnerReference
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.selectors import from_label_selector
-from kubesched.embedded.controllers.int_or_percent import is_percent, scaled_value
+from kubesched.embedded.controllers.disruption_arithmetic import (
+    disruptions_allowed,
+    expectations,
+)
 from kubesched.embedded.registry.eviction import is_charged
 from kubesched.errors import ApiError
 from kubesched.planning.world import PlannedCluster
@@ -81,16 +84,9 @@ class Budgets:
             if pod.metadata.namespace == budget.metadata.namespace and _selects(budget, pod)
         ]
         spec = budget.spec
-        if spec.max_unavailable is not None:
-            expected = self._scale(pods)
-            spared = scaled_value(spec.max_unavailable, expected, round_up=True)
-            desired = max(0, expected - spared)
-        elif is_percent(spec.min_available):
-            expected = self._scale(pods)
-            desired = scaled_value(spec.min_available or 0, expected, round_up=True)
-        else:
-            expected = len(pods)
-            desired = int(1 if spec.min_available is None else spec.min_available)
+        expected, desired = expectations(
+            spec.min_available, spec.max_unavailable, len(pods), lambda: self._scale(pods)
+        )
         status = structs.replace(
             budget.status,
             observed_generation=budget.metadata.generation,
@@ -128,7 +124,7 @@ class Budgets:
 
 def _with_health(budget: PodDisruptionBudget, healthy: int) -> PodDisruptionBudget:
     status = budget.status
-    allowed = max(0, healthy - status.desired_healthy) if status.expected_pods > 0 else 0
+    allowed = disruptions_allowed(status.expected_pods, status.desired_healthy, healthy)
     changed = structs.replace(
         status, current_healthy=healthy, disruptions_allowed=allowed, disrupted_pods=None
     )

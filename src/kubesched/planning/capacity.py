@@ -2,18 +2,18 @@
 
 Replicas are placed one by one by the scheduling cycle of `run`: PreFilter, Filter, Score, Reserve and Permit, each pod
 assumed where the scheduler put it. They skip the queue, since all are alike and each is tried once, and the binding,
-which changes no decision. Counting ends with the first pod that fits nowhere; nothing is evicted for it.
+which changes no decision; those without claims also Reserve and Permit, unless a plugin of others takes part there. Counting ends with the first pod that fits nowhere; nothing is evicted for it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import structs
 
-from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
+from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod, PodSpec
 from kubesched.api.names import key_of
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -22,16 +22,22 @@ from kubesched.embedded.storage.store import ChangeType
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.registry import Registry
+from kubesched.framework.runtime import Framework
 from kubesched.planning.manifests import Manifest
 from kubesched.planning.model import Capacity, Part, Stop
 from kubesched.planning.stops import stop_of, zone_of
 from kubesched.planning.workloads import SCALED, TEMPLATED, Workloads
 from kubesched.planning.world import PlanError, PlannedCluster
+from kubesched.plugins.dynamic_resources import DynamicResources
+from kubesched.plugins.volume_binding import VolumeBinding
+from kubesched.scheduler.algorithm import ScheduleResult
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.snapshot.pods import PodInfo, label_key_of
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.collector import collector_paused
 
+IDLE_WITHOUT_CLAIMS = {VolumeBinding.name, DynamicResources.name}
+"""Plugins whose Reserve does nothing for a pod without claims."""
 DEFAULT_LIMIT = 1_000_000
 """Replicas after which counting ends, so that pods that ask for nothing end, too."""
 
@@ -77,6 +83,7 @@ class _Template:
         self._first = PodInfo(pod)
         self._first.label_key = label_key_of(pod)
         self._is_ordinal = manifest.kind == "StatefulSet"
+        self._specs: dict[str, PodSpec] = {}
         base = pod.metadata.name.rpartition("-")[0]
         self._base = base if manifest.kind in TEMPLATED else pod.metadata.name
 
@@ -93,14 +100,44 @@ class _Template:
             return PodInfo(structs.replace(pod, metadata=meta, spec=spec))
         info = PodInfo(structs.replace(pod, metadata=meta))
         if not self._is_ordinal:
-            info.class_key = self._first.class_key
+            info.class_key, info.shape_key = self._first.class_key, self._first.shape_key
             info.share_derived(self._first.derived, self._first.label_key or label_key_of(pod))
+        return info
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its pods are alike but for their names, and bring nothing that has to be reserved."""
+        first = self._first
+        return not (
+            self._is_ordinal
+            or self._claims
+            or first.claims
+            or first.pod.spec.resource_claims
+            or first.requests.scalars  # a device class may stand behind one
+        )
+
+    def stand_in(self) -> PodInfo:
+        """A pod that stands for all copies when they are decided about; its name and uid are none of theirs."""
+        return self._first
+
+    def placed(self, number: int, node_name: str) -> PodInfo:
+        """The copy of that number on a node; of plain templates only."""
+        pod, first = self.pod, self._first
+        spec = self._specs.get(node_name)
+        if spec is None:
+            spec = self._specs[node_name] = structs.replace(pod.spec, node_name=node_name)
+        meta = structs.replace(
+            pod.metadata, name=f"{self._base}-{number}", uid=f"{pod.metadata.uid}-{number}"
+        )
+        info = PodInfo(structs.replace(pod, metadata=meta, spec=spec))
+        info.class_key, info.shape_key = first.class_key, first.shape_key
+        info.share_derived(first.derived, first.label_key or label_key_of(pod))
         return info
 
     def learn(self, info: PodInfo) -> None:
         """Share with later copies what the scheduler worked out for this one."""
         if not self._claims and not self._is_ordinal:
-            self._first.class_key = info.class_key
+            self._first.class_key, self._first.shape_key = info.class_key, info.shape_key
 
     def claims(self, info: PodInfo) -> Iterator[PersistentVolumeClaim]:
         for claim in self._claims:
@@ -239,14 +276,25 @@ class _Count:
 
     def _count(self) -> tuple[int, Stop | None]:
         numbers = [0] * len(self._templates)
+        places = [self._placing(template) for template in self._templates]
         for replica in range(self._limit):
             for at, template in enumerate(self._templates):
                 for _ in range(template.per_replica):
-                    info = template.copy(numbers[at])
-                    if not self._place(at, template, info):
+                    # The first goes through the queue, which a PreEnqueue plugin may keep it out of.
+                    place = places[at] if numbers[at] else self._place
+                    if not place(at, template, numbers[at]):
                         return replica, stop_of(self._world, self._untried(template, numbers[at]))
                     numbers[at] += 1
         return self._limit, None
+
+    def _placing(self, template: _Template) -> Callable[[int, _Template, int], bool]:
+        framework = self._framework_of(template)
+        others = {plugin.name for plugin in (*framework.reserve, *framework.permit)}
+        is_short = template.is_plain and others <= IDLE_WITHOUT_CLAIMS
+        return self._place_shortly if is_short else self._place
+
+    def _framework_of(self, template: _Template) -> Framework:
+        return self._world.assembly.frameworks[template.pod.spec.scheduler_name]
 
     def _untried(self, template: _Template, number: int) -> Pod:
         """The pod that failed under another uid: an eviction may have been prepared for the first."""
@@ -256,14 +304,29 @@ class _Count:
         self._world.listers.put(pod)  # preemption looks it up
         return pod
 
-    def _place(self, at: int, template: _Template, info: PodInfo) -> bool:
-        world = self._world
+    def _place_shortly(self, at: int, template: _Template, number: int) -> bool:
+        """What `_place` does, for pods that no plugin reserves anything for: decide once, count the copy there."""
+        scheduler, framework = self._world.assembly.scheduler, self._framework_of(template)
+        framework.attempt_begins()
+        state = CycleState()
+        self._cycle_number += 1
+        state.cycle, state.signature = self._cycle_number, self._signatures[at]
+        result = scheduler.cycle.algorithm.schedule(framework, state, template.stand_in())
+        if not isinstance(result, ScheduleResult):
+            return False
+        scheduler.cache.assume_pod(template.placed(number, result.node_name))
+        self._by_node[result.node_name] += 1
+        self._pods += 1
+        return True
+
+    def _place(self, at: int, template: _Template, number: int) -> bool:
+        world, info = self._world, template.copy(number)
         for claim in template.claims(info):
             world.add(claim)
         queued = self._queued(at, info)
         if queued is None:
             return False
-        framework = world.assembly.frameworks[info.pod.spec.scheduler_name]
+        framework = self._framework_of(template)
         framework.attempt_begins()
         state = CycleState()
         self._cycle_number += 1

@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kubesched.embedded.controllers.controller import Controller, ControllerContext, settling_s
-from kubesched.embedded.controllers.int_or_percent import is_percent, scaled_value
+from kubesched.embedded.controllers.disruption_arithmetic import (
+    disruptions_allowed,
+    expectations,
+)
 from kubesched.embedded.controllers.metadata import (
     controller_of,
     is_deleting,
@@ -88,15 +91,12 @@ class DisruptionController(Controller[str]):
     def _expectations(self, budget: JsonObject, pods: list[JsonObject]) -> tuple[int, int]:
         """How many pods there should be, and how many of them healthy."""
         spec = spec_of(budget)
-        if spec.get("maxUnavailable") is not None:
-            expected = self._expected_scale(budget, pods)
-            spared = scaled_value(spec["maxUnavailable"], expected, round_up=True)
-            return expected, max(0, expected - spared)
-        minimum = spec.get("minAvailable", 1)
-        if is_percent(minimum):
-            expected = self._expected_scale(budget, pods)
-            return expected, scaled_value(minimum, expected, round_up=True)
-        return len(pods), int(minimum)
+        return expectations(
+            spec.get("minAvailable"),
+            spec.get("maxUnavailable"),
+            len(pods),
+            lambda: self._expected_scale(budget, pods),
+        )
 
     def _expected_scale(self, budget: JsonObject, pods: list[JsonObject]) -> int:
         """What the pods' owners want together. Upstream: pods without an owner do not count."""
@@ -166,7 +166,7 @@ class DisruptionController(Controller[str]):
         healthy: int,
         disrupted: dict[str, str],
     ) -> None:
-        allowed = max(0, healthy - desired) if expected > 0 else 0
+        allowed = disruptions_allowed(expected, desired, healthy)
         generation = budget["metadata"].get("generation", 0)
         status: JsonObject = {
             "observedGeneration": generation,

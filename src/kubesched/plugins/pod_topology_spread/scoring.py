@@ -144,11 +144,13 @@ def final_scores(
     Step by step the same in plain Python: for three zones a dozen array operations cost more than the handful of
     look-ups there is to do (52 against 89 µs per decision with spread-soft, benchmarks/decisions.py).
     """
-    domain_ids = [[int(soft.domains.column.ids[row]) for row in rows] for soft in counted]
-    places = range(len(rows))
-    taking_part = [
-        at for at in places if not requires_all or all([ids[at] >= 0 for ids in domain_ids])
-    ]
+    domain_ids: list[list[int]] = []
+    for soft in counted:
+        id_at = soft.domains.column.ids.item
+        domain_ids.append([id_at(row) for row in rows])
+    taking_part: Sequence[int] = range(len(rows))
+    if requires_all and any([min(ids) < 0 for ids in domain_ids]):
+        taking_part = [at for at in taking_part if all([ids[at] >= 0 for ids in domain_ids])]
     if not taking_part:
         return [0] * len(rows)
     totals = [0.0] * len(rows)
@@ -157,16 +159,19 @@ def final_scores(
         extra = float(soft.constraint.max_skew - 1)
         if soft.constraint.topology_key == HOSTNAME:
             pods_on = soft.counter.count_at
-            for at in taking_part:
-                totals[at] += pods_on(rows[at]) * weight + extra if ids[at] >= 0 else 0.0
+            pods = [pods_on(row) for row in rows]
         else:
-            pods = soft.domains.counts
+            pods_in = soft.domains.counts.item
+            pods = [pods_in(domain) for domain in ids]
+        if min(ids) < 0:
             for at in taking_part:
-                totals[at] += int(pods[ids[at]]) * weight + extra if ids[at] >= 0 else 0.0
-    raw = {at: math.floor(totals[at] + 0.5) for at in taking_part}
-    highest, lowest = max(raw.values()), min(raw.values())
+                totals[at] += pods[at] * weight + extra if ids[at] >= 0 else 0.0
+        else:
+            totals = [t + (n * weight + extra) for t, n in zip(totals, pods, strict=True)]
+    raw = [math.floor(totals[at] + 0.5) for at in taking_part]
+    highest, lowest = max(raw), min(raw)
     final = [0] * len(rows)
-    for at, score in raw.items():
+    for at, score in zip(taking_part, raw, strict=True):
         final[at] = (
             MAX_NODE_SCORE * (highest + lowest - score) // highest if highest else MAX_NODE_SCORE
         )
