@@ -121,6 +121,9 @@ class World:
         self.checkers.are_writes_held = bool(options.rates.hold)
         self._restored_from = 0
         """The revision that the cluster was last taken back from, until it is reached again."""
+        self._had_broken_answers = bool(
+            options.mischief or (self._has_extender and options.extender_trouble)
+        )
         self._door = Door()
         self._stage = Stage(
             self.cluster,
@@ -191,6 +194,7 @@ class World:
             await self.settle()
         if self.options.episode in playable(self.options):
             await episodes.play(self._stage, self.options.episode)
+            self._had_broken_answers = False  # not since the cluster came to rest
             await self.settle()
         self.stop(keepers)
 
@@ -326,9 +330,7 @@ class World:
             self.checkers,
             self.trace,
             extender_traits=self.options.extender_traits if self._has_extender else None,
-            had_broken_answers=bool(
-                self.options.mischief or (self._has_extender and self.options.extender_trouble)
-            ),
+            had_broken_answers=self._had_broken_answers,
         )
 
     def stop(self, keepers: list[asyncio.Task[None]]) -> None:
