@@ -27,7 +27,7 @@ from kubesched.framework.runtime.nominated import NO_NOMINATIONS, nominations_ve
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.score import run_pre_score
 from kubesched.logs import get_logger
-from kubesched.snapshot.columns import Indices
+from kubesched.snapshot.columns import Indices, Mask
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.views import NodeColumns, PassingColumns
@@ -164,11 +164,13 @@ class EquivalenceEngine:
             refused = plan.refused_rows(state, pod, rivals)
         groups = plan.feasible_groups(state, pod.pod, refused, by_row=walk is not None)
         if not plan.chooses_by_group:
-            return self._by_rows(framework, state, pod.pod, plan, groups, walk, started)
+            passing = plan.filter_rows(state, pod.pod, plan.feasible_rows(groups))
+            if not plan.is_grouped or np.count_nonzero(passing) < _count(groups):
+                return self._by_rows(framework, state, pod.pod, plan, passing, walk, started)
         if walk is not None:
             return self._by_walk(framework, state, pod.pod, plan, groups, walk, started)
         started = framework.point_done("Filter", started)
-        count = groups[0].count if len(groups) == 1 else sum([group.count for group in groups])
+        count = _count(groups)
         if count <= 1:
             return Best(_only(plan, groups), 1) if count else None
         plan.pre_score_groups(state, pod.pod, groups)
@@ -205,12 +207,11 @@ class EquivalenceEngine:
         state: CycleState,
         pod: Pod,
         plan: Plan,
-        groups: Sequence[Group],
+        passing: Mask,
         walk: Walk | None,
         started: float,
     ) -> Best | Walked | None:
         """Decide over rows: residual plugins make rows of a group differ."""
-        passing = plan.filter_rows(state, pod, plan.feasible_rows(groups))
         examined = self._table.node_count
         if walk is None:
             feasible: NodeColumns = PassingColumns(self._table, passing)
@@ -276,6 +277,10 @@ class EquivalenceEngine:
 
 def _are_alike(one: Pod, other: PodInfo) -> bool:
     return one.metadata.labels == other.pod.metadata.labels
+
+
+def _count(groups: Sequence[Group]) -> int:
+    return groups[0].count if len(groups) == 1 else sum([group.count for group in groups])
 
 
 def _only(plan: Plan, groups: Sequence[Group]) -> Ties:

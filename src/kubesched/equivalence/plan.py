@@ -247,6 +247,11 @@ class Plan:
     # -- deciding --------------------------------------------------------------------------------------------------
 
     @property
+    def is_grouped(self) -> bool:
+        """Can the choice be made between groups, if all rows of the feasible ones pass?"""
+        return self._is_grouped
+
+    @property
     def chooses_by_group(self) -> bool:
         """Can the choice be made between groups (in the absence of nominated pods)?"""
         return self._is_grouped and not self._residual_filters
