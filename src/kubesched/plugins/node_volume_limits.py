@@ -36,7 +36,7 @@ from kubesched.plugins.helper.volumes.claims import (
     volumes_fragment,
 )
 from kubesched.plugins.helper.volumes.csi_migration import inline_handle, plugin_of
-from kubesched.plugins.helper.volumes.csi_nodes import NO_LIMIT, CsiNodeColumns
+from kubesched.plugins.helper.volumes.csi_nodes import CsiNodeColumns
 from kubesched.plugins.helper.volumes.hints import uses_claim
 from kubesched.plugins.helper.volumes.volume_names import (
     NO_NAME,
@@ -117,13 +117,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         elsewhere: Wanted | Status,
     ) -> None:
         storage = self._storage
-        has_csi_node = storage.csi_nodes.present(nodes)
-        for volumes, where in ((wanted, has_csi_node), (elsewhere, ~has_csi_node)):
-            if isinstance(volumes, Status):
-                findings.add(where, volumes)
-            elif self._must_be_installed:
-                for driver in dict.fromkeys(volume.driver for volume in volumes.values()):
-                    self._require_driver(findings, nodes, driver, where)
+        if self._must_be_installed or isinstance(wanted, Status) or isinstance(elsewhere, Status):
+            has_csi_node = storage.csi_nodes.present(nodes)
+            for volumes, where in ((wanted, has_csi_node), (elsewhere, ~has_csi_node)):
+                if isinstance(volumes, Status):
+                    findings.add(where, volumes)
+                elif self._must_be_installed:
+                    for driver in dict.fromkeys(volume.driver for volume in volumes.values()):
+                        self._require_driver(findings, nodes, driver, where)
         if isinstance(wanted, Status) or not wanted:
             return
         if isinstance(nodes, WhatIfColumns):
@@ -133,7 +134,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         for row, problems in storage.attached.broken.items():
             here = storage.csi_nodes.limited(nodes) & _at_row(nodes, row)
             findings.add(here, error_status(next(iter(problems.values()))))
-        findings.add(self._too_many(nodes, wanted), TOO_MANY)
+        for driver, names in _by_driver(wanted).items():
+            findings.add(self._too_many(nodes, driver, names), TOO_MANY)
 
     def _require_driver(
         self, findings: _Findings, nodes: NodeColumns, driver: str, where: Mask
@@ -146,27 +148,26 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
                 missing, unschedulable(f"{driver} CSI driver is not installed on the node")
             )
 
-    def _too_many(self, nodes: NodeColumns, wanted: Wanted) -> Mask:
+    def _too_many(self, nodes: NodeColumns, driver: str, names: Sequence[str]) -> Mask:
+        """Where the driver cannot take these volumes beside those that are there."""
         storage = self._storage
-        rejected = np.zeros(len(nodes), dtype=np.bool_)
-        for driver, count in Counter(volume.driver for volume in wanted.values()).items():
-            limits = storage.csi_nodes.limits(nodes, driver)
-            if (limits == NO_LIMIT).all():
-                continue
-            held = storage.attached.counts(driver).array[nodes.rows]
-            names = [volume.name for volume in wanted.values() if volume.driver == driver]
-            new = count - self._in_use(nodes, names)
-            # Volumes that pods there use already need no more room, not even on a node that is over its limit.
-            rejected |= (new > 0) & (held > limits - new)
-        return rejected
+        room = (
+            storage.csi_nodes.limits(nodes, driver)
+            - storage.attached.counts(driver).array[nodes.rows]
+        )
+        in_use = self._in_use(nodes, names)
+        if in_use is None:
+            return room < len(names)
+        # Volumes that pods there use already need no more room, not even on a node that is over its limit.
+        new = len(names) - in_use
+        return (new > 0) & (room < new)
 
-    def _in_use(self, nodes: NodeColumns, names: Sequence[str]) -> Ints | int:
-        """How many of the volumes are used by pods of each node."""
+    def _in_use(self, nodes: NodeColumns, names: Sequence[str]) -> Ints | None:
+        """How many of the volumes are used by pods of each node; None if no pod uses any."""
         rows = [row for name in names for row in self._storage.attached.rows_using(name)]
         if not rows:
-            return 0
-        counts = np.bincount(rows, minlength=nodes.table.capacity)
-        return counts[nodes.rows]
+            return None
+        return np.bincount(rows, minlength=nodes.table.capacity)[nodes.rows]
 
     def _judge_one_by_one(self, findings: _Findings, nodes: WhatIfColumns, wanted: Wanted) -> None:
         """What-if rows are counted from their pods."""
@@ -295,6 +296,8 @@ class _Findings:
         self._broken: Mask | None = None
 
     def add(self, where: Mask, status: Status) -> None:
+        if not where.any():
+            return
         here = where & (self._codes == 0)
         if not here.any():
             return
@@ -307,6 +310,14 @@ class _Findings:
         if not self._statuses:
             return None
         return Verdicts(self._codes, lambda code: self._statuses[code - 1], self._broken)
+
+
+def _by_driver(wanted: Wanted) -> dict[str, list[str]]:
+    """The names of the volumes of each driver."""
+    names: dict[str, list[str]] = {}
+    for volume in wanted.values():
+        names.setdefault(volume.driver, []).append(volume.name)
+    return names
 
 
 def _has_migrated(wanted: Wanted | Status) -> bool:

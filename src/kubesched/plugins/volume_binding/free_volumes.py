@@ -78,7 +78,9 @@ class FreeVolumes:
     """Volumes of one group that suit one shape. Raises `NotSimple` when they cannot be kept this way."""
 
     def __init__(self, shape: ClaimShape, members: Iterable[VolumeFacts], position: int) -> None:
-        self._shape = shape
+        self.shape = shape
+        self.revision = 0
+        """Changes with the volumes."""
         self.position = position
         """How far in the log of changes this has come."""
         self.key: str | None = None
@@ -107,12 +109,13 @@ class FreeVolumes:
         return len(self.volumes) > 2 * len(self._numbers) + _SPARE_NUMBERS
 
     def _add(self, facts: VolumeFacts) -> None:
-        if not self._shape.suits(facts):
+        if not self.shape.suits(facts):
             return
         reach = facts.reach
         if type(reach) is not OneOf or reach.key != (self.key or reach.key):
             raise NotSimple
         self.key = reach.key
+        self.revision += 1
         number = self._numbers[facts.volume.metadata.name] = len(self.volumes)
         self.volumes.append(facts.volume)
         for value in dict.fromkeys(reach.values):
@@ -120,8 +123,9 @@ class FreeVolumes:
             self._stale.add(value)
 
     def _remove(self, facts: VolumeFacts) -> None:
-        if not self._shape.suits(facts) or type(facts.reach) is not OneOf:
+        if not self.shape.suits(facts) or type(facts.reach) is not OneOf:
             return
+        self.revision += 1
         number = self._numbers.pop(facts.volume.metadata.name)
         for value in dict.fromkeys(facts.reach.values):
             ranked = self._by_value[value]

@@ -8,7 +8,7 @@ from which Reserve reads the entry of the chosen node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
@@ -36,7 +36,7 @@ from kubesched.plugins.helper.volumes.csi_migration import (
 )
 from kubesched.plugins.helper.volumes.first_match import NONE, Ranks, first_matches
 from kubesched.plugins.helper.volumes.node_masks import in_topology, reachable
-from kubesched.plugins.volume_binding.free_volumes import shape_of
+from kubesched.plugins.volume_binding.free_volumes import FreeVolumes, shape_of
 from kubesched.plugins.volume_binding.pod_claims import PodClaims
 from kubesched.plugins.volume_binding.storage import Storage, VolumeFacts
 from kubesched.snapshot.columns import Mask
@@ -84,6 +84,8 @@ class Search:
         self.provisions: list[Provision] = []
         if claims.bound:
             self._check_bound(claims.bound)
+        elif len(claims.delayed) == 1 and self._serve_as_before(claims.delayed[0]):
+            return
         if claims.delayed:
             self._serve(claims.delayed)
 
@@ -137,6 +139,8 @@ class Search:
         )
 
     def _find(self, reason: str, where: Mask) -> None:
+        if not where.any():
+            return
         at = _REASONS.index(reason)
         known = self._findings[at]
         self._findings[at] = where if known is None else known | where
@@ -188,6 +192,33 @@ class Search:
 
     # -- claims to be bound ----------------------------------------------------------------------------------------
 
+    def _serve_as_before(self, claim: PersistentVolumeClaim) -> bool:
+        """Take over the outcome for an equal claim of another pod, if nothing it depends on has changed.
+
+        False if this claim has to be looked at by itself. Pods of one workload have equal claims but for the name.
+        """
+        nodes, annotations = self._nodes, claim.metadata.annotations
+        if len(nodes) != nodes.table.high_water or not self.covers(len(nodes) - 1):
+            return False
+        if annotations is not None and SELECTED_NODE in annotations:
+            return False
+        free = self._free_volumes(claim)
+        if free is None:
+            return False
+        key = (free.shape, "storage" in (claim.spec.resources.requests or ()))
+        version = self._storage.version_for(free)
+        kept = self._storage.searches.get(key)
+        if kept is None or kept[0] != version:
+            self._serve([claim])
+            if not self._errors:
+                self._storage.keep_search(key, version, self)
+            return True
+        known = kept[1]
+        self._findings = known._findings
+        self.matches = [replace(match, claim=claim) for match in known.matches]
+        self.provisions = [replace(provision, claim=claim) for provision in known.provisions]
+        return True
+
     def _serve(self, claims: Sequence[PersistentVolumeClaim]) -> None:
         """Match or provision every claim that waits for its first consumer."""
         to_match: list[PersistentVolumeClaim] = []
@@ -223,15 +254,19 @@ class Search:
         self._provision(to_provision, here)
 
     def _match_kept(self, claim: PersistentVolumeClaim) -> Match | None:
-        """The same for the only claim of a pod, if the answer is kept and no volume is reserved for it."""
+        """The same for the only claim of a pod, if the answer is kept."""
+        free = self._free_volumes(claim)
+        return None if free is None else Match(claim, free.volumes, free.choice(self._nodes))
+
+    def _free_volumes(self, claim: PersistentVolumeClaim) -> FreeVolumes | None:
+        """What is kept of the volumes for such claims; None if nothing is, or a volume is reserved for this one."""
         try:
             shape = shape_of(claim)
         except SelectorError:
             return None
         if self._storage.reserved_for(shape.class_name, key_of(claim.metadata)):
             return None
-        free = self._storage.free_volumes(shape)
-        return None if free is None else Match(claim, free.volumes, free.choice(self._nodes))
+        return self._storage.free_volumes(shape)
 
     def _match(self, claim: PersistentVolumeClaim, volumes: _Numbered, here: Mask) -> Ranks | None:
         """The volume each node would give the claim, by its number; None on error."""

@@ -5,9 +5,9 @@ Volumes and capacities are grouped by storage class; the facts that matching rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -36,10 +36,15 @@ from kubesched.plugins.volume_binding.free_volumes import (
 )
 from kubesched.snapshot.views import NodeColumns
 
+if TYPE_CHECKING:
+    from kubesched.plugins.volume_binding.search import Search
+
 log = get_logger(__name__)
 
 _FREE_KEPT: Final = 32
 _ROOMY_KEPT: Final = 32
+_SEARCHES_KEPT: Final = 32
+_SearchVersion = tuple[FreeVolumes, int, int, int, int, int, int]
 _Roomy = tuple[tuple[int, int, int], Sequence[CSIStorageCapacity], Ranks]
 """What an answer was made from, and the answer."""
 
@@ -85,6 +90,8 @@ class Storage:
         self._table = handle.table
         self._free: dict[ClaimShape, FreeVolumes] = {}
         self._roomy: dict[tuple[str, int], _Roomy] = {}
+        self.searches: dict[Hashable, tuple[_SearchVersion, Search]] = {}
+        """The last outcome over all nodes for the only claim of a pod, by what matters of the claim."""
         self._capacities_by_class = LiveGroups(
             listers.of(CSIStorageCapacity),
             lambda capacity: capacity.storage_class_name,
@@ -122,6 +129,24 @@ class Storage:
             del self._free[next(iter(self._free))]
         self._free[shape] = known
         return known
+
+    def version_for(self, free: FreeVolumes) -> _SearchVersion:
+        """Changes with everything that an outcome for such claims depends on."""
+        table = self._table
+        return (
+            free,
+            free.revision,
+            self._capacities_by_class.version,
+            self.classes.version,
+            self.drivers.version,
+            table.node_log.end,
+            table.epoch,
+        )
+
+    def keep_search(self, key: Hashable, version: _SearchVersion, search: Search) -> None:
+        if len(self.searches) >= _SEARCHES_KEPT:
+            self.searches.clear()
+        self.searches[key] = (version, search)
 
     def roomy_capacities(
         self, class_name: str, wanted_bytes: int, nodes: NodeColumns
