@@ -334,7 +334,8 @@ class ClassIndex:
         for plugin, weight, _ in scores:
             raw = self._raw(state, pod, nodes, plugin)
             # Read as unsigned, a negative score is huge: one comparison finds both kinds of error.
-            if ((raw.view(np.uint64) > MAX_NODE_SCORE) & ok).any():
+            is_wrong = raw.view(np.uint64) > MAX_NODE_SCORE
+            if is_wrong.any() and (is_wrong & ok).any():
                 raise Unfit
             total += raw * weight
         return total
@@ -347,8 +348,7 @@ class ClassIndex:
         return np.full(len(nodes), raw, dtype=np.int64) if isinstance(raw, int) else raw
 
     def check_invariants(self) -> None:
-        if isinstance(self.ranking, SortedRanking):
-            self.ranking.check_invariants()
+        self.ranking.check_invariants()
 
 
 def _cells(array: np.ndarray[Any, Any]) -> memoryview:

@@ -175,16 +175,14 @@ class Ranking(ABC):
         copy._adopt()
         copy.by_number, copy._free_numbers = [None] * len(self.by_number), [*self._free_numbers]
         for group in self.groups.values():
-            copy.groups[group.key] = copy.by_number[group.number] = Group(group.key, group.number)
+            twin = copy.groups[group.key] = Group(group.key, group.number)
+            copy.by_number[group.number], twin.count = twin, group.count
         for row in rows:
-            number = self._group_cells[row]
-            if number != NO_GROUP:
-                shared = self.by_number[number]
-                assert shared is not None, f"row {row} is in a group that is gone"
-                key = (*shared.key, *key_of(row))
-                copy._group_cells[row] = copy._group_among_live(key).number
+            shared = self.group_at(row)
+            if shared is not None:
+                copy.put(row, (*shared.key, *key_of(row)), self._level_cells[row])
         if refused is not None:
-            copy.group_of[refused] = NO_GROUP
+            copy.remove_all(refused)
         return copy
 
     def sample(self, group: Group) -> int:
@@ -202,6 +200,11 @@ class Ranking(ABC):
 
     @abstractmethod
     def _find_sample(self, group: Group) -> int: ...
+
+    def check_invariants(self) -> None:
+        for key, group in self.groups.items():
+            count = np.count_nonzero(self.group_of == group.number)
+            assert group.count == count, f"count of group {key} drifted"
 
     def rows_of(self, groups: Sequence[Group], high_water: int) -> Mask:
         """The rows of some groups, as a mask over all rows in use."""
@@ -370,6 +373,7 @@ class SortedRanking(Ranking):
 
     def check_invariants(self) -> None:
         """Every row is in the one set its group and level say, and sets hold nothing else."""
+        super().check_invariants()
         for key, group in self.groups.items():
             assert group.key == key, f"group {group.key} is kept as {key}"
             assert group.levels == sorted(group.sets), f"levels of group {key} drifted"
@@ -377,7 +381,6 @@ class SortedRanking(Ranking):
                 expected = np.flatnonzero((self.group_of == group.number) & (self.level == level))
                 assert members.rows().tolist() == expected.tolist(), f"group {key} drifted"
                 assert members.count == len(expected) > 0, f"count of group {key} drifted"
-            assert group.count == np.count_nonzero(self.group_of == group.number)
         grouped = sum(group.count for group in self.groups.values())
         assert grouped == np.count_nonzero(self.group_of != NO_GROUP), "a row is in no group's set"
 
@@ -397,8 +400,8 @@ class UnsortedRanking(Ranking):
                 unsorted._free_numbers.append(number)
                 unsorted.by_number.append(None)
             else:
-                fresh = Group(group.key, number)
-                unsorted.groups[group.key] = fresh
+                fresh = unsorted.groups[group.key] = Group(group.key, number)
+                fresh.count = group.count
                 unsorted.by_number.append(fresh)
         return unsorted
 
@@ -406,21 +409,24 @@ class UnsortedRanking(Ranking):
     def of_one_group(cls, capacity: int, rows: Indices, level: Ints) -> UnsortedRanking:
         """Rows that nothing but their level tells apart."""
         unsorted = cls(capacity)
-        unsorted.group_of[rows] = unsorted._group(()).number
+        group = unsorted._group(())
+        group.count = len(rows)
+        unsorted.group_of[rows] = group.number
         unsorted.level[rows] = level
         return unsorted
 
     def put(self, row: int, key: GroupKey, level: int) -> None:
+        self.remove(row)
         group = self.groups.get(key)
         if group is None:
             group = self._group_among_live(key)
+        group.count += 1
         self._group_cells[row] = group.number
         self._level_cells[row] = level
 
     def _group_among_live(self, key: GroupKey) -> Group:
         """The group of a key. For a new one, those that have run empty since make room first."""
         if key not in self.groups and len(self.groups) >= GROUP_LIMIT:
-            self.live_groups()
             for group in [group for group in self.groups.values() if not group.count]:
                 self._drop(group)
         return self._group(key)
@@ -429,7 +435,8 @@ class UnsortedRanking(Ranking):
         """Set the levels of rows that keep their key; returns those that were in no group and now belong into one."""
         is_new = self.group_of[rows] == NO_GROUP
         self.level[rows] = level
-        self.group_of[rows[~ok]] = NO_GROUP
+        if not ok.all():
+            self.remove_all(rows[~ok])
         is_new &= ok
         return ok[is_new], rows[is_new], level[is_new]
 
@@ -440,21 +447,30 @@ class UnsortedRanking(Ranking):
         return True
 
     def remove(self, row: int) -> None:
-        self._group_cells[row] = NO_GROUP
+        group = self.group_at(row)
+        if group is not None:
+            group.count -= 1
+            self._group_cells[row] = NO_GROUP
+
+    def remove_all(self, rows: Indices) -> None:
+        """Take several rows, each named once, out of their groups."""
+        counts = np.bincount(self.group_of[rows] + 1, minlength=len(self.by_number) + 1).tolist()
+        for group in self.groups.values():
+            group.count -= counts[group.number + 1]
+        self.group_of[rows] = NO_GROUP
 
     def live_groups(self) -> list[Group]:
-        counts = np.bincount(self.group_of + 1, minlength=len(self.by_number) + 1).tolist()
-        for group in self.groups.values():
-            group.count = counts[group.number + 1]
         return [group for group in self.groups.values() if group.count]
 
     def best(self, groups: Sequence[Group], points: Sequence[int]) -> Ties:
+        if len(groups) == 1:
+            level = np.where(self.group_of == groups[0].number, self.level, _NOWHERE)
+            return Ties.of(np.flatnonzero(level == level.max()))
         by_number = np.full(len(self.by_number) + 1, _NOWHERE, dtype=np.int64)
         for group, group_points in zip(groups, points, strict=True):
             by_number[group.number] = group_points
         totals = self.level + by_number.take(self.group_of)
-        rows = np.flatnonzero(totals == totals.max())
-        return Ties(len(rows), (), rows)
+        return Ties.of(np.flatnonzero(totals == totals.max()))
 
     def _find_sample(self, group: Group) -> int:
         return int((self.group_of == group.number).argmax())
