@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.equivalence.row_sets import (
     BLOCK_BITS,
@@ -35,7 +36,10 @@ GROUP_LIMIT: Final = 256
 _NOWHERE: Final = np.iinfo(np.int64).min // 2
 """Less than any total, with room for a level on top."""
 
+_CODE_LIMIT: Final = 1 << 62
+
 GroupKey = tuple[int, ...]
+Codes = npt.NDArray[np.uint16]
 
 
 class TooManyGroups(Exception):
@@ -232,15 +236,14 @@ class SortedRanking(Ranking):
             return
         self.level[rows] = level
         columns = [*keys, level]
-        order = np.lexsort(columns)
-        table = np.stack(columns)[:, order]
-        changes = np.flatnonzero((table[:, 1:] != table[:, :-1]).any(axis=0)) + 1
-        starts = [0, *changes.tolist()]
-        rows = rows[order]
+        codes = _codes_of(columns)
+        order = np.argsort(codes, kind="stable")
+        codes = codes[order]
+        starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
         for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-            *key, row_level = table[:, start].tolist()
+            *key, row_level = [int(column[order[start]]) for column in columns]
             group = self._group(tuple(key))
-            members = rows[start:end]
+            members = rows[order[start:end]]
             group.sets[row_level] = RowSet.of(members, self._blocks)
             insort(group.levels, row_level)
             group.count += len(members)
@@ -383,6 +386,22 @@ class SortedRanking(Ranking):
                 assert members.count == len(expected) > 0, f"count of group {key} drifted"
         grouped = sum(group.count for group in self.groups.values())
         assert grouped == np.count_nonzero(self.group_of != NO_GROUP), "a row is in no group's set"
+
+
+def _codes_of(columns: Sequence[Ints]) -> Ints | Codes:
+    """A number for each row, equal for rows that are equal in all columns. Small numbers are sorted fastest."""
+    codes: Ints = np.zeros(len(columns[0]), dtype=np.int64)
+    span = 1
+    for column in columns:
+        values = column - column.min()
+        size = int(values.max()) + 1
+        if span * size > _CODE_LIMIT:
+            values = np.unique(values, return_inverse=True)[1]
+            codes = np.unique(codes, return_inverse=True)[1]
+            span, size = int(codes.max()) + 1, int(values.max()) + 1
+        codes = codes * size + values
+        span *= size
+    return codes.astype(np.uint16) if span <= 1 << 16 else codes
 
 
 class UnsortedRanking(Ranking):

@@ -59,6 +59,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         self._comparison_operators = handle.feature_gates.TaintTolerationComparisonOperators
         self._repelling: Tables = {}
         self._disliked: Tables = {}
+        taint_column(handle.table)  # filled as nodes come, not in one go
 
     # -- filter ----------------------------------------------------------------------------------------------------
 

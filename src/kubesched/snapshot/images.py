@@ -123,6 +123,10 @@ class ImageIndex:
         self._refreshed_at.cells[row] = self.version
         return row in self._of_row
 
+    def refresh_rows(self, rows: Rows) -> None:
+        """The same for many rows."""
+        self._refreshed_at.array[rows] = self.version
+
     def sizes(self) -> dict[str, int]:
         """Image name -> size in bytes, which is that of the node that reported it first."""
         return {name: state.size_bytes for name, state in self._images.items()}

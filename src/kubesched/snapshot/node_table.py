@@ -16,9 +16,9 @@ Assumed and confirmed pods look the same here: the cache tells them apart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -39,6 +39,8 @@ CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 """Indices of the resources every table has. A scalar resource gets the next index when first seen."""
 T = TypeVar("T")
 
+FEW_CHANGES: Final = 32
+"""Up to this many rows are refreshed one by one."""
 _NATIVE_RESOURCES = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 
 
@@ -50,7 +52,7 @@ class NodeTable:
         self.high_water = 0
         """Rows from here on were never used."""
         self.epoch = 0
-        """Increases when arrays are reallocated: references to them held elsewhere are stale."""
+        """Increases when arrays are reallocated, so that references to them are stale, and when a resource is added."""
         self.alive: Mask = np.zeros(capacity, dtype=np.bool_)
         self.names: list[str] = []
         self.nodes: list[Node | None] = []
@@ -431,9 +433,12 @@ class NodeTable:
         if self._refresh_cursor == end:
             return
         changed = self.pod_log.since(self._refresh_cursor)
-        rows: Iterable[int] = range(self.high_water) if changed is None else changed
-        for row in rows:
-            self.images.refresh_row(row)
+        if changed is not None and len(changed) <= FEW_CHANGES:
+            for row in changed:
+                self.images.refresh_row(row)
+        else:
+            every = slice(0, self.high_water)
+            self.images.refresh_rows(every if changed is None else np.array(changed, dtype=np.intp))
         self._refresh_cursor = end
 
     def begin_anew(self) -> None:

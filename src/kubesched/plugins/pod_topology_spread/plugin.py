@@ -89,6 +89,8 @@ class PodTopologySpread(
             constraint.when_unsatisfiable for constraint in self._defaults
         )
         self._selectors = None if handle.listers is None else DefaultSelectors(handle.listers)
+        # Filled as nodes come, not in one go for the first pod.
+        self._columns = [handle.table.label_column(c.topology_key) for c in self._defaults]
 
     def labels_read(self, pod: Pod) -> Hashable:
         """The Services and the owner decide about default constraints. A constraint that filters counts the pod itself."""
