@@ -14,9 +14,11 @@ Python functions look dearer than C ones: compare shares, not microseconds.
 from __future__ import annotations
 
 import argparse
+import cProfile
 import os
 import pstats
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,8 @@ from client import TOKEN, make_certificate
 HERE = Path(__file__).parent
 PROTOBUF, JSON = "application/vnd.kubernetes.protobuf", "application/json"
 PATIENCE_S = 120.0
+PROFILE_ON, PROFILE_OFF = signal.SIGRTMIN, signal.SIGRTMIN + 1
+LOOP = "(event loop)"
 WATCH_SETTLE_S = 1.0
 """Other collections are watched within this time after pods are."""
 
@@ -123,11 +127,13 @@ def run_once(arguments: argparse.Namespace, profile: Path | None = None) -> Resu
             port = int(said(server, "ready").split()[1])
             config = write_files(folder, port, certificate, arguments)
             command = [sys.executable]
-            if profile is not None:
-                command += ["-m", "cProfile", "-o", str(profile)]
-            command += ["-m", "kubesched", "run", f"--config={config}", "--secure-port=0"]
-            scheduler = subprocess.Popen([*command, "-v=0"])
-            return measure(server, scheduler.pid, arguments.pods)
+            if profile is None:
+                command += ["-m", "kubesched"]
+            else:
+                command += [__file__, "--profiled", str(profile)]
+            command += ["run", f"--config={config}", "--secure-port=0", "-v=0"]
+            scheduler = subprocess.Popen(command)
+            return measure(server, scheduler, arguments.pods, is_profiled=profile is not None)
         finally:
             if scheduler is not None:
                 scheduler.terminate()
@@ -137,16 +143,27 @@ def run_once(arguments: argparse.Namespace, profile: Path | None = None) -> Resu
             server.wait()
 
 
-def measure(server: subprocess.Popen[bytes], pid: int, pods: int) -> Result:
+def measure(
+    server: subprocess.Popen[bytes],
+    scheduler: subprocess.Popen[bytes],
+    pods: int,
+    *,
+    is_profiled: bool,
+) -> Result:
     assert server.stdin is not None
+    pid = scheduler.pid
     said(server, "watched")
     time.sleep(WATCH_SETTLE_S)
+    if is_profiled:
+        scheduler.send_signal(PROFILE_ON)
     cpu_before, began = CpuTime.of(pid), time.monotonic()
     server.stdin.write(b"go\n")
     said(server, "bound")
     bound_cpu, bound = CpuTime.of(pid), time.monotonic()
     said(server, "done")
     done_cpu, done = CpuTime.of(pid), time.monotonic()
+    if is_profiled:
+        scheduler.send_signal(PROFILE_OFF)
     return Result(pods, bound - began, bound_cpu - cpu_before, done - began, done_cpu - cpu_before)
 
 
@@ -161,6 +178,16 @@ def said(server: subprocess.Popen[bytes], what: str) -> str:
     return line
 
 
+def run_profiled(path: str, arguments: list[str]) -> None:
+    """The child of `--profile`: kubesched, profiled from one signal to the other."""
+    from kubesched.cli.main import main as kubesched
+
+    profiler = cProfile.Profile()
+    signal.signal(PROFILE_ON, lambda *_: profiler.enable())
+    signal.signal(PROFILE_OFF, lambda *_: (profiler.disable(), profiler.dump_stats(path)))
+    sys.exit(kubesched(arguments))
+
+
 def layer(function: tuple[str, int, str]) -> str:
     """Which package a profiled function belongs to; built-in ones have none of their own."""
     path = function[0]
@@ -169,30 +196,35 @@ def layer(function: tuple[str, int, str]) -> str:
     return "" if path == "~" else path.rpartition("/lib/")[2].split("/")[-1]
 
 
-def breakdown(profile: Path, top: int) -> None:
-    """Self time by package, built-in functions counted to their callers, and the largest functions."""
+def breakdown(profile: Path, pods: int, top: int) -> None:
+    """Self time by package, built-in functions counted to their callers, and the largest functions with calls per pod."""
     stats = pstats.Stats(str(profile)).stats  # type: ignore[attr-defined]  # not in typeshed
     by_layer: Counter[str] = Counter()
     by_function: Counter[str] = Counter()
-    for function, (_, _, own, _, callers) in stats.items():
-        if layer(function):
-            by_layer[layer(function)] += own
-            by_function[f"{layer(function)}: {function[2]}:{function[1]}"] += own
+    calls: Counter[str] = Counter()
+
+    def count(owner: str, name: str, called: int, own: float) -> None:
+        by_layer[owner] += own
+        by_function[f"{owner}: {name}"] += own
+        calls[owner] += called
+        calls[f"{owner}: {name}"] += called
+
+    for function, (_, called, own, _, callers) in stats.items():
+        if layer(function) or not callers:
+            count(layer(function) or LOOP, f"{function[2]}:{function[1]}", called, own)
             continue
-        for caller, (_, _, part, _) in callers.items():
-            by_layer[layer(caller) or "(event loop)"] += part
-            by_function[f"{layer(caller) or '(event loop)'}: {caller[2]} > {function[2]}"] += part
-        if not callers:
-            by_layer["(event loop)"] += own
-            by_function[f"(event loop): {function[2]}"] += own
+        for caller, (_, called_by, part, _) in callers.items():
+            count(layer(caller) or LOOP, f"{caller[2]} > {function[2]}", called_by, part)
     total = sum(by_layer.values())
     for title, counted in (("package", by_layer), ("function", by_function)):
-        print(f"\n{'share':>6}  {title}")
+        print(f"\n{'share':>6}{'calls/pod':>11}  {title}")
         for name, own in counted.most_common(top):
-            print(f"{own / total:>6.1%}  {name}")
+            print(f"{own / total:>6.1%}{calls[name] / pods:>11.1f}  {name}")
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--profiled"]:
+        run_profiled(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=20_000)
@@ -210,7 +242,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             profile = Path(folder) / "profile"
             run_once(arguments, profile)
-            breakdown(profile, arguments.top)
+            breakdown(profile, arguments.pods, arguments.top)
 
 
 if __name__ == "__main__":

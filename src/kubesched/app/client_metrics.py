@@ -5,8 +5,18 @@ Measured around the transport, so that every client of the process is counted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubesched.client.exchange import BufferedResponse
 from kubesched.client.rate_limit import TokenBucket
-from kubesched.client.transport import Request, Response, Transport
+from kubesched.client.transport import (
+    DirectTransport,
+    Request,
+    Response,
+    StartedRequest,
+    Transport,
+)
 from kubesched.clock import Clock
 from kubesched.errors import TransportError
 from kubesched.metrics.instruments import Counter, Histogram
@@ -15,6 +25,16 @@ from kubesched.metrics.registry import MetricsRegistry, Stability
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 SIZE_BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 NO_ANSWER = "<error>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """The series of one host, method and status."""
+
+    requests: Counter
+    durations: Histogram
+    request_sizes: Histogram
+    response_sizes: Histogram
 
 
 class ClientMetrics:
@@ -56,33 +76,26 @@ class ClientMetrics:
             buckets=SIZE_BYTES,
             stability=Stability.ALPHA,
         )
-        self._sizes: dict[str, tuple[Histogram, Histogram]] = {}
-        self._counted: dict[tuple[int, str], Counter] = {}
-        self._timed: dict[str, Histogram] = {}
+        self._series: dict[tuple[int, str], _Series] = {}
 
-    def answered(self, host: str, method: str, status: int, seconds: float) -> None:
-        """`status` 0: there was no answer."""
-        counter = self._counted.get((status, method))
-        if counter is None:
-            code = str(status) if status else NO_ANSWER
-            counter = self._counted[status, method] = self._requests.labels(code, host, method)
-        counter.inc()
-        duration = self._timed.get(method)
-        if duration is None:
-            duration = self._timed[method] = self._durations.labels(host, method)
-        duration.observe(seconds)
-
-    def sized(self, host: str, method: str, request_bytes: int, response_bytes: int | None) -> None:
-        """`response_bytes` is None if there was no answer, or one without an end."""
-        sizes = self._sizes.get(method)
-        if sizes is None:
-            sizes = self._sizes[method] = (
+    def answered(
+        self, host: str, request: Request, status: int, seconds: float, body_bytes: int | None
+    ) -> None:
+        """`status` is 0 if there was no answer, `body_bytes` None also if it has no end."""
+        method = request.method
+        series = self._series.get((status, method))
+        if series is None:
+            series = self._series[status, method] = _Series(
+                self._requests.labels(str(status) if status else NO_ANSWER, host, method),
+                self._durations.labels(host, method),
                 self._request_sizes.labels(host, method),
                 self._response_sizes.labels(host, method),
             )
-        sizes[0].observe(request_bytes)
-        if response_bytes is not None:
-            sizes[1].observe(response_bytes)
+        series.requests.value += 1
+        series.durations.observe(seconds)
+        series.request_sizes.observe(len(request.body))
+        if body_bytes is not None:
+            series.response_sizes.observe(body_bytes)
 
     def waits(self, host: str) -> Histogram:
         # Our clients share a limit between verbs, so there is one series.
@@ -94,6 +107,7 @@ class MeasuredTransport:
 
     def __init__(self, transport: Transport, host: str, metrics: ClientMetrics) -> None:
         self._transport = transport
+        self._direct = transport if isinstance(transport, DirectTransport) else None
         self._host = host
         self._metrics = metrics
         self._now = metrics.clock.monotonic
@@ -103,15 +117,35 @@ class MeasuredTransport:
         try:
             response = await self._transport.request(request)
         except TransportError:
-            self._metrics.answered(self._host, request.method, 0, self._now() - started)
-            self._metrics.sized(self._host, request.method, len(request.body), None)
+            self._metrics.answered(self._host, request, 0, self._now() - started, None)
             raise
         seconds = self._now() - started
-        self._metrics.answered(self._host, request.method, response.status, seconds)
         # Bodies that are no streams have arrived as a whole.
         body_bytes = None if request.stream else len(await response.read(request.max_body_bytes))
-        self._metrics.sized(self._host, request.method, len(request.body), body_bytes)
+        self._metrics.answered(self._host, request, response.status, seconds, body_bytes)
         return response
+
+    def start(
+        self, request: Request, done: Callable[[Response | TransportError | None], None]
+    ) -> StartedRequest | None:
+        if self._direct is None:
+            return None
+        started = self._now()
+
+        def answered(outcome: Response | TransportError | None) -> None:
+            if isinstance(outcome, BufferedResponse):
+                self._metrics.answered(
+                    self._host,
+                    request,
+                    outcome.status,
+                    self._now() - started,
+                    len(outcome.body),
+                )
+            elif isinstance(outcome, TransportError):
+                self._metrics.answered(self._host, request, 0, self._now() - started, None)
+            done(outcome)
+
+        return self._direct.start(request, answered)
 
     async def aclose(self) -> None:
         await self._transport.aclose()

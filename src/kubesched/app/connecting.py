@@ -19,11 +19,14 @@ from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import (
     DEFAULT_DEADLINE_S,
     ConnectionConfig,
+    DirectTransport,
     Request,
     Response,
+    StartedRequest,
     Transport,
 )
 from kubesched.clock import Clock, SystemClock
+from kubesched.errors import TransportError
 
 JSON = "application/json"
 LOCK_CONNECTIONS = 4
@@ -35,6 +38,7 @@ class UrgentTransport:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._direct = transport if isinstance(transport, DirectTransport) else None
         self.under_way = 0
 
     async def request(self, request: Request) -> Response:
@@ -43,6 +47,27 @@ class UrgentTransport:
             return await self._transport.request(request)
         finally:
             self.under_way -= 1
+
+    def start(
+        self, request: Request, done: Callable[[Response | TransportError | None], None]
+    ) -> StartedRequest | None:
+        if self._direct is None:
+            return None
+
+        def answered(outcome: Response | TransportError | None) -> None:
+            self.under_way -= 1
+            done(outcome)
+
+        give_up = self._direct.start(request, answered)
+        if give_up is None:
+            return None
+        self.under_way += 1
+
+        def given_up() -> None:
+            self.under_way -= 1
+            give_up()
+
+        return given_up
 
     async def aclose(self) -> None:
         await self._transport.aclose()

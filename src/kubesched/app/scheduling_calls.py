@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta, Record
 from kubesched.client.rest import RestClient
+from kubesched.client.retry import Rest
 from kubesched.client.scheduler_client import RestSchedulerClient
 from kubesched.client.transport import NOT_LEADING
 from kubesched.clock import Clock
@@ -22,7 +24,7 @@ from kubesched.errors import (
     TransportError,
     WriteRefused,
 )
-from kubesched.framework.handle import SchedulerClient
+from kubesched.framework.handle import BindingDone, GiveUp, SchedulerClient
 from kubesched.logs import get_logger
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.scheduler.unknown_binding import MAX_PAUSE_S, PAUSE_S, resolve_unknown_binding
@@ -60,7 +62,23 @@ class CarefulCalls:
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         self._require_permission()
-        unclear = await self._try_to_bind(pod, node_name)
+        await self._settle(pod, node_name, lambda: self._calls.bind_pod(pod, node_name))
+
+    def start_binding(self, pod: Pod, node_name: str, done: BindingDone) -> GiveUp:
+        if not self._may_write():
+            return asyncio.get_running_loop().call_soon(done, self._refuse).cancel
+
+        def answered(rest: Rest | None) -> None:
+            done(None if rest is None else partial(self._settle, pod, node_name, rest))
+
+        return self._calls.start_binding(pod, node_name, answered)
+
+    async def _refuse(self) -> None:
+        raise WriteRefused(NOT_LEADING)
+
+    async def _settle(self, pod: Pod, node_name: str, binding: Rest) -> None:
+        """Await a binding, and find out how it ended if the answer does not tell."""
+        unclear = await _unclear_outcome(binding)
         if unclear is not None:
             await resolve_unknown_binding(
                 pod,
@@ -68,21 +86,9 @@ class CarefulCalls:
                 unclear,
                 read_node=lambda: self._node_of(pod),
                 sleep=self._sleep,
-                repeat=lambda: self._try_to_bind(pod, node_name),
+                repeat=lambda: _unclear_outcome(lambda: self._calls.bind_pod(pod, node_name)),
                 may_repeat=self._may_write,
             )
-
-    async def _try_to_bind(self, pod: Pod, node_name: str) -> KubeschedError | None:
-        """Send the binding; returns an error that leaves the outcome unknown, raises the others."""
-        try:
-            await self._calls.bind_pod(pod, node_name)
-        except (DeadlineExceeded, StreamEnded) as error:
-            if not error.sent:
-                raise
-            return error
-        except ServerError as error:
-            return error
-        return None
 
     async def _node_of(self, pod: Pod) -> str:
         meta = pod.metadata
@@ -154,6 +160,19 @@ class CarefulCalls:
         await self._calls.delete(obj)
 
 
+async def _unclear_outcome(binding: Rest) -> KubeschedError | None:
+    """Await a binding; returns an error that leaves the outcome unknown, raises the others."""
+    try:
+        await binding()
+    except (DeadlineExceeded, StreamEnded) as error:
+        if not error.sent:
+            raise
+        return error
+    except ServerError as error:
+        return error
+    return None
+
+
 class MeasuredCalls:
     """A `SchedulerClient` that measures what upstream's API dispatcher would (gate SchedulerAsyncAPICalls).
 
@@ -168,6 +187,11 @@ class MeasuredCalls:
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         await self._measured("pod_binding", self._calls.bind_pod(pod, node_name))
+
+    def start_binding(self, pod: Pod, node_name: str, done: BindingDone) -> GiveUp:
+        # Measured one by one: with the gate on, the task that this takes does not count.
+        binding = partial(self.bind_pod, pod, node_name)
+        return asyncio.get_running_loop().call_soon(done, binding).cancel
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         await self._measured("pod_status_patch", self._calls.patch_pod_status(pod, patch))

@@ -8,7 +8,7 @@ away costs spans, not scheduling.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,13 @@ import yaml
 
 from kubesched import __version__
 from kubesched.api.core_v1 import Pod
-from kubesched.client.transport import Request, Response, Transport
+from kubesched.client.transport import (
+    DirectTransport,
+    Request,
+    Response,
+    StartedRequest,
+    Transport,
+)
 from kubesched.clock import Clock
 from kubesched.errors import ConfigError, FieldProblem, TransportError
 from kubesched.logs import get_logger
@@ -188,6 +194,7 @@ class TracedTransport:
 
     def __init__(self, transport: Transport, tracing: OpenTelemetryTracing, clock: Clock) -> None:
         self._transport = transport
+        self._direct = transport if isinstance(transport, DirectTransport) else None
         self._tracing = tracing
         self._now = clock.monotonic
 
@@ -200,6 +207,12 @@ class TracedTransport:
             raise
         self._tracing.call_done(request, started, response.status)
         return response
+
+    def start(
+        self, request: Request, done: Callable[[Response | TransportError | None], None]
+    ) -> StartedRequest | None:
+        """No span: requests of an attempt that has one are awaited in its context."""
+        return None if self._direct is None else self._direct.start(request, done)
 
     async def aclose(self) -> None:
         await self._transport.aclose()

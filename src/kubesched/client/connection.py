@@ -10,7 +10,7 @@ Life cycle:
       \________________ anything unexpected: the exchange fails, the connection is closed ______/
 
 Invariants: `_exchange` is set exactly while a request is under way; a connection that saw anything it did not
-expect is closed, never reused; an exchange's future is completed exactly once.
+expect is closed, never reused; an exchange ends at most once, after the connection has been returned to its pool.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from typing import cast
 
 import httptools
 
-from kubesched.client.exchange import BufferedResponse, Exchange, StreamingResponse
+from kubesched.client.exchange import (
+    BufferedResponse,
+    Exchange,
+    Outcome,
+    StreamingResponse,
+    headers_of,
+)
 from kubesched.client.transport import Request
 from kubesched.errors import DeadlineExceeded, StreamEnded, TransportError
 
@@ -66,7 +72,6 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._exchange: Exchange | None = None
-        self._head_bytes = 0
         self._head_complete = False
         self._is_interim = False
         self._message_complete = False
@@ -85,13 +90,13 @@ class HttpConnection(asyncio.Protocol):
         data: bytes,
         deadline_at: float,
         head_due_at: float,
+        done: Callable[[Outcome], None],
     ) -> Exchange:
-        """Write a request whose answer completes the returned exchange's future. Times are the loop's."""
+        """Write a request; `done` is called with the answer, later and never from in here. Times are the loop's."""
         assert self._exchange is None, "connection is busy"
         assert self._transport is not None, "connection is closed"
-        exchange = Exchange(self._loop.create_future(), request, deadline_at, head_due_at)
+        exchange = Exchange(done, request, deadline_at, head_due_at)
         self._exchange = exchange
-        self._head_bytes = 0
         self._head_complete = False
         # A timer that is already running and fires earlier re-arms itself; so under load there is
         # no timer to create and cancel per request.
@@ -127,8 +132,8 @@ class HttpConnection(asyncio.Protocol):
             return
         if exchange.stream is not None:
             exchange.stream.finish(error)
-        elif not exchange.future.done():
-            exchange.future.set_exception(error)
+        else:
+            exchange.done(error)
 
     def shut_down(self, error: TransportError) -> None:
         """Fail the exchange under way, if any; an idle connection is closed cleanly."""
@@ -201,6 +206,8 @@ class HttpConnection(asyncio.Protocol):
             # An answer without a request: the peer does not speak HTTP as we do.
             self.abort()
             return
+        if not self._head_complete:
+            exchange.head = exchange.head + data if exchange.head else data
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -218,10 +225,8 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._message_complete:
             self._finish()
-        elif not self._head_complete:
-            self._head_bytes += len(data)
-            if self._head_bytes > self._limits.header_bytes:
-                self.fail(self._headers_too_large())
+        elif not self._head_complete and len(exchange.head) > self._limits.header_bytes:
+            self.fail(self._headers_too_large())
 
     def _fail_parsing(self, exchange: Exchange, error: TransportError) -> None:
         if self._message_complete:
@@ -265,15 +270,6 @@ class HttpConnection(asyncio.Protocol):
         if self._message_complete:
             self._has_stray_bytes = True
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        exchange = self._exchange
-        if exchange is None or self._head_complete:
-            return  # a trailer: nothing in Kubernetes uses them
-        headers = exchange.raw_headers
-        headers.append((name, value))
-        if len(headers) > self._limits.header_count:
-            raise self._headers_too_large()
-
     def on_headers_complete(self) -> None:
         exchange = self._exchange
         if exchange is None or self._message_complete:
@@ -283,14 +279,18 @@ class HttpConnection(asyncio.Protocol):
             if status < 100 or status == SWITCHING_PROTOCOLS:
                 raise TransportError(f"{self.peer} answered with unexpected status {status}")
             self._is_interim = True
-            exchange.raw_headers.clear()
             return
+        # Headers are read when they are asked for, which most answers never are. Lines of the body may count as well.
+        if exchange.head.count(b"\r\n") > self._limits.header_count:
+            head = exchange.head.partition(b"\r\n\r\n")[0]
+            if head.count(b"\r\n") > self._limits.header_count:
+                raise self._headers_too_large()
         exchange.status = status
         exchange.response_started = True
         self._head_complete = True
-        if exchange.wants_stream and status < 300 and not exchange.future.done():
-            exchange.stream = StreamingResponse(status, exchange.raw_headers, self, exchange)
-            exchange.future.set_result(exchange.stream)
+        if exchange.wants_stream and status < 300:
+            exchange.stream = StreamingResponse(status, exchange.head, self, exchange)
+            exchange.done(exchange.stream)
 
     def on_body(self, data: bytes) -> None:
         exchange = self._exchange
@@ -322,27 +322,24 @@ class HttpConnection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return
-        is_reusable = self.is_open and self._is_kept_alive and not self._has_stray_bytes
-        if exchange.stream is not None:
-            exchange.stream.finish()
-        elif not exchange.future.done():
-            body = exchange.body
-            whole = body[0] if len(body) == 1 else b"".join(body)
-            exchange.future.set_result(
-                BufferedResponse(exchange.status, exchange.raw_headers, whole)
-            )
-        if is_reusable:
+        if self.is_open and self._is_kept_alive and not self._has_stray_bytes:
             self.is_used = True
             self._on_idle(self)
         else:
             self.close()
+        # Last: whoever waits for the answer may send the next request over this connection at once.
+        if exchange.stream is not None:
+            exchange.stream.finish()
+        else:
+            body = exchange.body
+            whole = body[0] if len(body) == 1 else b"".join(body)
+            exchange.done(BufferedResponse(exchange.status, exchange.head, whole))
 
     def _is_delimited_by_close(self, exchange: Exchange) -> bool:
         """Whether the end of the connection is the end of the body (HTTP/1.0 style)."""
         if not self._head_complete:
             return False
-        names = {name.lower() for name, _ in exchange.raw_headers}
-        return not names & {b"content-length", b"transfer-encoding"}
+        return headers_of(exchange.head).keys().isdisjoint({"content-length", "transfer-encoding"})
 
     def _connection_lost_error(self, exc: Exception | None) -> TransportError:
         if isinstance(exc, ssl.SSLError):

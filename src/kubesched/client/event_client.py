@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from kubesched.client.event_series import EventRecord
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.client.rest import RestClient
+from kubesched.client.retry import Done
+from kubesched.client.transport import StartedRequest
 
 
 class RestEventClient:
@@ -17,6 +19,9 @@ class RestEventClient:
 
     async def create(self, event: EventRecord) -> None:
         await self._client.create_event(event)
+
+    def start_create(self, event: EventRecord, done: Done) -> StartedRequest:
+        return self._client.start_event(event, done)
 
     async def patch(self, event: EventRecord, change: Mapping[str, object]) -> None:
         metadata = event.metadata

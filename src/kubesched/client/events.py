@@ -16,9 +16,10 @@ The life of an event, and what holds it:
 The key of a series is reporter, reason, action and object revision; the note is not part of it. Writes of one
 event happen one after another; different events are written concurrently and in no particular order.
 
-An event costs the API server nearly as much as a binding. So while more urgent writes are under way there are few
-writers or none, and the queue takes what comes: the fuller it gets, and the longer its oldest event has waited, the more
-of them write all the same.
+An event costs the API server nearly as much as a binding. So while more urgent writes are under way few events are
+written at a time or none, and the queue takes what comes: the fuller it gets, and the longer its oldest event has waited,
+the more are written all the same. A new event is sent without a task, its answer sends the next one; series, and
+everything that does not succeed at once, are written by a task each.
 Upstream formats notes once more without arguments, which mangles a literal percent sign; that is not copied.
 """
 
@@ -30,7 +31,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kubesched.client.event_series import (
     EventEntry,
@@ -39,6 +40,8 @@ from kubesched.client.event_series import (
     Reporter,
     identity_of,
 )
+from kubesched.client.retry import Done, Rest
+from kubesched.client.transport import StartedRequest
 from kubesched.clock import Clock
 from kubesched.errors import AlreadyExists, ApiError, KubeschedError, NotFound
 from kubesched.logs import get_logger
@@ -51,9 +54,9 @@ causes; these are in the cache anyway."""
 WRITERS = 32
 """Events under way at a time when nothing more urgent is: many at once cost API server and etcd less than one by one."""
 PATIENCE_S = 5.0
-"""For each time that the oldest event has waited this long, one more writer writes whatever else is urgent."""
+"""For each time that the oldest event has waited this long, one more is written whatever else is urgent."""
 LOOK_S = 0.05
-"""How often the number of writers is adjusted."""
+"""How often the number of events under way is adjusted."""
 MAX_CACHED = 50_000
 """Events remembered for recognising recurrences; beyond that the oldest are forgotten early. Upstream has no bound,
 which at thousands of pods per second would be gigabytes."""
@@ -80,6 +83,15 @@ class EventClient(Protocol):
 
     async def patch(self, event: EventRecord, change: Mapping[str, object]) -> None:
         """Strategic merge patch; `NotFound` if the server has forgotten the event."""
+        ...
+
+
+@runtime_checkable
+class DirectEventClient(Protocol):
+    """A client that can create an event without a task to wait for the answer."""
+
+    def start_create(self, event: EventRecord, done: Done) -> StartedRequest:
+        """`create` as a callback: `done` as `retry.Caller.start` says."""
         ...
 
 
@@ -139,6 +151,8 @@ class EventBroadcaster:
         `is_urgent` returns whether more important requests are under way.
         """
         self._client = client
+        self._direct = client if isinstance(client, DirectEventClient) else None
+        self._under_way: dict[EventEntry, StartedRequest | None] = {}
         self._clock = clock
         self._random = rng
         self._host_name = host_name
@@ -148,9 +162,7 @@ class EventBroadcaster:
         self._is_urgent = is_urgent
         self._queue: deque[EventEntry] = deque()
         self._has_work = asyncio.Event()
-        self._writing = 0
         self._cache: dict[EventKey, EventEntry] = {}
-        self._interrupted: list[EventEntry] = []
         self._is_stopping = False
         self._last_nanos = 0
         self._recorded = self._folded = self._written = 0
@@ -184,6 +196,9 @@ class EventBroadcaster:
                 group.create_task(_every(REFRESH_INTERVAL_S, self._refresh_series))
         finally:
             self._is_stopping = True
+            for give_up in self._under_way.values():
+                if give_up is not None:
+                    give_up()
             await self._flush()
 
     # Taking events in. On the scheduler's hot path: no formatting, no records.
@@ -255,32 +270,56 @@ class EventBroadcaster:
     # Writing.
 
     async def _write_queued(self, group: asyncio.TaskGroup) -> None:
-        """Have as many writers at work as are wanted. What they write together costs the server less than one by one."""
+        """Have as many events under way as are wanted. Written together they cost the server less than one by one."""
         while True:
             if not self._queue:
                 self._has_work.clear()
                 await self._has_work.wait()
-            while self._queue and self._writing < self._writers_wanted():
-                self._writing += 1
-                group.create_task(self._write_on())
-                await asyncio.sleep(0)
+            self._write_more(group)
             await asyncio.sleep(LOOK_S)
 
-    async def _write_on(self) -> None:
-        """A writer: one event after another, as long as there are some and it is wanted."""
+    def _write_more(self, group: asyncio.TaskGroup) -> None:
+        while self._queue and len(self._under_way) < self._writers_wanted():
+            entry = self._queue.popleft()
+            self._under_way[entry] = None
+            if self._direct is None or entry.written_count:
+                group.create_task(self._write_on(group, entry))
+            else:
+                self._start(self._direct, group, entry)
+
+    def _start(
+        self, client: DirectEventClient, group: asyncio.TaskGroup, entry: EventEntry
+    ) -> None:
+        def done(rest: Rest | None) -> None:
+            if rest is None:
+                self._written += 1
+                entry.written_count = 1
+            if entry.is_due():
+                self._under_way[entry] = None
+                group.create_task(self._write_on(group, entry, rest))
+            else:
+                entry.is_taken = False
+                del self._under_way[entry]
+                self._write_more(group)
+
         try:
-            while self._queue and self._writing <= self._writers_wanted():
-                entry = self._queue.popleft()
-                try:
-                    await self._write_due(entry)
-                except asyncio.CancelledError:
-                    self._interrupted.append(entry)
-                    raise
-        finally:
-            self._writing -= 1
+            event = entry.to_record(self._random, is_series=False)
+            self._under_way[entry] = client.start_create(event, done)
+        except Exception:  # called from other requests' answers: nothing may escape into them
+            self._failed(entry)
+            entry.written_count, entry.is_taken = 1, False
+            del self._under_way[entry]
+
+    async def _write_on(
+        self, group: asyncio.TaskGroup, entry: EventEntry, rest: Rest | None = None
+    ) -> None:
+        """Write what is due of an event; `rest` is what is left to do of a creation that was started."""
+        await self._write_due(entry, rest)
+        del self._under_way[entry]  # not if cancelled: then it is written at the end
+        self._write_more(group)
 
     def _writers_wanted(self) -> int:
-        """How many writers may run now. Call it only while the queue is not empty."""
+        """How many events may be under way now. Call it only while the queue is not empty."""
         if not self._is_urgent():
             return self._writer_count
         # Few as long as there is plenty of room, all of them before any event would have to be dropped.
@@ -288,32 +327,41 @@ class EventBroadcaster:
         by_age = int((self._clock.now() - self._queue[0].last_observed) / PATIENCE_S)
         return min(max(by_room, by_age), self._writer_count)
 
-    async def _write_due(self, entry: EventEntry) -> None:
+    async def _write_due(self, entry: EventEntry, rest: Rest | None = None) -> None:
         while entry.is_due():
             is_series = entry.written_count > 0
             count = entry.count if is_series else 1
             try:
-                await self._write_patiently(entry, is_series=is_series)
+                await self._write_patiently(entry, is_series=is_series, rest=rest)
             except Exception:
-                log.exception("Writing an event failed unexpectedly", event=entry.described())
-                self._drop(FAILED, entry.described())
+                self._failed(entry)
             # Also if it was given up: should the event recur, the patch finds nothing and creates it then.
             entry.written_count = count
+            rest = None
         entry.is_taken = False
 
-    async def _write_patiently(self, entry: EventEntry, *, is_series: bool) -> None:
+    def _failed(self, entry: EventEntry) -> None:
+        log.exception("Writing an event failed unexpectedly", event=entry.described())
+        self._drop(FAILED, entry.described())
+
+    async def _write_patiently(
+        self, entry: EventEntry, *, is_series: bool, rest: Rest | None
+    ) -> None:
         for _ in range(MAX_TRIES):
-            if await self._try_write(entry, is_series=is_series):
+            if await self._try_write(entry, is_series=is_series, rest=rest):
                 return
+            rest = None
             if self._is_stopping:
                 break
             await asyncio.sleep(RETRY_PAUSE_S * (1 + RETRY_JITTER * self._random.random()))
         self._drop(SHUT_DOWN if self._is_stopping else GAVE_UP, entry.described())
 
-    async def _try_write(self, entry: EventEntry, *, is_series: bool) -> bool:
+    async def _try_write(
+        self, entry: EventEntry, *, is_series: bool, rest: Rest | None = None
+    ) -> bool:
         """One try; False if another may help."""
         try:
-            await self._write(entry, is_series=is_series)
+            await (self._write(entry, is_series=is_series) if rest is None else rest())
         except AlreadyExists:
             # A patch found nothing, yet creating found something: it has appeared in between, patch again. A mere
             # creation that was tried before has simply worked then.
@@ -380,8 +428,9 @@ class EventBroadcaster:
     async def _flush(self) -> None:
         """Write what is queued, and the last counts of all series, for a bounded time."""
         series = [entry for entry in self._cache.values() if entry.count > 1]
-        entries = list(dict.fromkeys([*self._interrupted, *self._queue, *series]))
+        entries = list(dict.fromkeys([*self._under_way, *self._queue, *series]))
         self._queue.clear()
+        self._under_way.clear()
         for entry in entries:
             entry.is_final = True
         left = deque(entries)

@@ -7,7 +7,7 @@ stop reading while its consumer lags. Not responsible for parsing or deadlines (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
 from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
@@ -15,6 +15,10 @@ from kubesched.errors import TransportError
 
 STREAM_HIGH_WATER_BYTES = 1024 * 1024
 """A stream whose consumer lags by this much stops reading; TCP then slows the server down."""
+
+_INFORMATIONAL = b"1"
+"""First digit of the status of heads that come before the real one."""
+
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -29,21 +33,32 @@ def headers_from_raw(raw: RawHeaders) -> dict[str, str]:
     return headers
 
 
+def headers_of(received: bytes) -> dict[str, str]:
+    """The headers of an answer that the parser accepted, from everything received until its head was complete."""
+    block, _, received = received.partition(b"\r\n\r\n")
+    while block.lstrip(b"\r\n").partition(b" ")[2].startswith(_INFORMATIONAL):
+        block, _, received = received.partition(b"\r\n\r\n")
+    lines = [line.partition(b":") for line in block.lstrip(b"\r\n").split(b"\r\n")[1:]]
+    return headers_from_raw([(name, value.strip(b" \t")) for name, _, value in lines])
+
+
 class BufferedResponse:
     """An answer that has arrived completely. Headers are decoded on first access."""
 
-    __slots__ = ("_headers", "_raw_headers", "body", "status")
+    __slots__ = ("_head", "_headers", "body", "status")
 
-    def __init__(self, status: int, raw_headers: RawHeaders, body: bytes) -> None:
+    def __init__(self, status: int, head: bytes | RawHeaders, body: bytes) -> None:
+        """`head`: the headers, or what was received of them as `headers_of` takes it."""
         self.status = status
         self.body = body
-        self._raw_headers = raw_headers
+        self._head = head
         self._headers: dict[str, str] | None = None
 
     @property
     def headers(self) -> Mapping[str, str]:
         if self._headers is None:
-            self._headers = headers_from_raw(self._raw_headers)
+            head = self._head
+            self._headers = headers_of(head) if isinstance(head, bytes) else headers_from_raw(head)
         return self._headers
 
     async def read(self, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
@@ -74,11 +89,9 @@ class StreamSource(Protocol):
 class StreamingResponse:
     """An answer whose body is handed out while it arrives. It is its own iterator of chunks."""
 
-    def __init__(
-        self, status: int, raw_headers: RawHeaders, source: StreamSource, exchange: Exchange
-    ) -> None:
+    def __init__(self, status: int, head: bytes, source: StreamSource, exchange: Exchange) -> None:
         self.status = status
-        self.headers: Mapping[str, str] = headers_from_raw(raw_headers)
+        self.headers: Mapping[str, str] = headers_of(head)
         self._source = source
         self._exchange = exchange
         self._chunks: list[bytes] = []
@@ -161,17 +174,24 @@ class StreamingResponse:
             self._waiter.set_result(None)
 
 
+Outcome = BufferedResponse | StreamingResponse | TransportError
+"""How an exchange ends."""
+
+
 class Exchange:
-    """One request under way and as much of its answer as has arrived."""
+    """One request under way and as much of its answer as has arrived.
+
+    It ends once, with a call of `done` from the event loop, or never if the connection was told to abandon it.
+    """
 
     __slots__ = (
         "body",
         "body_bytes",
         "deadline_at",
-        "future",
+        "done",
+        "head",
         "head_due_at",
         "max_body_bytes",
-        "raw_headers",
         "response_started",
         "status",
         "stream",
@@ -180,17 +200,18 @@ class Exchange:
 
     def __init__(
         self,
-        future: asyncio.Future[BufferedResponse | StreamingResponse],
+        done: Callable[[Outcome], None],
         request: Request,
         deadline_at: float,
         head_due_at: float,
     ) -> None:
-        self.future = future
+        self.done = done
         self.deadline_at = deadline_at
         self.head_due_at = head_due_at
         self.wants_stream = request.stream
         self.max_body_bytes = request.max_body_bytes
-        self.raw_headers: RawHeaders = []
+        self.head = b""
+        """What has arrived until the head was complete; the beginning of the body may be in it."""
         self.body: list[bytes] = []
         self.body_bytes = 0
         self.status = 0

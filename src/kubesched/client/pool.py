@@ -4,6 +4,9 @@ Responsible for handing each request an idle connection or a new one (`dialer` m
 along, and for the two repetitions that only the transport can judge: a kept-alive connection that had died unnoticed,
 and a 401 that fresh credentials may cure. Not responsible for any other retry (`rest`).
 
+`start` is the cheap way for the requests that are made for every pod: it sends at once over an idle connection and calls
+back, without a task. Whatever needs waiting or a second try is left to `request`.
+
 Invariants: at most `max_connections` connections serve ordinary requests and at most `max_streams` serve streams, so
 that watches never starve writes; a connection is in `_idle` or has exactly one exchange; requests that found
 everything busy are served in order of arrival; every wait ends at the request's deadline.
@@ -16,12 +19,14 @@ import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 
 from kubesched.client.connection import ConnectionLimits, HttpConnection
 from kubesched.client.dialer import Dialer
-from kubesched.client.exchange import BufferedResponse
+from kubesched.client.exchange import BufferedResponse, Exchange, Outcome, StreamingResponse
 from kubesched.client.transport import (
     NOT_LEADING,
     ConnectionConfig,
@@ -29,6 +34,7 @@ from kubesched.client.transport import (
     HeaderValues,
     Request,
     Response,
+    StartedRequest,
     encode_headers,
 )
 from kubesched.errors import (
@@ -39,12 +45,18 @@ from kubesched.errors import (
     TransportError,
     WriteRefused,
 )
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
 
 UNAUTHORIZED = 401
 
 _SAFE_TARGET = re.compile(r"/[!-~]*")
 _ACCEPT_GZIP = b"Accept-Encoding: gzip\r\n"
 _CLOSE_GRACE_S = 1.0
+_ASK_CREDENTIALS_S = 1.0
+"""How long `start` goes on with the headers that credentials gave last. They notice new files and tokens that expire
+within a minute or so, and a 401 is answered with fresh ones in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +94,13 @@ class HttpTransport:
         )
         self._credential_headers: HeaderValues | None = None
         self._credential_block = b""
+        self._ask_credentials_at = -inf
         self._idle: list[HttpConnection] = []
         self._open: set[HttpConnection] = set()
         self._waiters: deque[asyncio.Future[HttpConnection | None]] = deque()
         self._slot_count = 0  # ordinary connections, open or being opened
         self._stream_count = 0
+        self._answers: list[tuple[_Started, Outcome]] = []
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -97,9 +111,7 @@ class HttpTransport:
     async def request(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
         deadline_at = loop.time() + request.deadline_s
-        headers = await self._credentials.headers()
-        if headers is not self._credential_headers:
-            self._adopt(headers)
+        headers = await self._current_headers()
         generation = self._credentials.generation
         response = await self._exchange(loop, request, deadline_at)
         # A server that answers 401 did nothing, so any request may be repeated.
@@ -133,6 +145,7 @@ class HttpTransport:
         headers = await self._credentials.headers()
         if headers is not self._credential_headers:
             self._adopt(headers)
+        self._ask_credentials_at = asyncio.get_running_loop().time() + _ASK_CREDENTIALS_S
         return headers
 
     def _adopt(self, headers: HeaderValues) -> None:
@@ -157,9 +170,12 @@ class HttpTransport:
             if request.may_send is not None and not request.may_send():
                 self._on_idle(connection)
                 raise WriteRefused(NOT_LEADING)
-            exchange = connection.send(request, data, deadline_at, head_due_at)
+            future: asyncio.Future[Response] = loop.create_future()
+            exchange = connection.send(
+                request, data, deadline_at, head_due_at, partial(_settle, future)
+            )
             try:
-                response: Response = await exchange.future
+                response = await future
             except asyncio.CancelledError:
                 connection.abandon(exchange)
                 raise
@@ -171,6 +187,48 @@ class HttpTransport:
                     continue
                 raise
             return self._decoded(request, response)
+
+    def start(
+        self, request: Request, done: Callable[[Response | TransportError | None], None]
+    ) -> StartedRequest | None:
+        """Send at once and return; None if that is not possible. As `transport.DirectTransport` says."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if request.stream or request.method == "GET":
+            return None
+        if self._credential_headers is None or now >= self._ask_credentials_at:
+            self._ask_credentials_at = now + _ASK_CREDENTIALS_S  # by this one; the others go on
+            return None
+        connection = self._take_idle(loop)
+        if connection is None:
+            return None
+        if request.may_send is not None and not request.may_send():
+            self._on_idle(connection)
+            return None
+        deadline_at = now + request.deadline_s
+        started = _Started(self, connection, done)
+        started.exchange = connection.send(
+            request, self._encode(request), deadline_at, deadline_at, started.answered
+        )
+        return started.give_up
+
+    def _hand_out(self, started: _Started, outcome: Outcome) -> None:
+        """Have `done` called with this answer and all others of this turn of the loop.
+
+        What comes of an answer, the next request above all, is thus sent together: sent one by one between reading other
+        answers, requests and their answers wake both sides for each of them, which costs a third more.
+        """
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._hand_out_all)
+        self._answers.append((started, outcome))
+
+    def _hand_out_all(self) -> None:
+        answers, self._answers = self._answers, []
+        for started, outcome in answers:
+            try:
+                started.end(outcome)
+            except Exception:  # the outermost edge; the others want their answers all the same
+                log.exception("Handling the answer to a request failed")
 
     def _encode(self, request: Request) -> bytes:
         target = request.target
@@ -367,6 +425,55 @@ class HttpTransport:
 
     def _closed_error(self) -> ConnectFailed:
         return ConnectFailed(f"client of {self._authority} is closed")
+
+
+class _Started:
+    """A request that was started."""
+
+    __slots__ = ("_connection", "_done", "_transport", "exchange")
+
+    def __init__(
+        self,
+        transport: HttpTransport,
+        connection: HttpConnection,
+        done: Callable[[Response | TransportError | None], None],
+    ) -> None:
+        self._transport = transport
+        self._connection = connection
+        self._done: Callable[[Response | TransportError | None], None] | None = done
+        self.exchange: Exchange
+
+    def give_up(self) -> None:
+        if self._done is not None:
+            self._done = None
+            self._connection.abandon(self.exchange)
+
+    def answered(self, outcome: Outcome) -> None:
+        self._transport._hand_out(self, outcome)
+
+    def end(self, outcome: Outcome) -> None:
+        # `exchange` leads back here: a cycle would wait for the garbage collector.
+        done, self._done = self._done, None
+        del self.exchange
+        if done is None:
+            return  # given up since
+        if isinstance(outcome, BufferedResponse):
+            # A server that answers 401 did nothing.
+            done(None if outcome.status == UNAUTHORIZED else outcome)
+        else:
+            assert not isinstance(outcome, StreamingResponse), "no stream was asked for"
+            # Not sent: the server had closed the kept-alive connection.
+            is_stale = isinstance(outcome, StreamEnded) and not outcome.sent
+            done(None if is_stale else outcome)
+
+
+def _settle(future: asyncio.Future[Response], outcome: Outcome) -> None:
+    if future.done():
+        return  # cancelled
+    if isinstance(outcome, TransportError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
 
 
 def _gunzip(data: bytes, max_bytes: int, peer: str) -> bytes:

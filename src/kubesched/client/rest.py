@@ -15,7 +15,8 @@ import asyncio
 import platform
 import random
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
@@ -30,12 +31,13 @@ from kubesched.api.policy_v1 import Eviction
 from kubesched.api.status import conflict
 from kubesched.client.patch import APPLY_PATCH, CONTENT_TYPES, Patch
 from kubesched.client.rate_limit import Sleep, TokenBucket
-from kubesched.client.retry import Caller, RetryPolicy
+from kubesched.client.retry import Caller, Done, Rest, RetryPolicy
 from kubesched.client.transport import (
     DEFAULT_DEADLINE_S,
     HeaderBlock,
     Request,
     Response,
+    StartedRequest,
     Transport,
 )
 from kubesched.client.watch import Watch, log_malformed
@@ -239,16 +241,37 @@ class RestClient:
 
     async def create_event(self, event: EventRecord) -> None:
         """Create without decoding the answer."""
+        request = self._event(event)
+        try:
+            await self._caller.send(request)
+        except UnsupportedMediaType:
+            if not self._gives_up_protobuf(request):
+                raise
+            await self._caller.send(self._event(event))
+
+    def start_event(self, event: EventRecord, done: Done) -> StartedRequest:
+        """`create_event` without a task: `done` as `retry.Caller.start` says; the rest includes retries."""
+        request = self._event(event)
+
+        async def finish(rest: Rest) -> None:
+            try:
+                await self._caller.send(request, first=rest)
+            except UnsupportedMediaType:
+                if not self._gives_up_protobuf(request):
+                    raise
+                await self.create_event(event)
+
+        return self._caller.start(
+            request, lambda rest: done(None if rest is None else partial(finish, rest))
+        )
+
+    def _event(self, event: EventRecord) -> Request:
         target = kind_of(type(event)).collection_path(event.metadata.namespace)
         if self._speaks_protobuf and isinstance(event, events_v1.Event):
             message = protobuf.encode_event(event)
-            try:
-                if message is not None:
-                    await self._write("POST", target, message, headers=self._protobuf_headers)
-                    return
-            except UnsupportedMediaType:
-                self._speaks_protobuf = False
-        await self._write("POST", target, codec.encode(event))
+            if message is not None:
+                return self._post(target, message, self._protobuf_headers)
+        return self._post(target, codec.encode(event), self._write_headers)
 
     async def create_preserved(self, obj: R) -> Preserved[R]:
         kind = kind_of(type(obj))
@@ -347,21 +370,45 @@ class RestClient:
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         """Assign a pod to a node. `Conflict` if the pod is another one by now, bound, or being deleted.
 
-        Sent once: the scheduler itself decides what a failed binding means. The body is written out here because this
-        is the request that limits how many pods per second can be scheduled.
+        Sent once: the scheduler itself decides what a failed binding means.
         """
+        request = self._binding(namespace, name, uid, node_name)
+        # The answer is a Status, whatever the published schema says; only success matters.
+        try:
+            await self._caller.send_once(request)
+        except UnsupportedMediaType:
+            if not self._gives_up_protobuf(request):
+                raise
+            await self._caller.send_once(self._binding(namespace, name, uid, node_name))
+
+    def start_binding(
+        self, namespace: str, name: str, uid: str, node_name: str, done: Done
+    ) -> StartedRequest:
+        """`bind` without a task: `done` as `retry.Caller.start` says."""
+        request = self._binding(namespace, name, uid, node_name)
+
+        async def finish(rest: Rest) -> None:
+            try:
+                await rest()
+            except UnsupportedMediaType:
+                if not self._gives_up_protobuf(request):
+                    raise
+                await self.bind(namespace, name, uid, node_name)
+
+        return self._caller.start(
+            request, lambda rest: done(None if rest is None else partial(finish, rest))
+        )
+
+    def _binding(self, namespace: str, name: str, uid: str, node_name: str) -> Request:
+        """The body is written out here because this request limits how many pods per second can be scheduled."""
         if not _SAFE_NAME.fullmatch(namespace) or not _SAFE_NAME.fullmatch(name):
             target = PODS.object_path(name, namespace, "binding")
         else:
             target = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
         if self._speaks_protobuf:
             message = protobuf.encode_binding(namespace, name, uid, node_name)
-            try:
-                if message is not None:
-                    await self._send_once(target, message, self._protobuf_headers)
-                    return
-            except UnsupportedMediaType:
-                self._speaks_protobuf = False
+            if message is not None:
+                return self._post(target, message, self._protobuf_headers)
         encode = codec.encode
         body = (
             b'{"apiVersion":"v1","kind":"Binding","metadata":{"name":%b,"namespace":%b,"uid":%b},"target":{"kind":"Node","name":%b}}'
@@ -372,19 +419,19 @@ class RestClient:
                 encode(node_name),
             )
         )
-        await self._send_once(target, body, self._write_headers)
+        return self._post(target, body, self._write_headers)
 
-    def _send_once(self, target: str, body: bytes, headers: HeaderBlock) -> Awaitable[Response]:
-        # The answer is a Status, whatever the published schema says; only success matters.
-        return self._caller.send_once(
-            Request(
-                method="POST",
-                target=target,
-                headers=headers,
-                body=body,
-                deadline_s=self._deadline_s,
-            )
+    def _post(self, target: str, body: bytes, headers: HeaderBlock) -> Request:
+        return Request(
+            method="POST", target=target, headers=headers, body=body, deadline_s=self._deadline_s
         )
+
+    def _gives_up_protobuf(self, request: Request) -> bool:
+        """Whether JSON may help where a request was not understood; it is used from then on."""
+        if request.headers is not self._protobuf_headers:
+            return False
+        self._speaks_protobuf = False
+        return True
 
     async def evict(self, namespace: str, name: str, options: DeleteOptions | None = None) -> None:
         """Delete a pod if its disruption budgets allow; `TooManyRequests` if they do not."""

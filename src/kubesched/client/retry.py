@@ -11,16 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any
 
 from kubesched.api import protobuf
 from kubesched.api.status import MAX_RETRY_AFTER_S, error_from_status, error_of
 from kubesched.client.backoff import Backoff
 from kubesched.client.rate_limit import Sleep, TokenBucket
-from kubesched.client.transport import NOT_LEADING, Request, Response, Transport
+from kubesched.client.transport import (
+    NOT_LEADING,
+    DirectTransport,
+    Request,
+    Response,
+    StartedRequest,
+    Transport,
+)
 from kubesched.clock import Clock
 from kubesched.errors import (
     ApiError,
@@ -32,6 +41,11 @@ from kubesched.errors import (
     TransportError,
     WriteRefused,
 )
+
+Rest = Callable[[], Awaitable[Any]]
+"""What is left to do of a request that was started: returns when it has succeeded, or raises why it did not."""
+Done = Callable[[Rest | None], None]
+"""Called when a request that was started has succeeded (None), or needs more than an answer."""
 
 MAX_RETRY_AFTER_DIGITS = 9
 MAX_DATE_CHARACTERS = 64
@@ -64,6 +78,7 @@ class Caller:
     ) -> None:
         """`may_write` is asked right before anything but a read is sent."""
         self.transport = transport
+        self._direct = transport if isinstance(transport, DirectTransport) else None
         self._may_write = may_write
         self._limiter = limiter if limiter is not None and not limiter.is_unlimited else None
         self._policy = policy
@@ -79,13 +94,48 @@ class Caller:
             if not self._may_write():
                 raise WriteRefused(NOT_LEADING)
             request.may_send = self._may_write
+        return await self._exchange(request)
+
+    async def _exchange(self, request: Request) -> Response:
         response = await self.transport.request(request)
         if response.status < 300:
             return response
         raise await _error_of(response, self._clock.now())
 
-    async def send(self, request: Request, *, repeats_overload: bool = True) -> Response:
-        """As many attempts as are safe and allowed.
+    def start(self, request: Request, done: Done) -> StartedRequest:
+        """One attempt without a task: `done(None)` when it succeeded, otherwise `done(rest)`, later in any case.
+
+        Awaiting `rest()` finishes the request: it sends it if that was not possible at once, or raises why it failed.
+        """
+        transport = self._direct
+        if (
+            transport is None
+            or (self._may_write is not None and not self._may_write())
+            or (self._limiter is not None and not self._limiter.take())
+        ):
+            return _soon(done, partial(self.send_once, request))
+        request.may_send = self._may_write
+
+        def answered(outcome: Response | TransportError | None) -> None:
+            if outcome is None:
+                done(partial(self._exchange, request))
+            elif isinstance(outcome, TransportError):
+                done(partial(_raise, outcome))
+            elif outcome.status < 300:
+                done(None)
+            else:
+                done(partial(self._refuse, outcome))
+
+        started = transport.start(request, answered)
+        return started or _soon(done, partial(self._exchange, request))
+
+    async def _refuse(self, response: Response) -> Response:
+        raise await _error_of(response, self._clock.now())
+
+    async def send(
+        self, request: Request, *, repeats_overload: bool = True, first: Rest | None = None
+    ) -> Response:
+        """As many attempts as are safe and allowed; `first` is the rest of one that was started.
 
         Without `repeats_overload` a 429 is the answer: evictions use it to say that a budget does not allow them.
         """
@@ -94,6 +144,9 @@ class Caller:
         attempt = 1
         while True:
             try:
+                if first is not None and attempt == 1:
+                    response: Response = await first()
+                    return response
                 return await self.send_once(request)
             except (ApiError, TransportError) as error:
                 if attempt >= self._policy.max_attempts or not _may_repeat(
@@ -116,6 +169,14 @@ class Caller:
         if asked_s is None:
             return pause_s
         return asked_s * (1.0 + self._random.random() * self._policy.retry_after_jitter)
+
+
+async def _raise(error: TransportError) -> Response:
+    raise error
+
+
+def _soon(done: Done, rest: Rest) -> StartedRequest:
+    return asyncio.get_running_loop().call_soon(done, rest).cancel
 
 
 def parse_retry_after(value: str, now: float) -> float | None:

@@ -10,6 +10,8 @@ from kubesched.api.meta import ObjectMeta, Record
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.client.rest import RestClient
+from kubesched.client.retry import Done
+from kubesched.client.transport import StartedRequest
 
 R = TypeVar("R", bound=Record)
 
@@ -27,6 +29,12 @@ class RestSchedulerClient:
         """Assign; the UID makes sure that it is this pod and not a later one of the same name."""
         metadata = pod.metadata
         return self._client.bind(metadata.namespace, metadata.name, metadata.uid, node_name)
+
+    def start_binding(self, pod: Pod, node_name: str, done: Done) -> StartedRequest:
+        metadata = pod.metadata
+        return self._client.start_binding(
+            metadata.namespace, metadata.name, metadata.uid, node_name, done
+        )
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         """Strategic merge patch of the status subresource; `patch` is the whole body."""

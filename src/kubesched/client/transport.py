@@ -18,7 +18,9 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from kubesched.errors import TransportError
 
 HeaderValues = Mapping[str, str | tuple[str, ...]]
 """Header names with one value, or with several that go out as one line each (`Impersonate-Group`)."""
@@ -128,6 +130,26 @@ class Transport(Protocol):
         ...
 
 
+StartedRequest = Callable[[], None]
+"""Gives up on a request that was started: its answer is not wanted any more."""
+
+
+@runtime_checkable
+class DirectTransport(Transport, Protocol):
+    """A transport that can send a request without a task to wait for the answer."""
+
+    def start(
+        self, request: Request, done: Callable[[Response | TransportError | None], None]
+    ) -> StartedRequest | None:
+        """Send a request and return; `done` is called once, later, unless it is given up.
+
+        `done` gets the answer, why there is none, or None if the server has certainly done nothing and `request` should
+        be used instead. Returns None, having done nothing, if the request cannot be sent right now: `request` waits for
+        what is missing. Only for requests whose answer is small and is not compressed.
+        """
+        ...
+
+
 class Credentials(Protocol):
     """Who we are. Implementations re-read files, run plugins and refresh tokens behind these four members."""
 
@@ -137,8 +159,8 @@ class Credentials(Protocol):
     async def headers(self) -> HeaderValues:
         """Headers to send with every request (Authorization, Impersonate-*).
 
-        Called for each request, so the same mapping object should be returned while nothing changed: the
-        transport keeps its encoded form. Bounds its own waiting. Raises `CredentialsError`.
+        Called for each request or once a second, so the same mapping object should be returned while nothing changed:
+        the transport keeps its encoded form. Bounds its own waiting. Raises `CredentialsError`.
         """
         ...
 

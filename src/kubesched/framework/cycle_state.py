@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Set
 from typing import Any, Protocol, TypeVar
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.status import Code
 
 T = TypeVar("T")
 
@@ -25,6 +26,10 @@ class CallTimer(Protocol):
         *arguments: object,
     ) -> object:
         """The same for a function that may return an awaitable."""
+        ...
+
+    def observe(self, plugin: str, point: str, code: Code, started: float) -> None:
+        """Note a call that began at `started` and ends now."""
         ...
 
 

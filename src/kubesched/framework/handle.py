@@ -6,10 +6,10 @@ tests and simulations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
@@ -99,6 +99,23 @@ class EventRecorder(Protocol):
         action: str,
         note: str,
     ) -> None: ...
+
+
+BindingRest = Callable[[], Awaitable[None]]
+"""What is left to do of a binding that was started: returns when the pod is bound, or raises why it is not."""
+BindingDone = Callable[[BindingRest | None], None]
+"""Called when a binding that was started has succeeded (None), or when its outcome takes more than an answer."""
+GiveUp = Callable[[], None]
+"""Calls off a binding that was started: `BindingDone` is not called any more."""
+
+
+@runtime_checkable
+class DirectBindingClient(Protocol):
+    """A client that can bind a pod without a task to wait for the answer."""
+
+    def start_binding(self, pod: Pod, node_name: str, done: BindingDone) -> GiveUp:
+        """`bind_pod` as a callback: `done` is called once, later, unless the binding is called off."""
+        ...
 
 
 class SchedulerClient(Protocol):

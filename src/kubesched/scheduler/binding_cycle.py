@@ -1,4 +1,8 @@
-"""The binding cycle: WaitOnPermit, PreBind, Bind and PostBind of one assumed pod, one task per pod.
+"""The binding cycle: WaitOnPermit, PreBind, Bind and PostBind of one assumed pod.
+
+Most pods have nothing to wait for but the answer to one request. These are bound directly: the request is sent when a slot is
+free, and its answer calls back. A pod held by Permit or PreBind, one that another plugin or an extender binds, one whose
+attempt is traced or recorded, and one whose request did not simply succeed gets a task.
 
 Every failure is undone: Unreserve runs, the cache forgets the pod, and the pod is requeued.
 """
@@ -6,14 +10,20 @@ Every failure is undone: Unreserve runs, the cache forgets the pod, and the pod 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from kubesched.errors import KubeschedError
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
+from kubesched.framework.interfaces import BindOutcome, BindPlugin
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime.bind import (
+    direct_binder,
+    finish_bind,
     run_bind,
     run_post_bind,
     run_pre_bind,
@@ -25,6 +35,7 @@ from kubesched.logs import get_logger
 from kubesched.metrics.instruments import Histogram
 from kubesched.metrics.scheduler import SchedulerMetrics, attempts_label
 from kubesched.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.binding_slots import BindingSlots
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler, PutStatus
 from kubesched.scheduler.flight import (
@@ -44,6 +55,25 @@ BINDINGS_AT_A_TIME = 48
 fewer than the client has connections, so that none waits for one."""
 
 
+Spawn = Callable[[Assumed, Coroutine[Any, Any, None]], None]
+"""Runs the binding of a pod as a task."""
+Bind = Callable[[Assumed], Awaitable[Status | None]]
+"""The part of a binding that is still to be done; None if the pod is bound."""
+
+
+@dataclass(slots=True, eq=False)
+class DirectBinding:
+    """A pod that is bound by callback: waiting for a slot, then for the answer."""
+
+    assumed: Assumed
+    plugin: BindPlugin
+    spawn: Spawn
+    started: float = 0.0
+    give_up: Callable[[], None] | None = None
+    """Set while the request is under way."""
+    is_called_off: bool = False
+
+
 class BindingCycle:
     """Binds assumed pods."""
 
@@ -55,6 +85,7 @@ class BindingCycle:
         metrics: SchedulerMetrics,
         put_status: PutStatus,
         flush_status: Callable[[str], Awaitable[None]],
+        is_status_pending: Callable[[str], bool],
         *,
         event_gate: EventGate,
         nominate_for_expectation: bool = True,
@@ -67,32 +98,147 @@ class BindingCycle:
         self._metrics = metrics
         self._put_status = put_status
         self._flush_status = flush_status
+        self._is_status_pending = is_status_pending
         self._event_gate = event_gate
         self._flight = flight
         self._nominate_for_expectation = nominate_for_expectation
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = BindingSlots(concurrency)
+        self._direct: dict[str, DirectBinding] = {}
+        self._no_direct = asyncio.Event()
+        self._no_direct.set()
         self._running = metrics.goroutines.labels("binding")
         self._sli: dict[str, Histogram] = {}
         self.waiting_count = 0
         """Pods held by Permit or PreBind plugins. They use no binding slot, so they do not count as load."""
-        self.on_waiting: Callable[[], None] = lambda: None
-        """Called when a pod starts to wait: the scheduling loop may have capacity again."""
+        self.on_capacity: Callable[[], None] = lambda: None
+        """Called when a pod starts to wait or was bound directly: the scheduling loop may have capacity again."""
 
-    async def run(self, assumed: Assumed) -> None:
-        """Bind one pod, or handle the failure. Raises only if cancelled."""
+    # -- without a task --------------------------------------------------------------------------------------------
+
+    @property
+    def direct_count(self) -> int:
+        """Pods that are being bound without a task."""
+        return len(self._direct)
+
+    def start(self, assumed: Assumed, spawn: Spawn) -> None:
+        """Bind one pod: directly if nothing has to be awaited, otherwise in a task."""
+        if self._flight is not None or assumed.trace is not None:
+            spawn(assumed, self.run(assumed))
+            return
+        acts = self._pre_flight(assumed)
+        if isinstance(acts, Status):
+            spawn(assumed, self.run(assumed, partial(_ended, acts)))
+        elif acts or not self._is_direct(assumed):
+            spawn(assumed, self.run(assumed, partial(self._bind_on, acts=acts)))
+        else:
+            pod = assumed.pod
+            self._queue.done(pod.uid)
+            direct = DirectBinding(assumed, assumed.framework.bind[0], spawn)
+            self._direct[pod.uid] = direct
+            self._no_direct.clear()
+            self._running.inc()
+            self._slots.acquire(partial(self._send, direct))
+
+    def _is_direct(self, assumed: Assumed) -> bool:
+        framework, pod = assumed.framework, assumed.pod
+        handle = framework.handle
+        return (
+            direct_binder(framework) is not None
+            and not framework.post_bind
+            and (handle.waiting_pods is None or handle.waiting_pods.get(pod.uid) is None)
+            and not self._is_status_pending(pod.uid)
+            and not any(each.is_binder and each.is_interested(pod.pod) for each in handle.extenders)
+        )
+
+    def _send(self, direct: DirectBinding) -> None:
+        if direct.is_called_off:
+            self._slots.release()
+            return
+        assumed = direct.assumed
+        direct.started = assumed.framework.now()
+        try:
+            direct.give_up = direct.plugin.start_bind(
+                assumed.pod.pod, assumed.node_name, partial(self._answered, direct)
+            )
+        except Exception as error:  # the outermost edge, as in `run`
+            log.exception("Binding cycle broke", pod=assumed.pod.pod)
+            self._end_direct(direct)
+            self._slots.release()
+            direct.spawn(assumed, self.run(assumed, partial(_ended, error_status(error))))
+
+    def _answered(self, direct: DirectBinding, outcome: BindOutcome | None) -> None:
+        assumed = direct.assumed
+        self._end_direct(direct)
+        if outcome is not None:
+            finish = partial(self._finish_direct, direct, outcome)
+            direct.spawn(assumed, self.run(assumed, finish))
+            return
+        try:
+            self._bind_done(direct, None)
+            self._record_success(assumed)
+        except Exception as error:  # as above
+            log.exception("Binding cycle broke", pod=assumed.pod.pod)
+            self._fail(assumed, error_status(error))
+        finally:
+            self._slots.release()
+            self.on_capacity()
+
+    async def _finish_direct(
+        self, direct: DirectBinding, outcome: BindOutcome, _assumed: Assumed
+    ) -> Status | None:
+        try:
+            status = await finish_bind(direct.plugin, outcome)
+            self._bind_done(direct, status)
+            return status
+        finally:
+            self._slots.release()
+
+    def _bind_done(self, direct: DirectBinding, status: Status | None) -> None:
+        assumed = direct.assumed
+        assumed.framework.point_done("Bind", direct.started, status)
+        if assumed.state.timer is not None:
+            code = Code.SUCCESS if status is None else status.code
+            assumed.state.timer.observe(direct.plugin.name, "Bind", code, direct.started)
+
+    def _end_direct(self, direct: DirectBinding) -> None:
+        del self._direct[direct.assumed.pod.uid]
+        direct.give_up = None  # it leads back here: a cycle would wait for the garbage collector
+        self._running.dec()
+        if not self._direct:
+            self._no_direct.set()
+
+    def call_off(self) -> None:
+        """Abandon and undo what is being bound directly; what runs in tasks is cancelled with them."""
+        for direct in list(self._direct.values()):
+            direct.is_called_off = True
+            if direct.give_up is not None:
+                direct.give_up()
+                self._slots.release()
+            self._end_direct(direct)
+            self._cycle.undo(direct.assumed)
+
+    async def wait_for_direct(self) -> None:
+        """Return when nothing is being bound directly."""
+        await self._no_direct.wait()
+
+    # -- in a task -------------------------------------------------------------------------------------------------
+
+    async def run(self, assumed: Assumed, bind: Bind | None = None) -> None:
+        """Bind one pod, or handle the failure. Raises only if cancelled. `bind` is what is left to do, if not all."""
         self._running.inc()
         flight, uid = self._flight, assumed.pod.uid
         try:
             if flight is not None:
                 await flight.reach(BINDING_BEGINS, uid)
-            status = await self._bind(assumed)
+            status = await (bind or self._bind)(assumed)
             if status is not None:
                 # Undoing changes the tables, which an attempt that awaits an extender relies on.
                 await self._event_gate.wait()
             if flight is not None:
                 status = await flight.reach(BINDING_DONE, uid, status)
             if status is None:
-                await self._record_success(assumed)
+                self._record_success(assumed)
+                await self._post_bind(assumed)
             else:
                 self._fail(assumed, status)
         except asyncio.CancelledError:
@@ -105,27 +251,35 @@ class BindingCycle:
             self._running.dec()
 
     async def _bind(self, assumed: Assumed) -> Status | None:
-        framework, state, pod = assumed.framework, assumed.state, assumed.pod.pod
-        waiting_pods = framework.handle.waiting_pods
-        waiting = waiting_pods.get(pod.metadata.uid) if waiting_pods is not None else None
+        acts = self._pre_flight(assumed)
+        return acts if isinstance(acts, Status) else await self._bind_on(assumed, acts=acts)
+
+    def _pre_flight(self, assumed: Assumed) -> Status | bool:
+        """Whether PreBind plugins will act, or why the binding fails."""
+        framework, pod = assumed.framework, assumed.pod.pod
         acts = bool(framework.pre_bind)
         if self._nominate_for_expectation:
             started = framework.now()
-            status = run_pre_bind_pre_flight(framework, state, pod, assumed.node_name)
+            status = run_pre_bind_pre_flight(framework, assumed.state, pod, assumed.node_name)
             framework.point_done("PreBindPreFlight", started, status)
             if status is not None and status.code is not Code.SKIP:
                 return status
-            acts = status is None and bool(framework.pre_bind)
-            if acts or waiting is not None:
+            acts = status is None and acts
+            waiting_pods = framework.handle.waiting_pods
+            if acts or (waiting_pods is not None and waiting_pods.get(pod.metadata.uid)):
                 # Upstream: a binding that takes time announces its node, so that other components (and this
                 # scheduler after a restart) know where the pod is expected.
                 self._put_status(
                     assumed.info.pod_info.pod, None, NominatingInfo(True, assumed.node_name)
                 )
-        if waiting is not None:
-            status = await self._wait_on_permit(assumed)
-            if status is not None:
-                return status
+        return acts
+
+    async def _bind_on(self, assumed: Assumed, *, acts: bool) -> Status | None:
+        """Everything after the pre-flight."""
+        framework, state, pod = assumed.framework, assumed.state, assumed.pod.pod
+        status = await self._wait_on_permit(assumed)
+        if status is not None:
+            return status
         # Upstream: Permit is the last point that can reject a pod; a later failure sends it to backoff, whatever happened
         # meanwhile. So the queue may drop the events it records for the pod, which would pile up during a long PreBind.
         self._queue.done(pod.metadata.uid)
@@ -133,7 +287,7 @@ class BindingCycle:
         status = await self._pre_bind(assumed) if acts else None
         if status is not None:
             return status
-        async with self._slots:
+        async with self._slots.hold():
             # A pending condition of an earlier attempt, written after the binding, would mark a bound pod unschedulable.
             await self._flush_status(pod.metadata.uid)
             started = framework.now()
@@ -164,10 +318,10 @@ class BindingCycle:
     async def _wait_on_permit(self, assumed: Assumed) -> Status | None:
         framework, uid = assumed.framework, assumed.pod.uid
         waiting_pods = framework.handle.waiting_pods
-        assert waiting_pods is not None, "a pod waits on Permit, but waiting pods are not wired"
-        waiting = waiting_pods.get(uid)
+        waiting = waiting_pods.get(uid) if waiting_pods is not None else None
         if waiting is None:
             return None
+        assert waiting_pods is not None, "a pod waits there"
         decided: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
 
         def settle(status: Status) -> None:
@@ -177,7 +331,7 @@ class BindingCycle:
         waiting.add_done_callback(settle)
         started = framework.now()
         self.waiting_count += 1
-        self.on_waiting()
+        self.on_capacity()
         try:
             status = await decided
             if self._flight is not None:
@@ -207,7 +361,7 @@ class BindingCycle:
         )
         started = framework.now()
         self.waiting_count += 1
-        self.on_waiting()
+        self.on_capacity()
         try:
             try:
                 status = await task
@@ -240,27 +394,33 @@ class BindingCycle:
             assumed.framework, assumed.state, assumed.pod.pod, assumed.node_name
         )
 
-    async def _record_success(self, assumed: Assumed) -> None:
+    def _record_success(self, assumed: Assumed) -> None:
         framework, info, pod = assumed.framework, assumed.info, assumed.pod.pod
         meta, now = pod.metadata, framework.now()
-        log.info(
-            "Successfully bound pod to node",
-            v=2,
-            pod=pod,
-            node=assumed.node_name,
-            evaluatedNodes=assumed.result.evaluated_nodes,
-            feasibleNodes=assumed.result.feasible_nodes,
-        )
+        if log.enabled(2):
+            log.info(
+                "Successfully bound pod to node",
+                v=2,
+                pod=pod,
+                node=assumed.node_name,
+                evaluatedNodes=assumed.result.evaluated_nodes,
+                feasibleNodes=assumed.result.feasible_nodes,
+            )
         if framework.handle.recorder is not None:
             note = f"Successfully assigned {meta.namespace}/{meta.name} to {assumed.node_name}"
             framework.handle.recorder.event(pod, None, "Normal", "Scheduled", "Binding", note)
         framework.attempt_done("scheduled", now - assumed.started)
         self._observe_pod(info, now)
+        if not framework.post_bind:
+            self._cycle.activate_asked_for(assumed.state)
+
+    async def _post_bind(self, assumed: Assumed) -> None:
+        framework = assumed.framework
         if framework.post_bind:
             started = framework.now()
-            await run_post_bind(framework, assumed.state, pod, assumed.node_name)
+            await run_post_bind(framework, assumed.state, assumed.pod.pod, assumed.node_name)
             framework.point_done("PostBind", started)
-        self._cycle.activate_asked_for(assumed.state)
+            self._cycle.activate_asked_for(assumed.state)
 
     def _observe_pod(self, info: QueuedPodInfo, now: float) -> None:
         self._metrics.pod_scheduling_attempts.observe(info.attempts)
@@ -291,6 +451,10 @@ class BindingCycle:
         )
         if forgotten and status.is_rejected:
             move(EVENT_ASSIGNED_POD_DELETE, pod, None, lambda other: other.metadata.uid != uid)
+
+
+async def _ended(status: Status, _assumed: Assumed) -> Status | None:
+    return status
 
 
 def _cancel(task: asyncio.Future[Status | None]) -> None:

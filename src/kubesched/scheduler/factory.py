@@ -210,6 +210,7 @@ def assemble(
         world.metrics,
         writer.put,
         writer.flush,
+        writer.is_pending,
         event_gate=event_gate,
         nominate_for_expectation=gates.enabled("NominatedNodeNameForExpectation"),
         flight=world.flight,

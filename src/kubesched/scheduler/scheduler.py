@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.cache.cache import Cache
@@ -113,7 +114,7 @@ class Scheduler:
         self.background = background
         self._wake = asyncio.Event()
         queue.on_ready = self._wake.set
-        binding.on_waiting = self._wake.set
+        binding.on_capacity = self._wake.set
 
     # -- one pod ---------------------------------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class Scheduler:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Schedule until cancelled; bindings in flight are then cancelled and undone."""
+        """Schedule until cancelled; bindings in flight are then called off and undone."""
         if self._flight is not None:
             self._flight.began()
         async with asyncio.TaskGroup() as group:
@@ -277,6 +278,7 @@ class Scheduler:
             finally:
                 if self._flight is not None:
                     self._flight.ended()
+                self.binding.call_off()
                 self.queue.close()
 
     def _burst(self, group: asyncio.TaskGroup) -> Suspended | bool:
@@ -335,10 +337,17 @@ class Scheduler:
         return True
 
     def _is_saturated(self) -> bool:
-        return len(self._bindings) - self.binding.waiting_count >= MAX_BINDINGS
+        binding = self.binding
+        under_way = len(self._bindings) + binding.direct_count
+        return under_way - binding.waiting_count >= MAX_BINDINGS
 
     def start_binding(self, group: asyncio.TaskGroup, assumed: Assumed) -> None:
-        task = group.create_task(self.binding.run(assumed), context=assumed.trace)
+        self.binding.start(assumed, partial(self._spawn, group))
+
+    def _spawn(
+        self, group: asyncio.TaskGroup, assumed: Assumed, work: Coroutine[Any, Any, None]
+    ) -> None:
+        task = group.create_task(work, context=assumed.trace)
         self._bindings.add(task)
         task.add_done_callback(self._binding_done)
 
@@ -369,10 +378,19 @@ class Scheduler:
         self._is_draining = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self.background.drain(timeout_s))
-            if self._bindings:
-                await asyncio.wait(set(self._bindings), timeout=timeout_s)
-        if undone := len(self._bindings):
+            group.create_task(self._wait_for_bindings(timeout_s))
+        if undone := len(self._bindings) + self.binding.direct_count:
             log.warning("Some bindings did not finish in time and are cancelled", pods=undone)
+
+    async def _wait_for_bindings(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                # Those without a task first: if one fails, a task takes over.
+                await self.binding.wait_for_direct()
+                while self._bindings:
+                    await asyncio.wait(set(self._bindings))
+        except TimeoutError:
+            return  # the caller says so
 
     def check_invariants(self) -> None:
         self.queue.check_invariants()

@@ -97,6 +97,10 @@ class StatusWriter:
         while self._pending:
             await self._write_next()
 
+    def is_pending(self, uid: str) -> bool:
+        """Whether something is pending or in flight for a pod, so that `flush` would wait."""
+        return uid in self._pending or uid in self._writing
+
     async def flush(self, uid: str) -> None:
         """Return when nothing is pending or in flight for a pod.
 

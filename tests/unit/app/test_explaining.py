@@ -40,7 +40,9 @@ def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed
             return False  # which cannot be asked again
         if decision.node:
             placed += 1
-            assert told.verdict is Verdict.FITS
+            # The pod may have entered the queue before a preemption for it began, which keeps it out from then on.
+            if {wait.code for wait in told.waiting_for} != {"PreemptionUnderWay"}:
+                assert told.verdict is Verdict.FITS
             assert decision.node in {row.node for row in told.matrix if row.feasible}
             return False
         failed += 1

@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import Plugin, PreBindPlugin, PreBindPreFlightResult
+from kubesched.framework.interfaces import (
+    BindOutcome,
+    BindPlugin,
+    Plugin,
+    PreBindPlugin,
+    PreBindPreFlightResult,
+)
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised, rejection_or_failure
 from kubesched.framework.status import SKIP, Code, Status, error_status
@@ -148,6 +154,22 @@ async def run_bind(
             continue
         return rejection_or_failure(prefix, status, plugin.name)
     return last
+
+
+def direct_binder(framework: Framework) -> BindPlugin | None:
+    """The plugin that binds by callback, if no other one has a say."""
+    plugins = framework.bind
+    return plugins[0] if len(plugins) == 1 and plugins[0].binds_directly else None
+
+
+async def finish_bind(plugin: BindPlugin, outcome: BindOutcome) -> Status | None:
+    """What a plugin's `start_bind` left to do; the answer is that of `run_bind`."""
+    prefix = f'running Bind plugin "{plugin.name}": '
+    try:
+        status = as_status(plugin, await outcome())
+    except Exception as error:  # as above
+        return raised(prefix, error, plugin=plugin.name)
+    return None if status is None else rejection_or_failure(prefix, status, plugin.name)
 
 
 async def run_post_bind(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:

@@ -44,7 +44,7 @@ class PluginTimer:
             code = _code_of(answer)
             return answer
         finally:
-            self._observe(plugin.name, point, code, started)
+            self.observe(plugin.name, point, code, started)
 
     async def call_async(
         self, plugin: Plugin, point: str, function: Callable[..., object], *arguments: object
@@ -59,9 +59,10 @@ class PluginTimer:
             code = _code_of(answer)
             return answer
         finally:
-            self._observe(plugin.name, point, code, started)
+            self.observe(plugin.name, point, code, started)
 
-    def _observe(self, plugin: str, point: str, code: Code, started: float) -> None:
+    def observe(self, plugin: str, point: str, code: Code, started: float) -> None:
+        """Note a call that began at `started` and ends now."""
         cell = self._cells.get((plugin, point, code))
         if cell is None:
             cell = self._durations.labels(plugin, point, code.upstream_name)
