@@ -17,7 +17,7 @@ whose rule depends on pod fields beyond the standard scheduling fields (its own 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -350,9 +350,6 @@ class PermitPlugin(Plugin):
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait | None: ...
 
 
-BindOutcome = Callable[[], Awaitable[Status | None]]
-
-
 class PreBindPlugin(Plugin):
     """Prepares the binding, possibly with API calls."""
 
@@ -370,22 +367,10 @@ class PreBindPlugin(Plugin):
 class BindPlugin(Plugin):
     """Binds the pod, or leaves it to the next Bind plugin with SKIP."""
 
-    binds_directly: bool = False
-    """Whether `start_bind` may be called instead of `bind`."""
-
     @abstractmethod
     def bind(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> Awaitable[Status | None] | Status | None: ...
-
-    def start_bind(
-        self, pod: Pod, node_name: str, done: Callable[[BindOutcome | None], None]
-    ) -> Callable[[], None]:
-        """Start to bind without a task; returns a function that calls the binding off.
-
-        `done` is called once, later: with None when the pod is bound, otherwise with what `bind` would still do.
-        """
-        raise NotImplementedError
 
 
 class PostBindPlugin(Plugin):

@@ -8,20 +8,20 @@ from functools import partial
 from kubesched.api.core_v1 import Pod
 from kubesched.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
 from kubesched.framework.handle import (
     BindingRest,
     DirectBindingClient,
     GiveUp,
     SchedulerClient,
 )
-from kubesched.framework.interfaces import BindOutcome, BindPlugin
 from kubesched.framework.status import Status, error_status
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 
 
-class DefaultBinder(BindPlugin):
+class DefaultBinder(DirectBindPlugin):
     """Posts a Binding; a failure becomes an Error status with its cause."""
 
     name = "DefaultBinder"
@@ -29,7 +29,7 @@ class DefaultBinder(BindPlugin):
     _direct: DirectBindingClient | None = None
 
     @property
-    def binds_directly(self) -> bool:  # type: ignore[override]  # depends on the client
+    def binds_directly(self) -> bool:
         client = self.handle.client
         if client is not self._client:
             self._client = client

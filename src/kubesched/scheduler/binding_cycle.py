@@ -17,8 +17,8 @@ from typing import Any
 
 from kubesched.errors import KubeschedError
 from kubesched.framework.diagnosis import Diagnosis, FitError
+from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
-from kubesched.framework.interfaces import BindOutcome, BindPlugin
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime.bind import (
@@ -66,7 +66,7 @@ class DirectBinding:
     """A pod that is bound by callback: waiting for a slot, then for the answer."""
 
     assumed: Assumed
-    plugin: BindPlugin
+    plugin: DirectBindPlugin
     spawn: Spawn
     started: float = 0.0
     give_up: Callable[[], None] | None = None
@@ -128,23 +128,24 @@ class BindingCycle:
         acts = self._pre_flight(assumed)
         if isinstance(acts, Status):
             spawn(assumed, self.run(assumed, partial(_ended, acts)))
-        elif acts or not self._is_direct(assumed):
+            return
+        plugin = direct_binder(assumed.framework)
+        if plugin is None or acts or not self._is_direct(assumed):
             spawn(assumed, self.run(assumed, partial(self._bind_on, acts=acts)))
-        else:
-            pod = assumed.pod
-            self._queue.done(pod.uid)
-            direct = DirectBinding(assumed, assumed.framework.bind[0], spawn)
-            self._direct[pod.uid] = direct
-            self._no_direct.clear()
-            self._running.inc()
-            self._slots.acquire(partial(self._send, direct))
+            return
+        uid = assumed.pod.uid
+        self._queue.done(uid)
+        direct = self._direct[uid] = DirectBinding(assumed, plugin, spawn)
+        self._no_direct.clear()
+        self._running.inc()
+        self._slots.acquire(partial(self._send, direct))
 
     def _is_direct(self, assumed: Assumed) -> bool:
+        """Whether nothing but the answer of the API server has to be awaited, given that PreBind does not act."""
         framework, pod = assumed.framework, assumed.pod
         handle = framework.handle
         return (
-            direct_binder(framework) is not None
-            and not framework.post_bind
+            not framework.post_bind
             and (handle.waiting_pods is None or handle.waiting_pods.get(pod.uid) is None)
             and not self._is_status_pending(pod.uid)
             and not any(each.is_binder and each.is_interested(pod.pod) for each in handle.extenders)

@@ -111,7 +111,13 @@ def test_the_culprit_is_the_innermost_call_of_an_extension_point():
 def test_every_method_of_an_extension_point_has_a_name():
     """A new method of the plugin interfaces must be named here, or the watchdog calls its point empty."""
     labels_read = {"labels_read", "labels_read_version"}
-    internal = {"events_to_register", "ignores_pod", "class_fields", "close", "is_idle"} | labels_read
+    internal = {
+        "events_to_register",
+        "ignores_pod",
+        "class_fields",
+        "close",
+        "is_idle",
+    } | labels_read
     methods = {
         name
         for kind in EXTENSION_POINTS.values()

@@ -20,7 +20,7 @@ from kubesched.scheduler.scheduling_cycle import Failed
 from kubesched.snapshot.pods import PodInfo
 
 
-@pytest.mark.parametrize("seed", [35, 7, 19])
+@pytest.mark.parametrize("seed", [35, 100, 108])
 def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed: int) -> None:
     run = max(record_simulation(seed)[1], key=lambda each: sum(1 for _ in each.entries()))
     entries = list(run.entries())

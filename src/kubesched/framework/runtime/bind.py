@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
 from kubesched.framework.interfaces import (
-    BindOutcome,
-    BindPlugin,
     Plugin,
     PreBindPlugin,
     PreBindPreFlightResult,
@@ -156,13 +155,15 @@ async def run_bind(
     return last
 
 
-def direct_binder(framework: Framework) -> BindPlugin | None:
+def direct_binder(framework: Framework) -> DirectBindPlugin | None:
     """The plugin that binds by callback, if no other one has a say."""
-    plugins = framework.bind
-    return plugins[0] if len(plugins) == 1 and plugins[0].binds_directly else None
+    if len(framework.bind) != 1:
+        return None
+    plugin = framework.bind[0]
+    return plugin if isinstance(plugin, DirectBindPlugin) and plugin.binds_directly else None
 
 
-async def finish_bind(plugin: BindPlugin, outcome: BindOutcome) -> Status | None:
+async def finish_bind(plugin: DirectBindPlugin, outcome: BindOutcome) -> Status | None:
     """What a plugin's `start_bind` left to do; the answer is that of `run_bind`."""
     prefix = f'running Bind plugin "{plugin.name}": '
     try:
