@@ -391,25 +391,42 @@ def same_resource_status(old: Pod, new: Pod) -> bool:
         before.resources == after.resources
         and before.allocated_resources == after.allocated_resources
         and _pending_resizes(before) == _pending_resizes(after)
-        and _reported(before.container_statuses) == _reported(after.container_statuses)
-        and _reported(before.init_container_statuses) == _reported(after.init_container_statuses)
+        and _reported(old.spec.containers, before.container_statuses)
+        == _reported(new.spec.containers, after.container_statuses)
+        and _reported(old.spec.init_containers, before.init_container_statuses)
+        == _reported(new.spec.init_containers, after.init_container_statuses)
     )
 
 
-def _reported(statuses: list[ContainerStatus] | None) -> list[object]:
+def _reported(
+    containers: list[Container] | None, statuses: list[ContainerStatus] | None
+) -> list[object]:
+    """What the kubelet says of resources, where that is not what the spec asks for: that counts like no report.
+
+    Every pod that starts gets such a report, and reading all its quantities again costs as much as the rest of the update.
+    """
     if not statuses:
         return []
-    return [
-        (c.name, c.resources, c.allocated_resources)
-        for c in statuses
-        if c.resources is not None or c.allocated_resources is not None
-    ]
+    asked = {c.name: c.resources.requests for c in containers or ()}
+    reported: list[object] = []
+    for c in statuses:
+        actual, allocated = c.resources, c.allocated_resources
+        if actual is None and allocated is None:
+            continue
+        wanted = asked.get(c.name)
+        as_asked = actual is not None and actual.requests == wanted
+        if not as_asked or (allocated is not None and allocated != wanted):
+            reported.append((c.name, actual, allocated))
+    return reported
 
 
 def _pending_resizes(status: PodStatus) -> list[object]:
-    if not status.conditions:
-        return []
-    return [(c.type, c.reason) for c in status.conditions if c.type == "PodResizePending"]
+    for condition in status.conditions or ():
+        if condition.type == "PodResizePending":
+            return [
+                (c.type, c.reason) for c in status.conditions or () if c.type == "PodResizePending"
+            ]
+    return []
 
 
 def is_resize_infeasible(pod: Pod) -> bool:

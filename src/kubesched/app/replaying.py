@@ -222,6 +222,7 @@ class _Player:
                 jitter=_ShortestPauses(),
                 call_later=self._call_later,
                 metrics=SchedulerMetrics(MetricsRegistry()),
+                measures_plugins=False,
                 extenders=self._extenders,
                 flight=self,
                 plugin_client=_PlayedCalls(self._gates),
