@@ -16,6 +16,8 @@ from kubesched.embedded.objects import JsonObject
 
 Labels: TypeAlias = frozenset[tuple[str, Any]]
 _Group: TypeAlias = tuple[Labels, str]
+_Place: TypeAlias = tuple[str, _Group]
+"""The controller's uid, and the group."""
 
 _FINISHED, _TERMINATING, _UNREADY, _READY = "finished", "terminating", "unready", "ready"
 _NO_LABELS: Labels = frozenset()
@@ -26,7 +28,8 @@ class ReplicaTally:
 
     def __init__(self, pods: Informer) -> None:
         self._groups: dict[str, dict[_Group, int]] = {}  # by the controller's uid
-        self._place_of: dict[str, tuple[str, _Group]] = {}  # by the pod's uid
+        self._place_of: dict[str, _Place] = {}  # by the pod's uid
+        self._places: dict[_Place, _Place] = {}  # pods of one group share its key, which is large
         for pod in pods:
             self._changed("ADDED", pod, None)
         pods.add_handler(self._changed)
@@ -75,16 +78,17 @@ class ReplicaTally:
             return
         if before is not None:
             self._leave(before)
-        self._place_of[uid] = after
+        self._place_of[uid] = self._places.setdefault(after, after)
         groups = self._groups.setdefault(after[0], {})
         groups[group] = groups.get(group, 0) + 1
 
-    def _leave(self, place: tuple[str, _Group]) -> None:
+    def _leave(self, place: _Place) -> None:
         owner_uid, group = place
         groups = self._groups[owner_uid]
         groups[group] -= 1
         if not groups[group]:
             del groups[group]
+            del self._places[place]
             if not groups:
                 del self._groups[owner_uid]
 

@@ -26,9 +26,8 @@ def _without_managers(entry: Entry) -> bytes:
 
 
 def _as_events_v1(entry: Entry) -> bytes:
-    return entry.variant(
-        "events.k8s.io/v1", lambda entry: encode(event_to_events_v1(entry.with_managed_fields()))
-    )
+    # Nearly always read once, by the one that wrote it: not worth keeping.
+    return encode(event_to_events_v1(entry.with_managed_fields()))
 
 
 def _as_version(api_version: str, entry: Entry) -> bytes:
