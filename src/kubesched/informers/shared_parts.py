@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec.structs import force_setattr
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.meta import Record
 
 MAX_OWNERS = 4096
 """Controllers that are remembered; beyond, the one that has been known longest is forgotten."""
@@ -45,7 +46,7 @@ class SharedParts:
         return pod
 
 
-def _share(record: object, field: str, value: object, known: list[object]) -> None:
+def _share(record: Record, field: str, value: object, known: list[object]) -> None:
     for other in known:
         if other == value:
             force_setattr(record, field, other)
