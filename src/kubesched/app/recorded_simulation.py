@@ -117,7 +117,9 @@ def record_simulation(
         recordings.append(opened)
         return opened
 
-    options = replace(options or of_seed(seed, faults=True), mischief=0.0, episode="")
+    options = replace(
+        options or of_seed(seed, faults=True), mischief=0.0, episode="", hostile_pod=""
+    )
     outcome = simulate(
         seed, partial(SimulatedProcess, record=record), options=options, safe_point=safe_point
     )

@@ -38,6 +38,13 @@ EPISODES = {
 """Situations that are staged at the end of a run (`episodes`), and what a run must have for them."""
 REPLICAS: Final = 0.35
 """How many worlds have pods in sets of equal ones."""
+HOSTILE_PODS = (
+    *("spread constraints", "affinity terms", "anti-affinity terms"),
+    *("node selector terms", "tolerations", "containers"),
+)
+"""What a hostile pod has hundreds of."""
+HOSTILE: Final = 0.25
+"""How many of the runs end with a hostile pod."""
 EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
 """The verbs an extender may take part in; whether it may be ignored; whether it is sent names instead of nodes."""
 
@@ -114,6 +121,8 @@ class Options:
     """How many single changes are made once all is quiet, each of which has to wake the pods it helps."""
     episode: str = ""
     """Of `EPISODES`; played after everything else."""
+    hostile_pod: str = ""
+    """Of `HOSTILE_PODS`; comes last."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -126,8 +135,12 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
     options = replace(options, extras=tuple(name for name in EXTRAS if name in wanted))
     options = extend(options, Random(f"{seed}/more"), faults)
     if faults:
-        # From a generator of its own: what happens before the episode does not depend on how many there are.
-        options = replace(options, episode=_draw_episode(Random(f"{seed}/episode"), options))
+        # From generators of their own: what happens before does not depend on how many there are.
+        options = replace(
+            options,
+            episode=_draw_episode(Random(f"{seed}/episode"), options),
+            hostile_pod=_draw_hostile_pod(Random(f"{seed}/hostile"), options),
+        )
     if Random(f"{seed}/replicas").random() < REPLICAS:
         options = replace(options, extras=(*options.extras, "replicas"))
     return _large(options, seed) if seed % LARGE_EVERY == LARGE_EVERY // 2 else options
@@ -140,6 +153,13 @@ def _draw_episode(random: Random, options: Options) -> str:
     if special and random.random() < 0.5:
         names = special
     return random.choice(names) if names else ""
+
+
+def _draw_hostile_pod(random: Random, options: Options) -> str:
+    kind = random.choice(HOSTILE_PODS)
+    # An extender answers about every node by itself, and a plugin that misbehaves is asked about every one.
+    is_alone = "extender" not in options.extras and not options.mischief
+    return kind if is_alone and random.random() < HOSTILE else ""
 
 
 def playable(options: Options) -> list[str]:

@@ -196,6 +196,9 @@ class World:
             await episodes.play(self._stage, self.options.episode)
             self._had_broken_answers = False  # not since the cluster came to rest
             await self.settle()
+        if self.options.hostile_pod:
+            await self._stage.place_hostile_pod(self.options.hostile_pod)
+            await self.settle()
         self.stop(keepers)
 
     async def _ambush(self) -> None:
