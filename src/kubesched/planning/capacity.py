@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod, PodSpec
+from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -83,9 +83,11 @@ class _Template:
         self._first = PodInfo(pod)
         self._first.label_key = label_key_of(pod)
         self._is_ordinal = manifest.kind == "StatefulSet"
-        self._specs: dict[str, PodSpec] = {}
+        self._placed: dict[str, PodInfo] = {}
+        """The pod by node, if it were there."""
         base = pod.metadata.name.rpartition("-")[0]
         self._base = base if manifest.kind in TEMPLATED else pod.metadata.name
+        self._key = f"{pod.metadata.namespace}/{self._base}"
 
     def copy(self, number: int) -> PodInfo:
         """The pod for a number from 0 on."""
@@ -122,17 +124,10 @@ class _Template:
 
     def placed(self, number: int, node_name: str) -> PodInfo:
         """The copy of that number on a node; of plain templates only."""
-        pod, first = self.pod, self._first
-        spec = self._specs.get(node_name)
-        if spec is None:
-            spec = self._specs[node_name] = structs.replace(pod.spec, node_name=node_name)
-        meta = structs.replace(
-            pod.metadata, name=f"{self._base}-{number}", uid=f"{pod.metadata.uid}-{number}"
-        )
-        info = PodInfo(structs.replace(pod, metadata=meta, spec=spec))
-        info.class_key, info.shape_key = first.class_key, first.shape_key
-        info.share_derived(first.derived, first.label_key or label_key_of(pod))
-        return info
+        placed = self._placed.get(node_name)
+        if placed is None:
+            placed = self._placed[node_name] = self._first.assumed_on(node_name)
+        return placed.twin(f"{placed.uid}-{number}", f"{self._key}-{number}")
 
     def learn(self, info: PodInfo) -> None:
         """Share with later copies what the scheduler worked out for this one."""

@@ -159,6 +159,22 @@ class PodInfo:
         copy._claims = self._claims
         return copy
 
+    def twin(self, uid: str, key: str) -> PodInfo:
+        """A copy under another UID and key that shares the pod object too: for counting pods that are alike."""
+        copy = PodInfo.__new__(PodInfo)
+        copy.pod = self.pod
+        copy.uid = uid
+        copy.namespace = self.namespace
+        copy.key = key
+        copy.priority = self.priority
+        copy.label_class = None
+        copy.label_key = self.label_key
+        copy.class_key = self.class_key
+        copy.shape_key = self.shape_key
+        copy._derived = self._derived
+        copy._claims = self._claims
+        return copy
+
     def adopt_derived(self, other: PodInfo) -> None:
         """Take over the values computed for another record of the same pod."""
         self.class_key = other.class_key

@@ -117,9 +117,9 @@ class Framework:
         """Record the duration of an extension point, by status code; returns the start time of the next one."""
         durations = self._point_durations.get(point if status is None else (point, status.code))
         if durations is None:
-            durations = self._durations_of(point, status)
-            if durations is None:
+            if self.handle.metrics is None:
                 return started
+            durations = self._durations_of(self.handle.metrics, point, status)
         now = self.now()
         seconds = now - started
         durations.observe(seconds)
@@ -129,11 +129,11 @@ class Framework:
             self.tracing.point_done(point, started, now, code.upstream_name)
         return now
 
-    def _durations_of(self, point: str, status: Status | None) -> Histogram | None:
-        if self.handle.metrics is None:
-            return None
+    def _durations_of(
+        self, metrics: SchedulerMetrics, point: str, status: Status | None
+    ) -> Histogram:
         code = Code.SUCCESS if status is None else status.code
-        durations = self.handle.metrics.framework_extension_point_duration_seconds.labels(
+        durations = metrics.framework_extension_point_duration_seconds.labels(
             point, code.upstream_name, self.profile_name
         )
         self._point_durations[point if status is None else (point, code)] = durations

@@ -145,37 +145,71 @@ def final_scores(
     look-ups there is to do (52 against 89 µs per decision with spread-soft, benchmarks/decisions.py).
     """
     domain_ids: list[list[int]] = []
+    is_lacking = False
     for soft in counted:
         id_at = soft.domains.column.ids.item
-        domain_ids.append([id_at(row) for row in rows])
+        ids = [id_at(row) for row in rows]
+        domain_ids.append(ids)
+        is_lacking = is_lacking or min(ids) < 0
+    if is_lacking:
+        return _final_with_lacking(counted, rows, counts, domain_ids, requires_all=requires_all)
+    everywhere = range(len(rows))
+    totals: list[float] = []
+    for soft, ids in zip(counted, domain_ids, strict=True):
+        weight = natural_log(_size(soft, ids, counts, everywhere) + 2)
+        extra = float(soft.constraint.max_skew - 1)
+        pods = _pods_of(soft, rows, ids)
+        if totals:
+            totals = [t + (n * weight + extra) for t, n in zip(totals, pods, strict=True)]
+        else:
+            totals = [n * weight + extra for n in pods]
+    return _reversed([math.floor(t + 0.5) for t in totals])
+
+
+def _final_with_lacking(
+    counted: Sequence[Counted],
+    rows: Sequence[int],
+    counts: Sequence[int],
+    domain_ids: Sequence[Sequence[int]],
+    *,
+    requires_all: bool,
+) -> list[int]:
+    """The same where some rows lack a label. A constraint says nothing about them, or with `requires_all` they are ignored."""
     taking_part: Sequence[int] = range(len(rows))
-    if requires_all and any([min(ids) < 0 for ids in domain_ids]):
+    if requires_all:
         taking_part = [at for at in taking_part if all([ids[at] >= 0 for ids in domain_ids])]
+    final = [0] * len(rows)
     if not taking_part:
-        return [0] * len(rows)
+        return final
     totals = [0.0] * len(rows)
     for soft, ids in zip(counted, domain_ids, strict=True):
         weight = natural_log(_size(soft, ids, counts, taking_part) + 2)
         extra = float(soft.constraint.max_skew - 1)
-        if soft.constraint.topology_key == HOSTNAME:
-            pods_on = soft.counter.count_at
-            pods = [pods_on(row) for row in rows]
-        else:
-            pods_in = soft.domains.counts.item
-            pods = [pods_in(domain) for domain in ids]
-        if min(ids) < 0:
-            for at in taking_part:
-                totals[at] += pods[at] * weight + extra if ids[at] >= 0 else 0.0
-        else:
-            totals = [t + (n * weight + extra) for t, n in zip(totals, pods, strict=True)]
-    raw = [math.floor(totals[at] + 0.5) for at in taking_part]
-    highest, lowest = max(raw), min(raw)
-    final = [0] * len(rows)
-    for at, score in zip(taking_part, raw, strict=True):
-        final[at] = (
-            MAX_NODE_SCORE * (highest + lowest - score) // highest if highest else MAX_NODE_SCORE
-        )
+        pods = _pods_of(soft, rows, ids)
+        for at in taking_part:
+            totals[at] += pods[at] * weight + extra if ids[at] >= 0 else 0.0
+    scores = _reversed([math.floor(totals[at] + 0.5) for at in taking_part])
+    for at, score in zip(taking_part, scores, strict=True):
+        final[at] = score
     return final
+
+
+def _pods_of(counted: Counted, rows: Sequence[int], ids: Sequence[int]) -> list[int]:
+    """The pods that count for each row; anything for a row that lacks the label."""
+    if counted.constraint.topology_key == HOSTNAME:
+        count_at = counted.counter.count_at
+        return [count_at(row) for row in rows]
+    count_in = counted.domains.counts.item
+    return [count_in(domain) for domain in ids]
+
+
+def _reversed(raw: Sequence[int]) -> list[int]:
+    """Turn "high is bad" into 0..100."""
+    highest = max(raw)
+    if not highest:
+        return [MAX_NODE_SCORE] * len(raw)
+    both = highest + min(raw)
+    return [MAX_NODE_SCORE * (both - score) // highest for score in raw]
 
 
 def _size(
