@@ -167,11 +167,11 @@ def measure(
     return Result(pods, bound - began, bound_cpu - cpu_before, done - began, done_cpu - cpu_before)
 
 
-def said(server: subprocess.Popen[bytes], what: str) -> str:
+def said(server: subprocess.Popen[bytes], what: str, patience_s: float = PATIENCE_S) -> str:
     """The next line of the server, which has to begin so."""
     assert server.stdout is not None
-    if not select.select([server.stdout], [], [], PATIENCE_S)[0]:
-        raise SystemExit(f"the server did not say {what} within {PATIENCE_S:.0f} s")
+    if not select.select([server.stdout], [], [], patience_s)[0]:
+        raise SystemExit(f"the server did not say {what} within {patience_s:.0f} s")
     line = server.stdout.readline().decode()  # unbuffered, or else select would miss lines
     if not line.startswith(what):
         raise SystemExit(f"the server said {line!r} instead of {what}")

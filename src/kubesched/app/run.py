@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import platform
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
@@ -34,6 +33,7 @@ from kubesched.app.diagnosis import diagnosis
 from kubesched.app.election import election_settings, new_identity
 from kubesched.app.flag_parsing import CommandLine
 from kubesched.app.flags import RunOptions
+from kubesched.app.garbage_collection import GarbageCollection
 from kubesched.app.process_metrics import (
     ElectionMetrics,
     make_registry,
@@ -70,9 +70,6 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 SUCCESS, FAILURE = 0, 1
-
-COLLECT_AFTER = 20_000
-"""Allocations before a collection of the youngest generation; Python's default of 700 suits smaller programs."""
 
 
 def run(line: CommandLine) -> int:
@@ -210,19 +207,19 @@ class SchedulerProcess:
             self._log_start()
             watchdog = LoopWatchdog(asyncio.get_running_loop(), self._registry, self._clock)
             exit_limit = ExitLimit(self._stop, options.drain_timeout)
-            async with (
-                ControlThread() as control,
-                _beside(connections.write_events(), name="events"),
-                _beside(control.run(watchdog.run), name="watchdog"),
-                _beside(control.run(exit_limit.enforce), name="exit limit"),
-                _served(serving, control),
-                diagnosis(app, connections.main),
-                _beside(_keep_first_lists(app), name="memory"),
-            ):
-                _settle_memory()
-                if elected is None:
-                    return await self._run_alone(replica)
-                return await self._run_elected(replica, control, exit_limit)
+            with GarbageCollection() as garbage_collection:
+                async with (
+                    ControlThread() as control,
+                    _beside(connections.write_events(), name="events"),
+                    _beside(control.run(watchdog.run), name="watchdog"),
+                    _beside(control.run(exit_limit.enforce), name="exit limit"),
+                    _served(serving, control),
+                    diagnosis(app, connections.main),
+                    _beside(garbage_collection.run(app.synced), name="garbage collection"),
+                ):
+                    if elected is None:
+                        return await self._run_alone(replica)
+                    return await self._run_elected(replica, control, exit_limit)
 
     def _make_serving(self) -> Serving | None:
         if not self._settings.options.secure_port:
@@ -405,17 +402,3 @@ async def _served(serving: Serving | None, control: ControlThread) -> AsyncItera
 
     async with _beside(control.run(serve), name="serving"):
         yield
-
-
-async def _keep_first_lists(app: SchedulerApp) -> None:
-    """Freeze the objects of the first lists: most live long, and the collector need not traverse 100,000 pods."""
-    await app.synced.wait()
-    gc.freeze()
-
-
-def _settle_memory() -> None:
-    """Freeze what was imported and built so far, so that the collector does not traverse it again."""
-    gc.collect()
-    gc.freeze()
-    # Nearly everything here is freed by reference counting; a burst of pods must not trigger collections.
-    gc.set_threshold(COLLECT_AFTER, 20, 20)

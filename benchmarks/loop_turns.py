@@ -1,0 +1,311 @@
+"""The longest turn of the scheduling loop in a large cluster, whatever happens to it.
+
+    python benchmarks/loop_turns.py [--nodes 100000] [--running 100000] [--backlog 50000] [--settle 20]
+
+`kubesched run` works beside a server of prepared bytes (`null_server.py`). A callback that runs in every turn of its event
+loop takes the time since it last ran. After each of these is printed: the processor time of the longest turn (20 ms wanted),
+what the clock showed in it, and the processor time of all turns of more than 20 ms together.
+
+    start       nodes and running pods are listed
+    class       a pod of a new shape
+    app         a hundred pods of a new app
+    relist      nodes and pods are listed again: their watches ended with "too old resource version"
+    pool        a tenth of the nodes is deleted at once
+    backlog     pods in a hundred shapes that fit nowhere
+    small node  a node that helps none of them
+    large node  a node that takes some of them
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from client import pod_event
+from null_server import (
+    FIRST_POD_REVISION,
+    STREAM_HEAD,
+    Connection,
+    NullServer,
+    Pods,
+    announce,
+    chunk,
+    encode,
+)
+from process import said, write_files
+from run_process import node
+
+from kubesched.app import event_loop
+
+HERE = Path(__file__)
+LONG_MS = 20.0
+REPORT = signal.SIGRTMIN
+PATIENCE_S = 600.0
+SHAPES = 100
+EXPIRED = {
+    "type": "ERROR",
+    "object": {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": "too old resource version",
+        "reason": "Expired",
+        "code": 410,
+    },
+}
+
+
+# -- the server ----------------------------------------------------------------------------------------------------------
+
+
+class Cluster(NullServer):
+    """Nodes and running pods to list, and changes to watch."""
+
+    def __init__(self, nodes: int, running: int) -> None:
+        super().__init__(0, Pods(1, 1), 1)
+        self._nodes = nodes
+        self._running = running
+        self._made = 0
+        self._pod = json.loads(pod_event(0))["object"]
+        self._streams: dict[bytes, Connection] = {}
+
+    # -- objects ---------------------------------------------------------------------------------------------------
+
+    def _pod_bytes(self, name: str, app: str, cpu: str, node_name: str = "") -> bytes:
+        pod = self._pod | {"metadata": self._pod["metadata"] | self._meta(name, {"app": app})}
+        pod["spec"] = dict(pod["spec"])
+        first = pod["spec"]["containers"][0]
+        pod["spec"]["containers"] = [
+            first | {"resources": {"requests": {"cpu": cpu, "memory": "100Mi"}}}
+        ]
+        if node_name:
+            pod["spec"]["nodeName"] = node_name
+        return chunk(encode({"type": "ADDED", "object": pod}) + b"\n")
+
+    def _meta(self, name: str, labels: dict[str, str]) -> dict[str, Any]:
+        self.revision += 1
+        return {
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": str(self.revision),
+            "labels": labels,
+        }
+
+    def _node_bytes(self, index: int, kind: str = "ADDED", cpu: str = "") -> bytes:
+        made = node(index)
+        made["metadata"] |= {"uid": f"node-uid-{index}", "resourceVersion": str(self.revision)}
+        if cpu:
+            made["status"]["allocatable"] = made["status"]["allocatable"] | {"cpu": cpu}
+            made["status"]["capacity"] = made["status"]["capacity"] | {"cpu": cpu}
+        return chunk(encode({"type": kind, "object": made}) + b"\n")
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def get(self, connection: Connection, target: bytes) -> None:
+        path = target.partition(b"?")[0]
+        if b"watch=true" not in target:
+            connection.write(self._current(self.empty_list))
+            return
+        if path not in (b"/api/v1/nodes", b"/api/v1/pods"):
+            super().get(connection, target)
+            return
+        connection.write(STREAM_HEAD)
+        self._streams[path] = connection
+        if b"sendInitialEvents=true" not in target:
+            return
+        if path == b"/api/v1/nodes":
+            for index in range(self._nodes):
+                connection.write(self._node_bytes(index))
+        else:
+            for index in range(self._running):
+                where = node(index % self._nodes)["metadata"]["name"]
+                connection.write(
+                    self._pod_bytes(f"old-{index}", f"app-{index % 500}", "100m", where)
+                )
+        connection.write(self._current(self.bookmark))
+        if path == b"/api/v1/pods":
+            announce("listed")
+
+    def _current(self, answer: bytes) -> bytes:
+        """With today's revision: an older one than what was seen would mean that etcd was restored."""
+        return answer.replace(b"%d" % FIRST_POD_REVISION, b"%d" % self.revision)
+
+    def post(self, connection: Connection, target: bytes, body: bytes) -> None:
+        if target.endswith(b"/binding"):
+            connection.write(_BOUND)
+        else:
+            super().post(connection, target, body)
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def happen(self, what: str, number: int) -> None:
+        events, stream = self._events_of(what, number)
+        if what == "relist":
+            for connection in list(self._streams.values()):
+                connection.write(chunk(encode(EXPIRED) + b"\n") + b"0\r\n\r\n")
+            return
+        self._streams[stream].write(b"".join(events))
+
+    def _events_of(self, what: str, number: int) -> tuple[Iterator[bytes], bytes]:
+        pods, nodes = b"/api/v1/pods", b"/api/v1/nodes"
+        if what == "class":
+            return iter([self._pod_bytes("shaped", "shaped", "137m")]), pods
+        if what == "app":
+            names = (f"fresh-{index}" for index in range(number))
+            return (self._pod_bytes(name, "fresh", "100m") for name in names), pods
+        if what == "backlog":
+            return (
+                self._pod_bytes(
+                    f"waits-{index}", f"wait-{index % SHAPES}", f"{200 + index % SHAPES}"
+                )
+                for index in range(number)
+            ), pods
+        if what == "pool":
+            gone = range(self._nodes - number, self._nodes)
+            self._nodes -= number
+            return (self._node_bytes(index, "DELETED") for index in gone), nodes
+        self._made += 1
+        index = self._nodes + self._made
+        cpu = "1" if what == "small" else "1000"
+        return iter([self._node_bytes(index, cpu=cpu)]), nodes
+
+
+_BODY = encode({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201})
+_BOUND = (
+    b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+    % (len(_BODY), _BODY)
+)
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    state = Cluster(arguments.nodes, arguments.running)
+    assert state.revision >= FIRST_POD_REVISION
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(state), "127.0.0.1", 0)
+    announce(f"ready {server.sockets[0].getsockname()[1]}")
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        what, number = line.split()
+        state.happen(what, int(number))
+
+
+# -- the scheduler ---------------------------------------------------------------------------------------------------------
+
+
+class Turns:
+    """Runs in every turn of the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._reset()
+        loop.call_soon(self._turn)
+
+    def _reset(self) -> None:
+        self._longest_s = self._longest_cpu_s = self._long_s = 0.0
+        self._last, self._last_cpu = time.perf_counter(), time.thread_time()
+
+    def _turn(self) -> None:
+        now, cpu = time.perf_counter(), time.thread_time()
+        took = now - self._last
+        cpu_s = cpu - self._last_cpu
+        if cpu_s > self._longest_cpu_s:
+            self._longest_s, self._longest_cpu_s = took, cpu_s
+        if cpu_s * 1000 > LONG_MS:
+            self._long_s += cpu_s
+        self._last, self._last_cpu = now, cpu
+        self._loop.call_soon(self._turn)
+
+    def report(self) -> None:
+        measured = (self._longest_cpu_s, self._longest_s, self._long_s)
+        announce("turns " + " ".join(f"{seconds * 1000:.2f}" for seconds in measured))
+        self._reset()
+
+
+def run_watched(arguments: list[str]) -> None:
+    """The child: kubesched, with a callback in every turn of the loop that scheduling runs on."""
+    from kubesched.cli.main import main as kubesched
+
+    new_loop = event_loop.new
+    turns: list[Turns] = []
+
+    def new() -> asyncio.AbstractEventLoop:
+        loop = new_loop()
+        if not turns:  # the first loop is the scheduler's; the control thread makes another
+            turns.append(Turns(loop))
+        return loop
+
+    event_loop.new = new
+    signal.signal(REPORT, lambda *_: turns[0].report())
+    sys.exit(kubesched(arguments))
+
+
+# -- the benchmark ---------------------------------------------------------------------------------------------------------
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> None:
+    command = [sys.executable, str(HERE), "--serve"]
+    command += ["--nodes", str(arguments.nodes), "--running", str(arguments.running)]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    scheduler: subprocess.Popen[bytes] | None = None
+    try:
+        port = int(said(server, "ready").split()[1])
+        config = write_files(folder, port, "", argparse.Namespace(plain=True, json=False))
+        command = [sys.executable, str(HERE), "--watched"]
+        command += ["run", f"--config={config}", "--secure-port=0", "-v=0"]
+        scheduler = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
+        said(server, "listed", PATIENCE_S)
+        events = [
+            ("start", "", 0),
+            ("class", "class", 1),
+            ("app", "app", 100),
+            ("relist", "relist", 0),
+            ("pool", "pool", arguments.nodes // 10),
+            ("backlog", "backlog", arguments.backlog),
+            ("small node", "small", 1),
+            ("large node", "large", 1),
+        ]
+        print(f"{'':<12}{'longest':>10}{'clock':>10}{'over 20 ms':>12}")
+        for title, what, number in events:
+            if what:
+                assert server.stdin is not None
+                server.stdin.write(f"{what} {number}\n".encode())
+            time.sleep(arguments.settle)
+            scheduler.send_signal(REPORT)
+            longest, clock, together = said(scheduler, "turns").split()[1:]
+            print(f"{title:<12}{longest:>7} ms{clock:>7} ms{together:>9} ms", flush=True)
+    finally:
+        if scheduler is not None:
+            scheduler.terminate()
+            scheduler.wait()
+        assert server.stdin is not None
+        server.stdin.close()
+        server.wait()
+
+
+def main() -> None:
+    if "--watched" in sys.argv:
+        run_watched(sys.argv[sys.argv.index("--watched") + 1 :])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--running", type=int, default=100_000)
+    parser.add_argument("--backlog", type=int, default=50_000)
+    parser.add_argument("--settle", type=float, default=20.0, help="seconds for each of them")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        event_loop.run(serve(arguments))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        measure(arguments, Path(name))
+
+
+if __name__ == "__main__":
+    main()
