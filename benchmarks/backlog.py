@@ -1,8 +1,9 @@
 """What one event costs beside many pending pods: the event itself, the retries it causes, and the longest turn of the loop.
 
-    python benchmarks/backlog.py [--pending 50000] [--classes 100] [--nodes 1000] [--profile]
+    python benchmarks/backlog.py [--pending 50000] [--classes 100] [--nodes 1000] [--by labels|requests] [--profile]
 
-Every node is full. The pending pods belong to apps in turn, which differ in their labels; all ask for 2 CPUs and fit nowhere.
+Every node is full. The pending pods belong to apps in turn, which differ in their labels or in their memory requests; all ask for
+2 CPUs and fit nowhere.
 Then, one after the other:
 
     useless    a node comes that is too small for all of them
@@ -39,7 +40,7 @@ LONGEST_BACKOFF_S = 11.0
 class Backlog:
     """A full cluster with many pending pods."""
 
-    def __init__(self, nodes: int, pending: int, classes: int) -> None:
+    def __init__(self, nodes: int, pending: int, classes: int, by: str = "labels") -> None:
         self.cluster = CoreCluster(default_config(), DEFAULT_GATES)
         self.scheduler = self.cluster.assembly.scheduler
         self.attempts = self.placed = 0
@@ -50,7 +51,7 @@ class Backlog:
             for part in range(2):
                 self.cluster.add(filler(number, part).build())
         for number in range(pending):
-            self.cluster.add(waiting(number, classes).build())
+            self.cluster.add(waiting(number, classes, by).build())
 
     def turn(self, work: Callable[[], object]) -> object:
         began = time.thread_time()
@@ -127,14 +128,16 @@ def filler(number: int, part: int) -> PodBuilder:
     return make_pod(name).uid(name).cpu("2").memory("1Gi").on(f"node-{number}")
 
 
-def waiting(number: int, classes: int) -> PodBuilder:
-    name = f"waiting-{number}"
-    pod = make_pod(name).uid(name).cpu("2").memory("1Gi")
-    return pod.label("app", f"app-{number % classes}")
+def waiting(number: int, classes: int, by: str) -> PodBuilder:
+    name, app = f"waiting-{number}", number % classes
+    pod = make_pod(name).uid(name).cpu("2")
+    if by == "requests":
+        return pod.memory(f"{1024 + app}Mi")
+    return pod.memory("1Gi").label("app", f"app-{app}")
 
 
 async def benchmark(args: argparse.Namespace) -> None:
-    backlog = Backlog(args.nodes, args.pending, args.classes)
+    backlog = Backlog(args.nodes, args.pending, args.classes, args.by)
     print(f"{args.nodes} nodes, {args.pending} pending pods in {args.classes} classes")
     began = time.thread_time()
     await backlog.run()
@@ -156,6 +159,7 @@ def main() -> int:
     parser.add_argument("--pending", type=int, default=50_000)
     parser.add_argument("--classes", type=int, default=100)
     parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--by", choices=("labels", "requests"), default="labels")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
     asyncio.run(benchmark(parser.parse_args()))
     return 0

@@ -311,7 +311,9 @@ class CoreCluster(StoredObjects):
         status = patch["status"]
         conditions = {condition.type: condition for condition in current.status.conditions or ()}
         for change in status.get("conditions", ()):
-            known = {name: value for name, value in change.items() if not name.startswith("$")}
+            old = conditions.get(change["type"])
+            known = {} if old is None else msgspec.to_builtins(old)
+            known |= {name: value for name, value in change.items() if not name.startswith("$")}
             conditions[change["type"]] = codec.convert(known, PodCondition)
         nominated = status.get("nominatedNodeName", current.status.nominated_node_name) or ""
         changed = structs.replace(

@@ -14,6 +14,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.resource_v1 import DeviceClass
 from kubesched.api.resources import (
     SCORED,
+    NodeAllocatable,
     PodRequests,
     RequestOptions,
     filter_requests,
@@ -97,6 +98,7 @@ class NodeResourcesFit(
         self._device_backed = DeviceBackedResources(handle)
         self._scored = ScoredResources(args.scoring_strategy.resources)
         self._strategy = make_strategy(args.scoring_strategy)
+        self._asked_about: tuple[Node, NodeAllocatable] | None = None
 
     # -- filter ----------------------------------------------------------------------------------------------------
 
@@ -269,12 +271,19 @@ class NodeResourcesFit(
         # Upstream: resources that the profile ignores are not ignored here.
         """
         needs = needs_of(filter_requests(pod, self._filtered))
-        offers = node_allocatable(new)
+        offers = self._offers_of(new)
         if not fits_empty_node(needs, offers, self._device_backed):
             return Hint.SKIP
         if old is None or has_grown(needs, node_allocatable(old), offers, self._device_backed):
             return Hint.QUEUE
         return Hint.SKIP
+
+    def _offers_of(self, node: Node) -> NodeAllocatable:
+        """What the node of an event offers, kept while other classes of pods are asked about the same event."""
+        asked = self._asked_about
+        if asked is None or asked[0] is not node:
+            asked = self._asked_about = node, node_allocatable(node)
+        return asked[1]
 
     def after_device_class_event(self, pod: Pod, old: DeviceClass | None, new: DeviceClass) -> Hint:
         """A device class now stands behind a resource the pod requests."""
