@@ -13,7 +13,7 @@ from kubesched.framework.events import Action, Resource
 from kubesched.informers.collection import Selection
 from kubesched.informers.factory import InformerFactory
 from kubesched.informers.informer import DeletedFinalStateUnknown, EventHandler
-from kubesched.informers.shared_parts import SharedParts
+from kubesched.informers.sharing import Sharing
 from kubesched.logs import get_logger
 from kubesched.scheduler.factory import Assembly
 
@@ -30,7 +30,7 @@ def ask_for_informers(
     factory: InformerFactory, plugins: Iterable[type[Plugin]], gates: FeatureGates
 ) -> None:
     """Have the listers exist before the plugins are built; handlers follow in `connect`."""
-    factory.informer(Pod, selection=NOT_FINISHED, transform=SharedParts().share)
+    factory.informer(Pod, selection=NOT_FINISHED, transform=Sharing().shared)
     factory.informer(Node)
     factory.informer(Namespace)
     for plugin in plugins:

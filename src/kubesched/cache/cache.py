@@ -18,6 +18,7 @@ from __future__ import annotations
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
 from kubesched.api.resources import same_resource_status
+from kubesched.cache.siblings import Siblings
 from kubesched.errors import Unrecoverable
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -43,6 +44,7 @@ class Cache:
         self.table = table
         self._pods: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
+        self._siblings = Siblings()
 
     # -- pods ------------------------------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class Cache:
         self._check_uid(uid, key)
         known = self._pods.get(uid)
         if known is None:
-            self._insert(_understood(pod))
+            self._insert(self._understood(pod))
         elif uid in self._assumed:
             self._replace(known, pod)
             self._assumed.discard(uid)
@@ -102,7 +104,7 @@ class Cache:
         if alike and same_resource_status(known.pod, pod):
             self.table.replace_pod(known, pod)
             return
-        newer = _understood(pod)
+        newer = self._understood(pod)
         if (
             alike
             and newer.requests == known.requests
@@ -146,6 +148,14 @@ class Cache:
         del self._pods[pod.uid]
         self._assumed.discard(pod.uid)
         self.table.remove_pod(pod, pod.pod.spec.node_name)
+
+    def _understood(self, pod: Pod) -> PodInfo:
+        """A pod that can be counted. One whose values make no sense is refused here, before anything has changed."""
+        info = PodInfo(pod)
+        if not self._siblings.share(info):
+            _ = (info.requests, info.nonzero_requests, info.host_ports, info.affinity_terms)
+            self._siblings.note(info)
+        return info
 
     @staticmethod
     def _check_uid(uid: str, key: str) -> None:
@@ -193,13 +203,6 @@ class Cache:
             "table and cache disagree"
         )
         self.table.check_invariants()
-
-
-def _understood(pod: Pod) -> PodInfo:
-    """A pod that can be counted. One whose values make no sense is refused here, before anything has changed."""
-    info = PodInfo(pod)
-    _ = (info.requests, info.nonzero_requests, info.host_ports, info.affinity_terms)
-    return info
 
 
 def _placed_alike(old: Pod, new: Pod) -> bool:

@@ -24,11 +24,11 @@ from kubesched.api.core_v1 import Pod, PodSpec, PodStatus
 from kubesched.api.kinds import Kind, find_kind
 from kubesched.api.kubernetes_yaml import Json, compose, load
 from kubesched.api.meta import ListMeta, ObjectMeta
+from kubesched.informers.sharing import Sharing
 from kubesched.state.archive import is_header, read_header
 from kubesched.state.buffers import Buffer, read_all
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.problems import Problem, StateError
-from kubesched.state.sharing import Sharing
 from kubesched.state.streamed_list import StreamedList
 
 LONGEST_BEGINNING = 4096

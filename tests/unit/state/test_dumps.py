@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Namespace, Node, Pod, Service
+from kubesched.informers.sharing import Sharing
 from kubesched.state import buffers, documents, streamed_list
 from kubesched.state.buffers import unpacked
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.documents import DocumentReader
 from kubesched.state.dumps import load_dumps
 from kubesched.state.problems import Problem, StateError
-from kubesched.state.sharing import Sharing
 from kubesched.testing import make_node, make_pod
 
 POD = msgspec.to_builtins(make_pod("a").cpu("1").build())

@@ -19,6 +19,7 @@ from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.cli.main import main
+from kubesched.informers.sharing import Sharing
 from kubesched.scheduler.scheduler import QUEUE_EMPTY
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.state.cluster_state import KINDS, ClusterState
@@ -27,7 +28,6 @@ from kubesched.state.fields import FIELDS
 from kubesched.state.memory import in_memory_scheduler
 from kubesched.state.pseudonyms import Pseudonyms
 from kubesched.state.redaction import Redaction, holds_text, nested_records
-from kubesched.state.sharing import Sharing
 from kubesched.testing import make_node, make_pod
 
 ZONE = "topology.kubernetes.io/zone"

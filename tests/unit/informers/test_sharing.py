@@ -1,0 +1,57 @@
+"""Equal parts of pods are kept once, and only as many as the limit allows. That nothing changes is tested with states."""
+
+from __future__ import annotations
+
+from kubesched.api import codec
+from kubesched.api.core_v1 import Pod
+from kubesched.informers import sharing as module
+from kubesched.informers.sharing import Sharing
+from kubesched.testing import make_pod
+
+
+def decoded(name: str, sharing: Sharing, owner: str = "", **spec: object) -> Pod:
+    made = make_pod(name).cpu("1").label("app", "web")
+    made.json["spec"] |= spec
+    if owner:
+        made.json["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": owner}]
+    return sharing.shared(codec.decode(codec.encode(made.build()), Pod))
+
+
+def with_token(letters: str) -> list[dict[str, object]]:
+    return [{"name": f"kube-api-access-{letters}", "projected": {"defaultMode": 420}}]
+
+
+def test_pods_whose_token_volumes_have_random_names_share_their_volumes() -> None:
+    sharing = Sharing()
+    one, other = (
+        decoded(letters, sharing, owner="set", volumes=with_token(letters))
+        for letters in ("x7k2p", "9fqzt")
+    )
+    assert one.spec.volumes is other.spec.volumes
+    assert one.spec.volumes is not None
+    assert one.spec.volumes[0].projected is not None
+
+
+def test_other_volumes_keep_their_names() -> None:
+    volumes = [{"name": "kube-api-access-mine", "emptyDir": {}}]
+    pod = decoded("p", Sharing(), volumes=volumes)
+    assert pod.spec.volumes is not None
+    assert pod.spec.volumes[0].name == "kube-api-access-mine"
+
+
+def test_pods_of_different_owners_share_equal_parts() -> None:
+    sharing = Sharing()
+    one, other = decoded("a", sharing, owner="one"), decoded("b", sharing, owner="two")
+    assert one.spec.containers is other.spec.containers
+    assert one.metadata.owner_references != other.metadata.owner_references
+
+
+def test_the_memory_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(module, "PARTS_LIMIT", 3)
+    sharing = Sharing()
+    for number in range(50):
+        volumes = [{"name": f"v{number}", "emptyDir": {}}]
+        decoded(f"p{number}", sharing, owner=f"o{number}", volumes=volumes)
+    assert max(len(parts) for parts in sharing._parts.values()) <= 4
+    assert len(sharing._siblings) <= 4
+    assert len(sharing._volumes) <= 4
