@@ -164,6 +164,7 @@ class EventBroadcaster:
         self._has_work = asyncio.Event()
         self._cache: dict[EventKey, EventEntry] = {}
         self._is_stopping = False
+        self._is_more_due = False
         self._last_nanos = 0
         self._recorded = self._folded = self._written = 0
         self._dropped: Counter[str] = Counter()
@@ -278,12 +279,21 @@ class EventBroadcaster:
             self._write_more(group)
             await asyncio.sleep(LOOK_S)
 
+    def _write_more_soon(self, group: asyncio.TaskGroup) -> None:
+        """Once for all events that were written in this turn of the loop."""
+        if not self._is_more_due:
+            self._is_more_due = True
+            asyncio.get_running_loop().call_soon(self._write_more, group)
+
     def _write_more(self, group: asyncio.TaskGroup) -> None:
+        self._is_more_due = False
+        if self._is_stopping:
+            return
         while self._queue and len(self._under_way) < self._writers_wanted():
             entry = self._queue.popleft()
             self._under_way[entry] = None
             if self._direct is None or entry.written_count:
-                group.create_task(self._write_on(group, entry))
+                self._spawn(group, entry, None)
             else:
                 self._start(self._direct, group, entry)
 
@@ -296,11 +306,11 @@ class EventBroadcaster:
                 entry.written_count = 1
             if entry.is_due():
                 self._under_way[entry] = None
-                group.create_task(self._write_on(group, entry, rest))
+                self._spawn(group, entry, rest)
             else:
                 entry.is_taken = False
                 del self._under_way[entry]
-                self._write_more(group)
+                self._write_more_soon(group)
 
         try:
             event = entry.to_record(self._random, is_series=False)
@@ -310,13 +320,22 @@ class EventBroadcaster:
             entry.written_count, entry.is_taken = 1, False
             del self._under_way[entry]
 
+    def _spawn(self, group: asyncio.TaskGroup, entry: EventEntry, rest: Rest | None) -> None:
+        work = self._write_on(group, entry, rest)
+        try:
+            group.create_task(work)
+        except (
+            RuntimeError
+        ):  # the group is being cancelled: what is under way is written at the end
+            work.close()
+
     async def _write_on(
-        self, group: asyncio.TaskGroup, entry: EventEntry, rest: Rest | None = None
+        self, group: asyncio.TaskGroup, entry: EventEntry, rest: Rest | None
     ) -> None:
         """Write what is due of an event; `rest` is what is left to do of a creation that was started."""
         await self._write_due(entry, rest)
         del self._under_way[entry]  # not if cancelled: then it is written at the end
-        self._write_more(group)
+        self._write_more_soon(group)
 
     def _writers_wanted(self) -> int:
         """How many events may be under way now. Call it only while the queue is not empty."""

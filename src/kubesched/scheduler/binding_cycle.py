@@ -104,6 +104,7 @@ class BindingCycle:
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = BindingSlots(concurrency)
         self._direct: dict[str, DirectBinding] = {}
+        self._unsent: list[DirectBinding] = []
         self._no_direct = asyncio.Event()
         self._no_direct.set()
         self._running = metrics.goroutines.labels("binding")
@@ -138,7 +139,7 @@ class BindingCycle:
         direct = self._direct[uid] = DirectBinding(assumed, plugin, spawn)
         self._no_direct.clear()
         self._running.inc()
-        self._slots.acquire(partial(self._send, direct))
+        self._slots.acquire(partial(self._send_soon, direct))
 
     def _is_direct(self, assumed: Assumed) -> bool:
         """Whether nothing but the answer of the API server has to be awaited, given that PreBind does not act."""
@@ -150,6 +151,20 @@ class BindingCycle:
             and not self._is_status_pending(pod.uid)
             and not any(each.is_binder and each.is_interested(pod.pod) for each in handle.extenders)
         )
+
+    def _send_soon(self, direct: DirectBinding) -> None:
+        """Send with all others that got a slot in this turn of the loop.
+
+        A burst of decisions followed by a burst of requests costs less than the two in turns: each has the caches to itself.
+        """
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._send_all)
+        self._unsent.append(direct)
+
+    def _send_all(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for direct in unsent:
+            self._send(direct)
 
     def _send(self, direct: DirectBinding) -> None:
         if direct.is_called_off:

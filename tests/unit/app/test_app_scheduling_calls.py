@@ -1,5 +1,7 @@
 """The scheduler's writes: unclear bindings are settled, a former leader writes nothing, dry runs only talk."""
 
+import asyncio
+
 import pytest
 from msgspec import convert, structs
 
@@ -34,6 +36,12 @@ class FakeRest:
         error = self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
         if error is not None:
             raise error
+
+    def start_binding(self, namespace, name, uid, node_name, done):
+        async def rest():
+            await self.bind(namespace, name, uid, node_name)
+
+        return asyncio.get_running_loop().call_soon(done, rest).cancel
 
     async def get(self, kind, name, namespace):
         self.calls.append("get")
@@ -261,3 +269,30 @@ async def test_a_former_leader_writes_no_status_again():
     with pytest.raises(ServerError):
         await calls.update_status(RESERVED)
     assert rest.calls == ["status"]
+
+
+@pytest.mark.parametrize(
+    ("error", "answers", "calls"),
+    [
+        pytest.param(None, None, ["bind"], id="bound"),
+        pytest.param(StreamEnded("lost"), on("n1"), ["bind", "get"], id="lost, but there"),
+        pytest.param(
+            [StreamEnded("lost"), None], on(""), ["bind", "get", "bind"], id="lost, sent again"
+        ),
+    ],
+)
+async def test_a_started_binding_is_settled_like_an_awaited_one(error, answers, calls):
+    rest = FakeRest(error=error, answers=answers)
+    left = asyncio.get_running_loop().create_future()
+    CarefulCalls(rest, sleep=at_once).start_binding(POD, "n1", left.set_result)
+    await (await left)()
+    assert rest.calls == calls
+
+
+async def test_a_former_leader_starts_no_binding():
+    rest = FakeRest()
+    left = asyncio.get_running_loop().create_future()
+    CarefulCalls(rest, may_write=lambda: False).start_binding(POD, "n1", left.set_result)
+    with pytest.raises(ConnectFailed, match="does not hold the leader lease"):
+        await (await left)()
+    assert rest.calls == []

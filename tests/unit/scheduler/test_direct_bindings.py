@@ -1,0 +1,139 @@
+"""Bindings without a task: by callback where nothing else is to be awaited, and undone like any other.
+
+What a lost or refused answer means is in `tests/unit/app/test_app_scheduling_calls`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubesched.errors import Conflict
+from kubesched.scheduler.binding_slots import BindingSlots
+from kubesched.testing.builders import make_node, make_pod
+from kubesched.testing.harness import SchedulerHarness
+
+
+class Started:
+    """`start_binding` of a client: remembers what was started, and answers when told."""
+
+    def __init__(self, world: SchedulerHarness) -> None:
+        self.world = world
+        self.open = {}
+        self.given_up = []
+
+    def __call__(self, pod, node_name, done):
+        self.open[pod.metadata.name] = (pod, node_name, done)
+        return lambda: self.given_up.append(pod.metadata.name)
+
+    async def succeed(self, name):
+        pod, node_name, done = self.open.pop(name)
+        await self.world.client.bind_pod(pod, node_name)
+        done(None)
+
+    def fail(self, name, error):
+        async def rest():
+            raise error
+
+        self.open.pop(name)[2](rest)
+
+
+@pytest.fixture
+async def world():
+    async with SchedulerHarness() as running:
+        running.client.start_binding = Started(running)
+        running.add_node(make_node("n1").build())
+        yield running
+
+
+def started(world) -> Started:
+    return world.client.start_binding
+
+
+async def test_an_answer_binds_the_pod_without_a_task(world):
+    scheduler = world.assembly.scheduler
+    world.add_pod(make_pod("a").build())
+    await world.settle()
+    assert set(started(world).open) == {"a"}
+    assert (scheduler.binding.direct_count, len(scheduler._bindings)) == (1, 0)
+    await started(world).succeed("a")
+    await world.settle()
+    assert world.pod("a").spec.node_name == "n1"
+    assert scheduler.binding.direct_count == 0
+    scheduler.check_invariants()
+
+
+async def test_a_refused_binding_is_undone_and_tried_again(world):
+    world.add_pod(make_pod("a").build())
+    await world.settle()
+    started(world).fail("a", Conflict("the pod is being deleted"))
+    await world.settle()
+    assert world.assembly.scheduler.cache.pod_count == 0, "forgotten"
+    await world.advance(20)
+    assert set(started(world).open) == {"a"}, "after its backoff"
+
+
+async def test_slots_bound_the_requests_under_way_and_keep_the_order(world):
+    slots = BindingSlots(2)
+    log = []
+    for name in "abc":
+        slots.acquire(lambda name=name: log.append(name))
+    assert log == ["a", "b"]
+    slots.release()
+    assert log == ["a", "b", "c"]
+    waiting = asyncio.ensure_future(held(slots, log, "d"))
+    cancelled = asyncio.ensure_future(held(slots, log, "never"))
+    last = asyncio.ensure_future(held(slots, log, "e"))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.sleep(0)
+    slots.release()
+    await asyncio.gather(waiting, last)
+    assert log == ["a", "b", "c", "d", "e"]
+    slots.release()
+    free = []
+    for _ in range(3):
+        slots.acquire(lambda: free.append(1))
+    assert len(free) == 2, "no slot was lost or made"
+
+
+async def held(slots, log, name):
+    async with slots.hold():
+        log.append(name)
+
+
+async def test_the_end_of_the_loop_calls_off_what_is_under_way(world):
+    world.add_pod(make_pod("a").build())
+    await world.settle()
+    scheduler = world.assembly.scheduler
+    scheduler.binding.call_off()
+    assert started(world).given_up == ["a"]
+    assert scheduler.binding.direct_count == 0
+    assert scheduler.cache.assumed_count == 0
+    scheduler.check_invariants()
+
+
+async def test_draining_waits_for_the_answer(world):
+    world.add_pod(make_pod("a").build())
+    await world.settle()
+    draining = asyncio.ensure_future(world.assembly.scheduler.drain(10.0))
+    await asyncio.sleep(0)
+    assert not draining.done()
+    await started(world).succeed("a")
+    await draining
+    assert world.assembly.scheduler.binding.direct_count == 0
+
+
+async def test_a_plugin_that_fails_to_start_fails_the_attempt(world, caplog):
+    def broken(pod, node_name, done):
+        raise ValueError("a bug")
+
+    working, world.client.start_binding = world.client.start_binding, broken
+    world.add_pod(make_pod("a").build())
+    await world.settle()
+    assert "Binding cycle broke" in caplog.text
+    world.client.start_binding = working
+    await world.advance(20)
+    assert set(started(world).open) == {"a"}
+    world.assembly.scheduler.check_invariants()
