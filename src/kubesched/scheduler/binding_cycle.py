@@ -103,7 +103,8 @@ class BindingCycle:
         self._flight = flight
         self._nominate_for_expectation = nominate_for_expectation
         self._slots = BindingSlots(concurrency)
-        self._direct: dict[str, DirectBinding] = {}
+        self._direct: dict[DirectBinding, None] = {}
+        """In the order in which they began. A pod is there twice if it was deleted and restored meanwhile."""
         self._unsent: list[DirectBinding] = []
         self._no_direct = asyncio.Event()
         self._no_direct.set()
@@ -134,9 +135,9 @@ class BindingCycle:
         if plugin is None or acts or not self._is_direct(assumed):
             spawn(assumed, self.run(assumed, partial(self._bind_on, acts=acts)))
             return
-        uid = assumed.pod.uid
-        self._queue.done(uid)
-        direct = self._direct[uid] = DirectBinding(assumed, plugin, spawn)
+        self._queue.done(assumed.pod.uid)
+        direct = DirectBinding(assumed, plugin, spawn)
+        self._direct[direct] = None
         self._no_direct.clear()
         self._running.inc()
         self._slots.acquire(partial(self._send_soon, direct))
@@ -217,7 +218,7 @@ class BindingCycle:
             assumed.state.timer.observe(direct.plugin.name, "Bind", code, direct.started)
 
     def _end_direct(self, direct: DirectBinding) -> None:
-        del self._direct[direct.assumed.pod.uid]
+        del self._direct[direct]
         direct.give_up = None  # it leads back here: a cycle would wait for the garbage collector
         self._running.dec()
         if not self._direct:
@@ -225,7 +226,7 @@ class BindingCycle:
 
     def call_off(self) -> None:
         """Abandon and undo what is being bound directly; what runs in tasks is cancelled with them."""
-        for direct in list(self._direct.values()):
+        for direct in list(self._direct):
             direct.is_called_off = True
             if direct.give_up is not None:
                 direct.give_up()

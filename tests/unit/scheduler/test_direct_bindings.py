@@ -74,6 +74,24 @@ async def test_a_refused_binding_is_undone_and_tried_again(world):
     assert set(started(world).open) == {"a"}, "after its backoff"
 
 
+async def test_a_pod_that_was_deleted_and_restored_may_be_bound_twice_at_once(world):
+    """Simulation seed 83: the cluster went back to an older revision while the answer was under way."""
+    pod = make_pod("a").build()
+    world.add_pod(pod)
+    await world.settle()
+    _, _, first_done = started(world).open["a"]
+    handlers = world.assembly.handlers
+    handlers.pod_deleted(pod, final_state_unknown=True)
+    handlers.pod_added(pod)
+    await world.settle()
+    _, _, second_done = started(world).open["a"]
+    assert second_done is not first_done
+    assert world.assembly.scheduler.binding.direct_count == 2
+    first_done(None)
+    second_done(None)
+    assert world.assembly.scheduler.binding.direct_count == 0
+
+
 async def test_slots_bound_the_requests_under_way_and_keep_the_order(world):
     slots = BindingSlots(2)
     log = []
