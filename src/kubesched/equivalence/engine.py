@@ -112,7 +112,7 @@ class EquivalenceEngine:
             nominations = nominations_version(framework, pod)
             diagnosis = None
             if nominations == NO_NOMINATIONS or _are_alike(pod_class.failure.pod, pod):
-                diagnosis = pod_class.failure.recall(state, nominations)
+                diagnosis = pod_class.failure.recall(state, pod, nominations)
             if diagnosis is not None:
                 framework.point_done("Filter", framework.point_done("PreFilter", started))
                 return diagnosis

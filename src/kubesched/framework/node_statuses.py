@@ -66,6 +66,28 @@ class NodeStatusColumns(NodeToStatus):
             self._unnamed = False
         return self._explicit
 
+    def replaced(
+        self, rows: Indices, ids: Ids, statuses: Sequence[Status]
+    ) -> NodeStatusColumns | None:
+        """A copy with other verdicts on some rows; None if these are not among the rows, or the rows are not in order."""
+        at = np.searchsorted(self._rows, rows)
+        if self._explicit or not np.array_equal(self._rows[at[at < len(self._rows)]], rows):
+            return None
+        known = {_content(status): number for number, status in enumerate(self._statuses)}
+        distinct = list(self._statuses)
+        for status in statuses:
+            if known.setdefault(_content(status), len(distinct)) == len(distinct):
+                distinct.append(status)
+        changed = self._ids.copy()
+        changed[at] = np.array([known[_content(s)] for s in statuses], dtype=np.int32)[ids]
+        is_used = np.bincount(changed, minlength=len(distinct)) > 0
+        if not is_used.all():
+            changed = (np.cumsum(is_used, dtype=np.int32) - np.int32(1))[changed]
+            distinct = [s for s, used in zip(distinct, is_used.tolist(), strict=True) if used]
+        copy = NodeStatusColumns(self._table, self._rows, changed, distinct)
+        copy.absent_status = self.absent_status
+        return copy
+
     def _check_rows(self) -> None:
         assert self._position == self._table.node_log.end, (
             "nodes have changed since these verdicts were made"
@@ -118,6 +140,10 @@ class NodeStatusColumns(NodeToStatus):
             row = row_of.get(name)
             if row is not None:
                 marked[row] = status.code is code
+
+
+def _content(status: Status) -> tuple[Code, tuple[str, ...], str]:
+    return status.code, status.reasons, status.plugin
 
 
 def rows_with_code(statuses: NodeToStatus, table: NodeTable, code: Code) -> Indices:

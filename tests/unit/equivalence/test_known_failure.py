@@ -1,0 +1,200 @@
+"""A diagnosis that is brought up to date row by row is that of a full evaluation.
+
+Random clusters in which pods of a few templates fit nowhere or hardly anywhere; between attempts pods and nominations come
+and go and nodes change. A scheduler with classes and one without try every pod in the same state: nodes, statuses per node,
+plugins and messages must be equal.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from kubesched.api.core_v1 import Pod
+from kubesched.equivalence import EquivalenceEngine
+from kubesched.equivalence.known_failure import KnownFailure
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.handle import Handle
+from kubesched.framework.node_statuses import NodeStatusColumns
+from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.framework.status import unresolvable, unschedulable
+from kubesched.queue.nominator import Nominator
+from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
+from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
+from kubesched.testing import make_node, make_pod
+from kubesched.testing.builders import ZONE
+from kubesched.testing.frameworks import default_framework
+from kubesched.testing.harness import DictListers
+
+TEMPLATES = (
+    lambda pod: pod.cpu("2"),
+    lambda pod: pod.cpu("1").host_port(80),
+    lambda pod: pod.cpu("1").memory("3Gi").node_selector(disk="ssd"),
+    lambda pod: pod.cpu("1").labels(app="a").pod_anti_affinity(ZONE, app="a"),
+)
+
+
+class History:
+    """One table; two algorithms, one of which keeps failures."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.table = NodeTable(4)
+        self.listers = DictListers()
+        self.queued: dict[str, PodInfo] = {}
+        self.nominator = Nominator(self.listers.of(Pod), self.queued.get)
+        handle = Handle(table=self.table, listers=self.listers, nominator=self.nominator)
+        self.framework = default_framework(self.table, handle)
+        parallelism = self.random.choice([1, 16])
+        self.with_classes = SchedulingAlgorithm(
+            self.table,
+            Random(1),
+            parallelism=parallelism,
+            engine=EquivalenceEngine(self.table),
+        )
+        self.plain = SchedulingAlgorithm(self.table, Random(1), parallelism=parallelism)
+        self.running: list[tuple[PodInfo, str]] = []
+        self.made = 0
+        for number in range(12):
+            self.set_node(number)
+        for _ in range(20):
+            self.start_pod()
+
+    def set_node(self, number: int) -> None:
+        node = make_node(f"n{number}").capacity(cpu="2", memory="4Gi").zone("abcd"[number % 4])
+        if self.random.random() < 0.5:
+            node.label("disk", "ssd")
+        if self.random.random() < 0.2:
+            node.taint("dedicated", "x")
+        self.table.set_node(node.build())
+
+    def start_pod(self) -> None:
+        self.made += 1
+        pod = make_pod(f"r{self.made}").cpu(self.random.choice(["500m", "1"]))
+        if self.random.random() < 0.3:
+            pod.host_port(80)
+        if self.random.random() < 0.1:
+            pod.labels(app="a")
+        info, node = PodInfo(pod.build()), f"n{self.random.randrange(12)}"
+        self.table.add_pod(info, node)
+        self.running.append((info, node))
+
+    def change(self) -> None:
+        match self.random.randrange(12):
+            case 0:
+                self.set_node(self.random.randrange(12))
+            case 1:
+                self.made += 1
+                rival = PodInfo(make_pod(f"x{self.made}").cpu("500m").priority(5).build())
+                self.listers.of(Pod).put(rival.pod)
+                self.queued[rival.key] = rival
+                self.nominator.add_nominated_pod(
+                    rival, NominatingInfo(True, f"n{self.random.randrange(12)}")
+                )
+            case 2 | 3 | 4 if self.running:
+                at = self.random.randrange(len(self.running))
+                self.table.remove_pod(*self.running.pop(at))
+            case _:
+                self.start_pod()
+
+    def decide(self) -> None:
+        self.made += 1
+        pod = self.random.choice(TEMPLATES)(make_pod(f"p{self.made}")).build()
+        outcome = self.with_classes.schedule(self.framework, CycleState(), PodInfo(pod))
+        expected = self.plain.schedule(self.framework, CycleState(), PodInfo(pod))
+        assert told(outcome) == told(expected)
+
+
+def told(outcome):
+    if isinstance(outcome, ScheduleResult):
+        return outcome
+    diagnosis = outcome.error.diagnosis
+    statuses = diagnosis.node_to_status
+    if isinstance(statuses, NodeStatusColumns):
+        assert len(statuses.statuses) <= len(statuses)
+    return (
+        str(outcome.error),
+        diagnosis.unschedulable_plugins,
+        diagnosis.pending_plugins,
+        {n: (s.code, s.reasons, s.plugin) for n, s in statuses.explicit.items()},
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_failures_are_those_of_a_full_evaluation(seed: int) -> None:
+    history = History(seed)
+    for _ in range(50):
+        for _ in range(history.random.choice([0, 1, 1, 2])):
+            history.change()
+        history.decide()
+
+
+def test_dirty_rows_do_not_end_a_failure(monkeypatch) -> None:
+    history = History(1)
+    made = []
+    make = KnownFailure.of.__func__
+
+    def counting(cls, *arguments):
+        made.append(arguments)
+        return make(cls, *arguments)
+
+    monkeypatch.setattr(KnownFailure, "of", classmethod(counting))
+    for number in range(5):
+        pod = PodInfo(make_pod(f"big{number}").cpu("2").memory("9Gi").build())
+        outcome = history.with_classes.schedule(history.framework, CycleState(), pod)
+        assert not isinstance(outcome, ScheduleResult)
+        history.start_pod()
+    assert len(made) == 1
+
+
+def test_a_change_elsewhere_counts_if_a_filter_looks_beyond_the_node() -> None:
+    table = NodeTable(4)
+    for name in ("full", "empty"):
+        table.set_node(make_node(name).capacity(cpu="2").zone("a").build())
+    blocking = PodInfo(make_pod("blocking").cpu("500m").labels(app="a").build())
+    table.add_pod(blocking, "full")
+    table.add_pod(PodInfo(make_pod("large").cpu("1500m").build()), "full")
+    framework = default_framework(table, Handle(table=table, listers=DictListers()))
+    algorithm = SchedulingAlgorithm(table, Random(1), engine=EquivalenceEngine(table))
+
+    def schedule(name: str):
+        pod = make_pod(name).cpu("1").pod_anti_affinity(ZONE, app="a").build()
+        return algorithm.schedule(framework, CycleState(), PodInfo(pod))
+
+    assert not isinstance(schedule("p1"), ScheduleResult)
+    table.remove_pod(blocking, "full")
+    assert schedule("p2").node_name == "empty"
+
+
+CPU, MEMORY = unschedulable("cpu").with_plugin("Fit"), unschedulable("memory").with_plugin("Fit")
+TAINT = unresolvable("taint").with_plugin("Taints")
+
+
+def verdicts(rows, ids, statuses) -> NodeStatusColumns:
+    table = NodeTable(8)
+    for number in range(8):
+        table.set_node(make_node(f"n{number}").build())
+    return NodeStatusColumns(table, np.array(rows), np.array(ids, dtype=np.int32), statuses)
+
+
+def test_replaced_verdicts_name_each_status_once() -> None:
+    before = verdicts([1, 3, 5], [0, 0, 1], [CPU, TAINT])
+    again = unschedulable("cpu").with_plugin("Fit")
+    after = before.replaced(np.array([3, 5]), np.array([0, 1]), [MEMORY, again])
+    assert {n: s.reasons for n, s in after.explicit.items()} == {
+        "n1": ("cpu",),
+        "n3": ("memory",),
+        "n5": ("cpu",),
+    }
+    assert list(after.statuses) == [CPU, MEMORY]
+    assert before.explicit["n5"] is TAINT
+
+
+def test_verdicts_on_other_rows_cannot_be_replaced() -> None:
+    before = verdicts([1, 3, 5], [0, 0, 0], [CPU])
+    assert before.replaced(np.array([2]), np.array([0]), [MEMORY]) is None
+    assert before.replaced(np.array([7]), np.array([0]), [MEMORY]) is None
+    assert verdicts([5, 1], [0, 0], [CPU]).replaced(np.array([5]), np.array([0]), [CPU]) is None
