@@ -9,8 +9,8 @@
     dynamic   a claim each that is to be provisioned; storage capacity is tracked per node
 
 The default profile is used, all nodes are scored. Each workload runs without and with pod classes, in turns; of each run
-the 5th percentile of batches of 100 is taken, and the median of the repeats is printed, in CPU time. Claims of their own
-make pods differ, so classes help only where pods share one.
+the 5th percentile of batches of 100 is taken, and the median of the repeats is printed, in CPU time. Pods that differ in
+the names of their claims are of one class.
 """
 
 from __future__ import annotations
