@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import random
+
 import pytest
-from event_stage import pod, running, settle
+from event_stage import EventServer, pod, running, settle
 from virtual_tests import virtual
 
 from kubesched.api.core_v1 import Node, ObjectReference
@@ -238,3 +242,40 @@ async def test_a_series_the_server_forgot_is_created_again_whole(make_clock):
         await settle()
         assert stage.server.verbs == ["create", "patch", "create"]
         assert stage.only_event["series"]["count"] == 2
+
+
+class DirectServer(EventServer):
+    """Also takes events whose answer calls back; the test decides when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = []
+
+    def start_create(self, event, done):
+        self.waiting.append(done)
+        return lambda: None
+
+
+@virtual
+async def test_an_answer_that_comes_while_writers_end_leaves_the_event_to_the_last_write(
+    make_clock,
+):
+    server = DirectServer()
+    broadcaster = events.EventBroadcaster(
+        server, clock=make_clock(), rng=random.Random(1), host_name="host"
+    )
+    task = asyncio.create_task(broadcaster.run())
+    broadcaster.recorder("s").event(pod(), None, "Normal", "Why", "Doing", "note")
+    await settle()
+    task.cancel()
+    await asyncio.sleep(0)  # the group of writers is ending now, and takes no further tasks
+
+    async def retry():
+        """What would be left to do of the request."""
+
+    (done,) = server.waiting
+    done(retry)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert server.verbs == ["create"]
+    assert broadcaster.statistics().dropped == {}
