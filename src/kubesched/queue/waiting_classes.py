@@ -130,6 +130,13 @@ class WaitingClass:
         self.stamp = self._next_stamp
         self.sleep()
 
+    def restore_order(self) -> None:
+        """Sort the pods by arrival, after others came from another class: while a head is tried, they may precede it."""
+        arrivals = [member.arrival for member in islice(self.members.values(), 2)]
+        if arrivals != sorted(arrivals):
+            by_arrival = sorted(self.members.items(), key=lambda entry: entry[1].arrival)
+            self.members = OrderedDict(by_arrival)
+
     def sleep(self) -> None:
         self.strategy, self.head_uid, self.flushed_at = Strategy.SKIP, "", None
 
@@ -191,6 +198,7 @@ class WaitingClasses:
         key, info.timestamp = info.pod_info.key, waiting.stamp
         self._members[key] = waiting.members[key] = Member(info, waiting, arrival)
         waiting.members.move_to_end(key, last=False)
+        waiting.restore_order()
         self._reject(waiting, rejection)
         return others, untold
 

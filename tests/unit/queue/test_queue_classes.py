@@ -300,3 +300,21 @@ def test_a_pod_that_is_touched_stays_in_its_place(make_world, by_class):
     side.event(ROOM, ["a"], 1, "Fit")
     side.run()
     assert side.placed == ["p0"]
+
+
+def test_a_head_takes_its_place_behind_older_pods_of_another_class(make_world):
+    """Two classes become one while the head of the younger is tried."""
+    side = Side(make_world(registered=register(), max_backoff_s=0), by_class=True)
+    queue = side.world.queue
+    side.add(0, "a")
+    side.conclude(queue.pop())
+    side.rejector = "Taint"
+    side.add(1, "a")
+    side.conclude(queue.pop())
+    for event in (TAINT, ROOM):
+        side.world.move(event, None, frozenset("a"))
+    tried = {info.pod_info.name: info for info in (queue.pop(), queue.pop())}
+    side.conclude(tried["p0"])
+    side.conclude(tried["p1"])
+    queue.check_invariants()
+    assert [info.pod_info.name for _place, info in queue.entries()] == ["p0", "p1"]
