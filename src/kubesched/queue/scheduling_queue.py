@@ -342,7 +342,9 @@ class SchedulingQueue:
 
     def flush_unschedulable_leftovers(self) -> None:
         """Bring back pods that no event has freed for too long: some event may have been missed."""
-        now = self._clock.monotonic()
+        now, oldest = self._clock.monotonic(), self._pool.oldest_stay
+        if oldest is None or now - oldest <= self.settings.max_in_unschedulable_s:
+            return  # timers run often, and looking at every pod takes time
         overdue, classes = self._pool.overdue(now, self.settings.max_in_unschedulable_s)
         if not overdue and not classes:
             return
@@ -695,5 +697,4 @@ def _tick_after(instant: float, period_s: float, grid: float) -> float:
     return grid + period_s * (floor((instant - grid) / period_s) + 1)
 
 
-def _nothing() -> None:
-    """The default `on_ready`."""
+def _nothing() -> None: ...  # the default `on_ready`
