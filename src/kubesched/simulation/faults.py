@@ -16,9 +16,15 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from kubesched.client.exchange import BufferedResponse
-from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request, Response, Transport
+from kubesched.client.transport import (
+    DEFAULT_MAX_BODY_BYTES,
+    Request,
+    Response,
+    StartedRequest,
+    Transport,
+)
 from kubesched.embedded.objects import encode
-from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded
+from kubesched.errors import ConnectFailed, DeadlineExceeded, StreamEnded, TransportError
 from kubesched.simulation.census import CODES, LOST, UNUSUAL_CODES
 from kubesched.simulation.options import NO_FAULTS, Rates
 from kubesched.simulation.trace import Trace
@@ -27,6 +33,8 @@ from kubesched.simulation.virtual_loop import OWNER, SENDER
 MAX_EXTRA_S = 0.8
 """Longest latency of a request or an ordinary watch event. Below the margin that leader election keeps between two
 leaders: no scheduler could be safe against requests that take longer."""
+NO_CONNECTION = 0.1
+"""How often there is no idle connection for a request that is sent without a task."""
 MAX_STALL_S = 25.0
 FOCUSED = 4.0
 MAX_HELD_S = 40.0
@@ -228,6 +236,26 @@ class FaultyTransport:
                 return await self._wait_for_held(request, fault, answer)
             return await self._outcome(request, fault, asyncio.shield(answer))
         return await self._outcome(request, fault, None)
+
+    def start(
+        self, request: Request, done: Callable[[Response | TransportError | None], None]
+    ) -> StartedRequest | None:
+        """Send without a task of the caller's, as the connection pool does."""
+        if self.is_dead or self._network.chance(NO_CONNECTION):
+            return None
+        return asyncio.get_running_loop().create_task(self._answer(request, done)).cancel
+
+    async def _answer(
+        self, request: Request, done: Callable[[Response | TransportError | None], None]
+    ) -> None:
+        outcome: Response | TransportError | None
+        try:
+            outcome = await self.request(request)
+        except ConnectFailed as error:  # the pool says None if it finds its connection closed
+            outcome = None if self._network.chance(0.5) else error
+        except TransportError as error:
+            outcome = error
+        done(outcome)
 
     def _is_ahead(self, request: Request) -> bool:
         """Whether this is a watch from a revision that the restored cluster has not reached."""
