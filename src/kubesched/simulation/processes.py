@@ -9,6 +9,7 @@ from functools import lru_cache
 from random import Random
 from typing import Protocol
 
+from kubesched.cache.cache import CacheCorrupted
 from kubesched.client.transport import Request, Transport
 from kubesched.clock import Clock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -143,6 +144,8 @@ class Processes:
         self._started = 0
         self.drift = 0.0
         """By how much the clocks of new processes may run fast or slow."""
+        self.history_is_broken = False
+        """The cluster was restored: a process may find that its cache cannot be right, and end to be started anew."""
         self.slots: dict[int, Incarnation] = {}
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         network.on_call = self._on_call
@@ -209,7 +212,7 @@ class Processes:
             return
         error = task.exception()
         self._trace.add("end", f"{incarnation.name} {type(error).__name__ if error else ''}")
-        if error is not None:
+        if error is not None and not (self.history_is_broken and _is_about_cache(error)):
             self._complaints.add("no scheduler dies by itself", f"{incarnation.name}: {error!r}")
 
     # Faults.
@@ -305,6 +308,12 @@ class Processes:
 @lru_cache(maxsize=256)
 def _loaded(config: bytes) -> KubeSchedulerConfiguration:
     return load(config, "simulation", DEFAULT_GATES)
+
+
+def _is_about_cache(error: BaseException) -> bool:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return isinstance(error, CacheCorrupted)
 
 
 def _mend(transport: FaultyTransport) -> None:

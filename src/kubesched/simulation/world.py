@@ -296,7 +296,7 @@ class World:
         self._restored_from = max(reached, self._restored_from)
         self.trace.census.tally("time", "restored to an older revision")
         self.network.epoch += 1
-        self.checkers.history_is_broken = True
+        self.checkers.history_is_broken = self.processes.history_is_broken = True
         return True
 
     def _jump(self) -> None:
