@@ -4,6 +4,8 @@
 
     python benchmarks/hostile_pods.py --aftermath 5 [--nodes 2000]
 
+    python benchmarks/hostile_pods.py --beside [--nodes 200] [--sizes 1000] [--kinds ...] [--most 5]
+
 Anyone who may create pods can create these. An attempt goes through event handler, queue, scheduling cycle and failure
 handling in one process, without an API. Every pod is new, so nothing kept for equal pods helps. The last column is the
 growth of the time from one size to the next, as an exponent: 1 is linear, 2 is quadratic. With --budget the exit code is 1
@@ -11,6 +13,10 @@ if any attempt took longer.
 
 --aftermath N shows what stays behind: after each of N pods with 2,000 spread constraints over labels that no pod named
 before, the memory of the process, and the CPU time of taking in a changed node and another pod.
+
+--beside runs `kubesched run` and kube-scheduler one after the other over etcd and kube-apiserver from $KUBEBUILDER_ASSETS and
+compares the CPU time of the scheduler process from the creation of each pod until it has been tried, all that comes with it
+included. With --most the exit code is 1 if any pod costs kubesched more than so many times as much.
 """
 
 from __future__ import annotations
@@ -19,8 +25,10 @@ import argparse
 import asyncio
 import gc
 import math
+import os
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,10 +38,22 @@ import msgspec
 from kubesched.api.codec import decode
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.testing import make_node, make_pod
+from kubesched.testing.control_plane import (
+    ControlPlane,
+    Process,
+    control_plane,
+    find_assets,
+    free_ports,
+)
 from kubesched.testing.harness import SchedulerHarness
 
 ZONES = 5
 PODS_PER_NODE = 3
+PODS = "/api/v1/namespaces/default/pods"
+PATIENCE_S = 120.0
+IDLE_CHECKS = 100
+CLOCK_TICK_MS = 10.0
+"""What the kernel counts a process's CPU time in."""
 Spec = dict[str, object]
 
 
@@ -185,6 +205,114 @@ async def aftermath(pods: int, nodes: int) -> None:
             print(f"after {number + 1} hostile pods  {state()}")
 
 
+async def beside(kinds: list[str], size: int, nodes: int) -> dict[str, dict[str, float]]:
+    """CPU milliseconds of each scheduler's process by kind."""
+    assets = find_assets()
+    with tempfile.TemporaryDirectory() as folder:
+        async with control_plane(assets, Path(folder)) as plane:
+            await _fill(plane, nodes)
+            common = [f"--kubeconfig={plane.scheduler_kubeconfig}", "--leader-elect=false"]
+            commands = {
+                "kube-scheduler": [assets.kube_scheduler, *common],
+                "kubesched": [sys.executable, "-m", "kubesched", "run", *common],
+            }
+            return {
+                name: await _measure(plane, name, command, kinds, size)
+                for name, command in commands.items()
+            }
+
+
+async def _fill(plane: ControlPlane, nodes: int) -> None:
+    room = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    for n in range(nodes):
+        labels = {"topology.kubernetes.io/zone": f"z{n % ZONES}", "kubernetes.io/hostname": f"n{n}"}
+        node = {
+            "metadata": {"name": f"n{n}", "labels": labels},
+            "status": {"allocatable": room, "capacity": room},
+        }
+        await plane.client.post_raw("/api/v1/nodes", _json("v1", "Node", node))
+    for n in range(nodes * PODS_PER_NODE):
+        spec = {"nodeName": f"n{n % nodes}", "containers": [{"name": "c", "image": "x"}]}
+        pod = {"metadata": {"name": f"p{n}", "labels": {"app": f"a{n % 7}"}}, "spec": spec}
+        await plane.client.post_raw(PODS, _json("v1", "Pod", pod))
+
+
+def _json(version: str, kind: str, obj: dict[str, object]) -> bytes:
+    return msgspec.json.encode({"apiVersion": version, "kind": kind, **obj})
+
+
+async def _measure(
+    plane: ControlPlane, name: str, command: list[str | Path], kinds: list[str], size: int
+) -> dict[str, float]:
+    [port] = free_ports(1)
+    serving = ["--bind-address=127.0.0.1", f"--secure-port={port}"]
+    files = [
+        f"--tls-{flag}={plane.folder / f'server.{end}'}"
+        for flag, end in (("cert-file", "crt"), ("private-key-file", "key"))
+    ]
+    process = await Process.start(name, [*command, *serving, *files], plane.folder / f"{name}.log")
+    try:
+        for warm_up in range(3):
+            await _attempt_beside(plane, process, f"warm-up-{warm_up}-{name}", {})
+        return {
+            kind: 1000 * await _attempt_beside(plane, process, f"{kind}-{name}", KINDS[kind](size))
+            for kind in kinds
+        }
+    finally:
+        await process.stop()
+
+
+async def _attempt_beside(plane: ControlPlane, process: Process, name: str, spec: Spec) -> float:
+    """CPU seconds from a pod's creation until it has been tried and the process is idle again."""
+    before = await _idle_cpu_s(process)
+    wanted = {"containers": [{"name": "c", "image": "x"}], **spec}
+    await plane.client.post_raw(
+        PODS, _json("v1", "Pod", {"metadata": {"name": name}, "spec": wanted})
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        process.check()
+        pod = decode(await plane.client.get_raw(f"{PODS}/{name}"), Pod)
+        if pod.spec.node_name or pod.status.conditions:
+            break
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{process.name} has not tried pod {name} in {PATIENCE_S} s")
+        await asyncio.sleep(0.05)
+    # Gone before it is tried again.
+    took = await _idle_cpu_s(process) - before
+    await plane.client.delete(Pod, name, "default")
+    return took
+
+
+async def _idle_cpu_s(process: Process) -> float:
+    """CPU seconds of the process so far, once it takes less than a tenth of a second per second."""
+    used = _cpu_s(process.pid)
+    for _ in range(IDLE_CHECKS):
+        await asyncio.sleep(0.3)
+        before, used = used, _cpu_s(process.pid)
+        if used - before < 0.03:
+            break
+    return used
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _compare(kinds: list[str], size: int, nodes: int, most: float) -> int:
+    taken = asyncio.run(beside(kinds, size, nodes))
+    print(f"{nodes} nodes, {nodes * PODS_PER_NODE} pods; CPU milliseconds per pod of size {size}")
+    print(f"{'kind':<15}" + "".join(f"{name:>16}" for name in taken) + "     times")
+    worst = 0.0
+    for kind in kinds:
+        theirs, ours = taken["kube-scheduler"][kind], taken["kubesched"][kind]
+        times = ours / max(theirs, CLOCK_TICK_MS)
+        worst = max(worst, times)
+        print(f"{kind:<15}{theirs:>16.0f}{ours:>16.0f}{times:>10.1f}")
+    return 1 if worst > most else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=200)
@@ -192,11 +320,15 @@ def main() -> int:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--budget", type=float, default=math.inf, help="milliseconds per attempt")
     parser.add_argument("--aftermath", type=int, default=0, metavar="N")
+    parser.add_argument("--beside", action="store_true", help="beside kube-scheduler")
+    parser.add_argument("--most", type=float, default=math.inf, help="times kube-scheduler's")
     args = parser.parse_args()
     if args.aftermath:
         asyncio.run(aftermath(args.aftermath, args.nodes))
         return 0
     sizes = [int(size) for size in args.sizes.split(",")]
+    if args.beside:
+        return _compare(args.kinds.split(","), sizes[-1], args.nodes, args.most)
     print(f"{args.nodes} nodes, {args.nodes * PODS_PER_NODE} pods; CPU milliseconds of one attempt")
     print(f"{'kind':<15}" + "".join(f"{size:>10}" for size in sizes) + "    growth")
     worst = 0.0

@@ -118,7 +118,11 @@ def record_simulation(
         return opened
 
     options = replace(
-        options or of_seed(seed, faults=True), mischief=0.0, episode="", hostile_pod=""
+        options or of_seed(seed, faults=True),
+        mischief=0.0,
+        episode="",
+        hostile_pod="",
+        further_episode="",
     )
     outcome = simulate(
         seed, partial(SimulatedProcess, record=record), options=options, safe_point=safe_point

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubesched.simulation.options import EPISODES, HOSTILE_PODS
+from kubesched.simulation.options import EPISODES, FURTHER_EPISODES, HOSTILE_PODS
 
 CODES: Final = (409, 429, 500, 503)
 UNUSUAL_CODES: Final = (401, 403, 404, 422)
@@ -57,7 +57,7 @@ FAULTS: Final = {
         *("held and allowed", "held and rejected", "held and forgot"),
     ),
     "extenders": MOODS,
-    "episodes": tuple(EPISODES),
+    "episodes": (*EPISODES, *FURTHER_EPISODES),
     "hostile pods": HOSTILE_PODS,
 }
 """Kinds by where they strike."""

@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kubesched.simulation import devices, options, storage
+from kubesched.simulation import devices, options, storage, workloads
+from kubesched.simulation.cluster import BUDGETS
 from kubesched.simulation.faults import CallFault
 from kubesched.simulation.stage import STAGE, BrokenOff, Stage
 
@@ -31,9 +32,7 @@ Episode = Callable[[Stage], Awaitable[None]]
 async def play(stage: Stage, name: str) -> None:
     """Play an episode. What it leaves behind has to settle."""
     stage.note(name)
-    stage.cluster.pods_may_end = (
-        False  # the room of a pod that ends would help where nothing else may
-    )
+    stage.begin(name.replace(" ", "-").replace("'", ""))
     try:
         await EPISODES[name](stage)
         stage.was_played(name)
@@ -176,6 +175,19 @@ async def _preemptor_deleted(stage: Stage) -> None:
     await asyncio.sleep(HELD_S)
 
 
+async def _budget_in_the_way(stage: Stage) -> None:
+    """Two nodes would do. The victim on one matters less, but a disruption budget protects it."""
+    stage.cluster.api.create(BUDGETS, workloads.budget("kept", 1))
+    stage.node("scene-1")
+    await stage.placed(stage.pod("kept", app="kept"))
+    stage.node("scene-2")
+    await stage.placed(stage.pod("other", priority="middle"))
+    await _rest(stage)
+    stage.pod("chooser", priority="high")
+    await stage.rejected("chooser")
+    await asyncio.sleep(HELD_S)
+
+
 async def _nomination_withdrawn(stage: Stage) -> None:
     """The preemptor's node is closed to it; a nomination that was never written must not hold the room."""
     stage.node("stage-1")
@@ -208,6 +220,18 @@ async def _binding_answer_lost(stage: Stage) -> None:
     await asyncio.sleep(0)  # the pod itself is seen at once
     stage.delay_watch("pods", HELD_S)
     await stage.until(lambda: left() == 0)
+    await asyncio.sleep(2 * HELD_S)
+
+
+async def _extender_answer_lost(stage: Stage) -> None:
+    """An extender binds a pod, its answer is lost, and the watch is late."""
+    stage.node("stage-1")
+    await _rest(stage)
+    stage.extender.next_mood["bind"] = "breaks"
+    stage.pod("bound")
+    await asyncio.sleep(0)  # the pod itself is seen at once
+    stage.delay_watch("pods", HELD_S)
+    await stage.until(lambda: "bind" not in stage.extender.next_mood)
     await asyncio.sleep(2 * HELD_S)
 
 
@@ -317,6 +341,8 @@ EPISODES: Final[dict[str, Episode]] = {
     "other node for volume": _other_node_for_volume,
     "allocation answer lost": _allocation_answer_lost,
     "reservation given back": _reservation_given_back,
+    "extender's answer lost": _extender_answer_lost,
+    "budget in the way": _budget_in_the_way,
 }
 
-assert list(EPISODES) == list(options.EPISODES)
+assert list(EPISODES) == [*options.EPISODES, *options.FURTHER_EPISODES]

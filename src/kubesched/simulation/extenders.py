@@ -154,6 +154,8 @@ class SimulatedExtender:
         self._random = random
         self._trace = trace
         self.trouble = trouble
+        self.next_mood: dict[str, str] = {}
+        """Verb -> how its next question fares, whatever the trouble."""
         self.verdicts: dict[str, tuple[str, ...]] = {}
         """The nodes it let pass, by pod UID, where the last answer was certainly heard."""
 
@@ -191,6 +193,8 @@ class SimulatedExtender:
         """Nothing is open."""
 
     def _mood(self, verb: str) -> str:
+        if verb in self.next_mood:
+            return self.next_mood.pop(verb)
         if self.trouble <= 0 or self._random.random() >= self.trouble:
             return "fine"
         ways = ["dead", "nonsense", "refuses", "errs", "silent", "breaks", "slow"]

@@ -34,10 +34,14 @@ EPISODES = {
     "other node for volume": "volumes",
     "allocation answer lost": "devices",
     "reservation given back": "devices",
+    "extender's answer lost": "one scheduler with a binding extender",
 }
 """Situations that are staged at the end of a run (`episodes`), and what a run must have for them."""
 REPLICAS: Final = 0.35
 """How many worlds have pods in sets of equal ones."""
+FURTHER_EPISODES = {"budget in the way": "budgets"}
+"""Situations that may be staged besides, in some of the runs that have what they need."""
+FURTHER: Final = 0.3
 HOSTILE_PODS = (
     *("spread constraints", "affinity terms", "anti-affinity terms"),
     *("node selector terms", "tolerations", "containers"),
@@ -121,6 +125,8 @@ class Options:
     """How many single changes are made once all is quiet, each of which has to wake the pods it helps."""
     episode: str = ""
     """Of `EPISODES`; played after everything else."""
+    further_episode: str = ""
+    """Of `FURTHER_EPISODES`."""
     hostile_pod: str = ""
     """Of `HOSTILE_PODS`; comes last."""
 
@@ -139,6 +145,7 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
         options = replace(
             options,
             episode=_draw_episode(Random(f"{seed}/episode"), options),
+            further_episode=_draw_further_episode(Random(f"{seed}/further"), options),
             hostile_pod=_draw_hostile_pod(Random(f"{seed}/hostile"), options),
         )
     if Random(f"{seed}/replicas").random() < REPLICAS:
@@ -155,6 +162,14 @@ def _draw_episode(random: Random, options: Options) -> str:
     return random.choice(names) if names else ""
 
 
+def _draw_further_episode(random: Random, options: Options) -> str:
+    # What a plugin that misbehaves does to preemption cannot be judged.
+    if "extender" in options.extras or options.mischief or random.random() >= FURTHER:
+        return ""
+    names = [name for name, needed in FURTHER_EPISODES.items() if needed in options.extras]
+    return random.choice(names) if names else ""
+
+
 def _draw_hostile_pod(random: Random, options: Options) -> str:
     kind = random.choice(HOSTILE_PODS)
     # An extender answers about every node by itself, and a plugin that misbehaves is asked about every one.
@@ -165,7 +180,8 @@ def _draw_hostile_pod(random: Random, options: Options) -> str:
 def playable(options: Options) -> list[str]:
     """The episodes that a run with these options can have."""
     if "extender" in options.extras:  # it may turn down any node
-        return []
+        binds = "bind" in options.extender_traits and "ignorable" not in options.extender_traits
+        return ["extender's answer lost"] if binds and options.instances == 1 else []
     has = {"", *options.extras}
     if options.instances == 2:
         has.add("two schedulers")

@@ -13,6 +13,7 @@ from kubesched.client.transport import Request
 from kubesched.embedded.objects import JsonObject
 from kubesched.simulation import devices, hostile, storage, workloads
 from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.extenders import SimulatedExtender
 from kubesched.simulation.faults import CallFault, Network
 from kubesched.simulation.plugins import Door
 from kubesched.simulation.processes import Processes
@@ -43,6 +44,7 @@ class Stage:
         door: Door,
         random: Random,
         trace: Trace,
+        extender: SimulatedExtender,
         restore: Callable[[int], bool],
         complain: Callable[[str, str], None],
     ) -> None:
@@ -51,6 +53,8 @@ class Stage:
         self.processes = processes
         self.random = random
         self._restore = restore
+        self.extender = extender
+        self._scene = "first"
         self._network = network
         self._door = door
         self._trace = trace
@@ -58,6 +62,11 @@ class Stage:
 
     def note(self, what: str) -> None:
         self._trace.add("episode", what)
+
+    def begin(self, scene: str) -> None:
+        """From here on nodes and pods belong to this scene, and to no other."""
+        self._scene = scene
+        self.cluster.pods_may_end = False  # their room would help where nothing else may
 
     def was_played(self, name: str) -> None:
         self._trace.census.tally("episodes", name)
@@ -68,7 +77,7 @@ class Stage:
         self, name: str, cpu: str = "2", *, zone: str = "", disks: int = 0, gpus: int = 0
     ) -> str:
         room = {"cpu": cpu, "memory": "4Gi", "pods": "110"}
-        labels = {STAGE: "yes"}
+        labels = {STAGE: self._scene}
         if disks:
             labels[workloads.HOSTNAME] = name
         if zone:
@@ -105,12 +114,13 @@ class Stage:
         disk_claim: str = "",
         device_claim: str = "",
         tolerates: str = "",
+        app: str = "stage",
     ) -> str:
         requests = {"cpu": cpu, "memory": "64Mi"}
         keys = [STAGE, tolerates] if tolerates else [STAGE]
         spec: JsonObject = {
             "containers": [{"name": "c", "image": "app", "resources": {"requests": requests}}],
-            "nodeSelector": {STAGE: "yes"},
+            "nodeSelector": {STAGE: self._scene},
             "tolerations": [{"key": key, "operator": "Exists"} for key in keys],
             "priorityClassName": priority,
         }
@@ -119,7 +129,7 @@ class Stage:
             spec["volumes"] = [{"name": "v", "persistentVolumeClaim": source}]
         if device_claim:
             spec["resourceClaims"] = [{"name": "d", "resourceClaimName": device_claim}]
-        metadata = {"name": name, "namespace": "default", "labels": {"app": "stage"}}
+        metadata = {"name": name, "namespace": "default", "labels": {"app": app}}
         self.cluster.api.create("pods", {"metadata": metadata, "spec": spec})
         return name
 

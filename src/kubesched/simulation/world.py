@@ -132,6 +132,7 @@ class World:
             self._door,
             Random(f"{seed}/stage"),
             trace,
+            self.extender,
             self._restore_to,
             self.complaints.add,
         )
@@ -195,6 +196,9 @@ class World:
         if self.options.episode in playable(self.options):
             await episodes.play(self._stage, self.options.episode)
             self._had_broken_answers = False  # not since the cluster came to rest
+            await self.settle()
+        if self.options.further_episode:
+            await episodes.play(self._stage, self.options.further_episode)
             await self.settle()
         if self.options.hostile_pod:
             await self._stage.place_hostile_pod(self.options.hostile_pod)
