@@ -37,6 +37,7 @@ import msgspec
 
 from kubesched.api.codec import decode
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.meta import DeleteOptions
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.control_plane import (
     ControlPlane,
@@ -280,7 +281,8 @@ async def _attempt_beside(plane: ControlPlane, process: Process, name: str, spec
         await asyncio.sleep(0.05)
     # Gone before it is tried again.
     took = await _idle_cpu_s(process) - before
-    await plane.client.delete(Pod, name, "default")
+    at_once = DeleteOptions(grace_period_seconds=0)  # there is no kubelet to wait for
+    await plane.client.delete(Pod, name, "default", at_once)
     return took
 
 

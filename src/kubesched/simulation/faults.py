@@ -243,7 +243,12 @@ class FaultyTransport:
         """Send without a task of the caller's, as the connection pool does."""
         if self.is_dead or self._network.chance(NO_CONNECTION):
             return None
-        return asyncio.get_running_loop().create_task(self._answer(request, done)).cancel
+        waiting = asyncio.get_running_loop().create_task(self._answer(request, done))
+
+        def give_up() -> None:
+            waiting.cancel()
+
+        return give_up
 
     async def _answer(
         self, request: Request, done: Callable[[Response | TransportError | None], None]
