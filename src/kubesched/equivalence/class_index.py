@@ -280,7 +280,8 @@ class ClassIndex:
 
     def _key_of(self, row: int) -> GroupKey:
         key = [raw.cells[row] for raw in self._keyed_raws]
-        return (*key, *[trait.at(row) for trait in self._traits])
+        key += [trait.at(row) for trait in self._traits]
+        return tuple(key)
 
     def _renew_together(
         self, state: CycleState, pod: Pod, rows: Indices, *, keeps_key: bool

@@ -104,7 +104,11 @@ class ClassRows:
 
         With `by_row` the group of every row is wanted.
         """
-        self._layers.sync(self._layer, state, pod)
+        try:
+            self.index.sync(state, pod)
+        except Unfit:
+            self._layers.drop(self._layer)
+            raise
         rows = self._rows_apart() if self._sparse else None
         ranking = self.index.ranking
         if not rows and refused is None:

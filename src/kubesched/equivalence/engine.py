@@ -15,7 +15,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.class_index import Unfit
 from kubesched.equivalence.known_failure import KnownFailure
 from kubesched.equivalence.plan import Plan
-from kubesched.equivalence.pod_classes import ClassCache, PodClass
+from kubesched.equivalence.pod_classes import ClassCache, PodClass, Recent
 from kubesched.equivalence.ranking import Group, Ties
 from kubesched.equivalence.row_layers import NoRoom, RowLayers
 from kubesched.equivalence.signature import LabelsRead, class_signature
@@ -29,7 +29,7 @@ from kubesched.framework.runtime.score import run_pre_score
 from kubesched.logs import get_logger
 from kubesched.snapshot.columns import Indices, Mask
 from kubesched.snapshot.node_table import NodeTable
-from kubesched.snapshot.pods import PodInfo
+from kubesched.snapshot.pods import PodInfo, label_key_of
 from kubesched.snapshot.views import NodeColumns, PassingColumns
 
 log = get_logger(__name__)
@@ -75,12 +75,14 @@ class EquivalenceEngine:
         if labels_read is None:
             labels_read = framework.caches[LabelsRead] = LabelsRead(framework)
         version = labels_read.version()
-        pod_class = self.classes.recall(whole, version)
-        if pod_class is None:
+        recent = self.classes.recall(whole, version)
+        if recent is None:
             pod_class = self.classes.get(labels_read.key(pod.pod, shape, whole))
             self._check_kept(labels_read, pod.pod, pod_class)
-            self.classes.remember(whole, version, pod_class)
-        pod.share_derived(pod_class.derived, pod_class.label_key_for(pod.pod))
+            recent = Recent(version, pod_class, label_key_of(pod.pod))
+            self.classes.remember(whole, recent)
+        pod_class = recent.pod_class
+        pod.share_derived(pod_class.derived, recent.label_key)
         return pod_class
 
     @staticmethod
@@ -170,7 +172,7 @@ class EquivalenceEngine:
         if walk is not None:
             return self._by_walk(framework, state, pod.pod, plan, groups, walk, started)
         started = framework.point_done("Filter", started)
-        count = _count(groups)
+        count = groups[0].count if len(groups) == 1 else _count(groups)
         if count <= 1:
             return Best(_only(plan, groups), 1) if count else None
         plan.pre_score_groups(state, pod.pod, groups)
@@ -280,7 +282,7 @@ def _are_alike(one: Pod, other: PodInfo) -> bool:
 
 
 def _count(groups: Sequence[Group]) -> int:
-    return groups[0].count if len(groups) == 1 else sum([group.count for group in groups])
+    return sum([group.count for group in groups])
 
 
 def _only(plan: Plan, groups: Sequence[Group]) -> Ties:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, NamedTuple
 
-from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.known_failure import KnownFailure
 from kubesched.equivalence.plan import Plan
 from kubesched.equivalence.signature import ClassKey
-from kubesched.snapshot.pods import Derived, LabelKey, label_key_of
+from kubesched.snapshot.pods import Derived, LabelKey
 
 CLASS_LIMIT: Final = 4096
 """Classes kept at most. What is large is not kept here (`row_layers`)."""
@@ -26,8 +25,6 @@ class PodClass:
         "failure",
         "is_unplannable",
         "key",
-        "label_key",
-        "labels",
         "memo",
         "plan",
     )
@@ -36,8 +33,6 @@ class PodClass:
         self.key = key
         self.memo: dict[Hashable, Any] = {}
         self.derived = Derived()
-        self.labels: Mapping[str, str] | None = None
-        self.label_key: LabelKey | None = None
         self.plan: Plan | None = None
         self.is_unplannable = False
         """A plugin's rule failed: every pod of the class gets the full evaluation."""
@@ -48,12 +43,14 @@ class PodClass:
         """Equal for classes that differ only in labels and owner."""
         return self.key[0]
 
-    def label_key_for(self, pod: Pod) -> LabelKey:
-        """Kept for the pod after: usually it has the same labels."""
-        labels = pod.metadata.labels
-        if self.label_key is None or self.labels != labels:
-            self.labels, self.label_key = labels, label_key_of(pod)
-        return self.label_key
+
+class Recent(NamedTuple):
+    """What was found out about a pod when it was classified."""
+
+    version: Sequence[Hashable]
+    """The version of what tells labels apart."""
+    pod_class: PodClass
+    label_key: LabelKey
 
 
 class ClassCache:
@@ -62,22 +59,22 @@ class ClassCache:
     def __init__(self, limit: int = CLASS_LIMIT) -> None:
         self._limit = limit
         self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
-        self._recent: dict[bytes, tuple[Sequence[Hashable], PodClass]] = {}
-        """By signature, with the version of what tells labels apart."""
+        self._recent: dict[bytes, Recent] = {}
+        """By signature."""
 
-    def recall(self, signature: bytes, version: Sequence[Hashable]) -> PodClass | None:
+    def recall(self, signature: bytes, version: Sequence[Hashable]) -> Recent | None:
         """The class of the last pod with the same labels, if no selector has changed since."""
         recent = self._recent.get(signature)
-        if recent is None or recent[0] != version:
+        if recent is None or recent.version != version:
             return None
-        self._classes.move_to_end(recent[1].key)
-        return recent[1]
+        self._classes.move_to_end(recent.pod_class.key)
+        return recent
 
-    def remember(self, signature: bytes, version: Sequence[Hashable], pod_class: PodClass) -> None:
+    def remember(self, signature: bytes, recent: Recent) -> None:
         """For `recall`."""
         if len(self._recent) >= SIGNATURE_LIMIT:
             self._recent.clear()
-        self._recent[signature] = (version, pod_class)
+        self._recent[signature] = recent
 
     def get(self, key: ClassKey) -> PodClass:
         """The class of that key."""

@@ -21,10 +21,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from kubesched.api.core_v1 import Pod
 from kubesched.equivalence.class_index import ClassIndex, Unfit
 from kubesched.equivalence.premises import Premises
-from kubesched.framework.cycle_state import CycleState
 from kubesched.snapshot.node_table import NodeTable
 
 LAYER_LIMIT: Final = 256
@@ -67,7 +65,7 @@ class RowLayers:
         self._table = table
         self._limit = limit
         self._tick = 0
-        self._layers: OrderedDict[tuple[bytes, Hashable], RowLayer] = OrderedDict()
+        self._layers: dict[tuple[bytes, Hashable], RowLayer] = {}
         self._shapes: dict[bytes, int] = {}
         """Shape -> number of its layers."""
         self._seen: OrderedDict[bytes, None] = OrderedDict()
@@ -86,12 +84,15 @@ class RowLayers:
                 self._seen.popitem(last=False)
             return False
         self._tick += 1
-        return len(self._layers) < self._room or self._is_idle(next(iter(self._layers.values())))
+        return len(self._layers) < self._room or self._is_idle(self._oldest())
 
     @property
     def _room(self) -> int:
         fitting = BYTES_LIMIT // (BYTES_PER_ROW * max(self._table.capacity, 1))
         return max(min(self._limit, fitting), 1)
+
+    def _oldest(self) -> RowLayer:
+        return min(self._layers.values(), key=lambda layer: layer.last_used)
 
     def _is_idle(self, layer: RowLayer) -> bool:
         return self._tick - layer.last_used >= PATIENCE * self._room
@@ -118,18 +119,13 @@ class RowLayers:
             self._make_room()
             layer = self._layers[key] = RowLayer(key, *make())
             self._shapes[shape] = self._shapes.get(shape, 0) + 1
-        self._use(layer)
+        self._tick = layer.last_used = self._tick + 1
         return layer
-
-    def _use(self, layer: RowLayer) -> None:
-        self._tick += 1
-        layer.last_used = self._tick
-        self._layers.move_to_end(layer.key)
 
     def _make_room(self) -> None:
         room = self._room
         while len(self._layers) >= room:
-            oldest = next(iter(self._layers.values()))
+            oldest = self._oldest()
             if len(self._layers) == room and not self._is_idle(oldest):
                 raise NoRoom
             self.drop(oldest)
@@ -152,16 +148,8 @@ class RowLayers:
         if not layer.premises.hold():
             self.drop(layer)
             return False
-        self._use(layer)
+        self._tick = layer.last_used = self._tick + 1
         return True
-
-    def sync(self, layer: RowLayer, state: CycleState, pod: Pod) -> None:
-        """Catch up with the dirty rows. Raises Unfit."""
-        try:
-            layer.index.sync(state, pod)
-        except Unfit:
-            self.drop(layer)
-            raise
 
     def __len__(self) -> int:
         return len(self._layers)

@@ -28,7 +28,7 @@ SPAN_BITS: Final = 5
 BLOCKS_PER_SPAN: Final = 1 << SPAN_BITS
 ROW_SPAN_BITS: Final = BLOCK_BITS + SPAN_BITS
 """Binary logarithm of the number of rows per span."""
-_HALVES: Final = tuple((width, (1 << width) - 1) for width in (512, 256, 128, 64))
+_HALVES: Final = tuple((width, (1 << width) - 1) for width in (512, 256, 128))
 _BITS_IN: Final = bytes([byte.bit_count() for byte in range(256)])
 _PLACES: Final = tuple([bit for bit in range(8) if byte >> bit & 1] for byte in range(256))
 """Byte -> the bits that are set in it."""
@@ -119,18 +119,17 @@ def nth_of(sets: Sequence[RowSet], n: int) -> int:
     """The n-th row, counted from 0 in ascending order, of the union of disjoint sets."""
     if len(sets) == 1:
         return sets[0].nth(n)
-    for span in range(len(sets[0].spans)):
-        count = sum([row_set.spans[span] for row_set in sets])
-        if n < count:
-            break
-        n -= count
-    else:
-        raise LookupError("there are not that many rows")
-    block = span << SPAN_BITS
-    while True:
-        count = sum([row_set.counts[block] for row_set in sets])
-        if n < count:
-            break
+    block, spans = 0, len(sets[0].spans)
+    if spans > 1:
+        for span in range(spans):
+            count = sum([row_set.spans[span] for row_set in sets])
+            if n < count:
+                break
+            n -= count
+        else:
+            raise LookupError("there are not that many rows")
+        block = span << SPAN_BITS
+    while n >= (count := sum([row_set.counts[block] for row_set in sets])):
         n -= count
         block += 1
     mask = 0
@@ -178,7 +177,7 @@ def nth_but_for(sets: Sequence[RowSet], flipped: Iterable[int], n: int) -> int:
 
 
 def _nth_bit(mask: int, n: int) -> int:
-    """The n-th bit that is set in a block: by halves down to eight bytes, then by bytes."""
+    """The n-th bit that is set in a block: by halves down to 16 bytes, then by bytes."""
     at = 0
     for width, low_bits in _HALVES:
         low = mask & low_bits
@@ -189,7 +188,7 @@ def _nth_bit(mask: int, n: int) -> int:
             n -= count
             mask >>= width
             at += width
-    bits = mask.to_bytes(8, "little")
+    bits = mask.to_bytes(16, "little")
     totals = [*accumulate(bits.translate(_BITS_IN))]
     byte = bisect_right(totals, n)
     return at + 8 * byte + _PLACES[bits[byte]][n - totals[byte]]

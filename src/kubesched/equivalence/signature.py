@@ -47,11 +47,13 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     if meta.owner_references:
         controllers = (o for o in meta.owner_references if o.controller)
         owner = next(((o.api_version, o.kind, o.name) for o in controllers), None)
-    extra = [plugin.class_fields(pod) for plugin in framework.class_field_plugins]
+    extra = None
+    if framework.class_field_plugins:
+        extra = repr([plugin.class_fields(pod) for plugin in framework.class_field_plugins])
     spec, claims = pod.spec, None
     if spec.volumes and not framework.reads_claim_names:
         spec, claims = _without_claim_names(spec, spec.volumes)
-    shape = _encode((framework.profile_name, meta.namespace, spec, repr(extra) if extra else None))
+    shape = _encode((framework.profile_name, meta.namespace, spec, extra))
     whole = shape + _encode((meta.labels, owner, claims))
     return Signature(shape, whole) if len(whole) <= MAX_SIGNATURE_BYTES else None
 

@@ -58,25 +58,27 @@ class CycleState:
     Values that a what-if may change implement `clone`; all others are shared by clones.
     """
 
+    # The runtime's own. Defaults are the class's, since most attempts change few of them.
+    # Bits of `framework.runtime.timing`: the counted extension points that this attempt reached.
+    points_reached = 0
+    # Set in the sample of attempts whose plugin calls are timed.
+    timer: CallTimer | None = None
+    skip_filter_plugins: Set[str] = frozenset()
+    skip_score_plugins: Set[str] = frozenset()
+    skip_pre_bind_plugins: Set[str] = frozenset()
+    parallel_pre_bind_plugins: Set[str] = frozenset()
+    skip_all_post_filter_plugins = False
+    # Values that plugins keep for all pods of this pod's equivalence class; None for a pod without one.
+    class_memo: dict[Hashable, Any] | None = None
+    # The pod fits nowhere, and at this moment neither would any other pod of its class, for the same reasons.
+    fails_as_class = False
+    # How many pods had been taken from the queue when this attempt began.
+    cycle = 0
+    # Equal for pods that batching may treat as one; None for a pod that has none.
+    signature: bytes | None = None
+
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
-        self.points_reached = 0
-        """Bits of `framework.runtime.timing`: the counted extension points that this attempt reached."""
-        self.timer: CallTimer | None = None
-        """Set in the sample of attempts whose plugin calls are timed."""
-        self.skip_filter_plugins: Set[str] = set()
-        self.skip_score_plugins: Set[str] = set()
-        self.skip_pre_bind_plugins: set[str] = set()
-        self.parallel_pre_bind_plugins: set[str] = set()
-        self.skip_all_post_filter_plugins = False
-        self.class_memo: dict[Hashable, Any] | None = None
-        """Values that plugins keep for all pods of this pod's equivalence class; None for a pod without one."""
-        self.fails_as_class = False
-        """The pod fits nowhere, and at this moment neither would any other pod of its equivalence class, for the same reasons."""
-        self.cycle = 0
-        """How many pods had been taken from the queue when this attempt began."""
-        self.signature: bytes | None = None
-        """Equal for pods that batching may treat as one; None for a pod that has none."""
 
     def read(self, key: str) -> Any:  # noqa: ANN401  # each plugin knows the type behind its own key
         """The stored value; KeyError with upstream's text when there is none."""

@@ -6,7 +6,7 @@ its profile agrees. Where the entry is kept is decided by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Final
 
@@ -64,16 +64,13 @@ class PreEnqueueRunner:
             info.gating_plugin_events = ()
         self._duration_of(profile).observe(self._clock.monotonic() - started)
 
-    def _in_order(self, profile: str, gating_plugin: str) -> Iterator[tuple[str, PreEnqueueFn]]:
+    def _in_order(self, profile: str, gating_plugin: str) -> Iterable[tuple[str, PreEnqueueFn]]:
         """The last rejecting plugin first: it is the likeliest to reject again."""
-        plugins = self._plugins.get(profile)
-        if not plugins:
-            return
-        if gating_plugin in plugins:
-            yield gating_plugin, plugins[gating_plugin]
-        for name, plugin in plugins.items():
-            if name != gating_plugin:
-                yield name, plugin
+        plugins = self._plugins.get(profile, {})
+        if gating_plugin not in plugins:
+            return plugins.items()
+        first = {gating_plugin: plugins[gating_plugin]}
+        return (first | dict(plugins)).items()
 
     def _ask(self, name: str, plugin: PreEnqueueFn, pod: Pod, is_sampled: bool) -> Status | None:
         started = self._clock.monotonic() if is_sampled else 0.0

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.equivalence import EquivalenceEngine, PodClass, Walk, Walked
+from kubesched.equivalence import Best, EquivalenceEngine, PodClass, Walk, Walked
 from kubesched.equivalence.batching import Batching, RankedNodes
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
@@ -84,7 +84,7 @@ class SchedulingAlgorithm:
         random: Random,
         *,
         parallelism: int = 16,
-        percentage_of_nodes_to_score: int | None = None,
+        percentage_of_nodes_to_score: int = 100,
         engine: EquivalenceEngine | None = None,
         batching: Mapping[str, Batching] = _NO_BATCHING,
     ) -> None:
@@ -111,17 +111,16 @@ class SchedulingAlgorithm:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
         engine, pod_class = self.engine, self._class_of(framework, state, pod)
         if engine is not None and pod_class is not None:
-            walk = self._walk(framework)
-            answer = engine.decide(framework, state, pod, pod_class, walk)
-            if isinstance(answer, Diagnosis):
-                state.fails_as_class = True
-                return self.fits_nowhere(pod, answer)
-            if isinstance(answer, Walked):
-                return self._select_walked(answer)
-            if answer is not None:
+            answer = engine.decide(framework, state, pod, pod_class, self._walk(framework))
+            if isinstance(answer, Best):
                 ties = answer.ties
                 row = ties.nth(0 if ties.count == 1 else self.random.randrange(ties.count))
                 return ScheduleResult(table.names[row], answer.feasible_count, table.node_count)
+            if isinstance(answer, Diagnosis):
+                state.fails_as_class = True
+                return self.fits_nowhere(pod, answer)
+            if answer is not None:
+                return self._select_walked(answer)
         started = framework.now()
         outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
         framework.point_done("PreFilter", started, outcome.status)
@@ -160,7 +159,7 @@ class SchedulingAlgorithm:
         state.class_memo = pod_class.memo
         is_served = (
             not pod.pod.status.nominated_node_name
-            and framework.has_scoring
+            and framework.score
             # Batching stores the ranking of all nodes, which plans do not produce.
             and (state.signature is None or framework.profile_name not in self.batching)
             # Nor do plans produce the score of every plugin and node for the log.
@@ -198,7 +197,7 @@ class SchedulingAlgorithm:
         percentage = framework.percentage_of_nodes_to_score
         if percentage is None:
             percentage = self.percentage_of_nodes_to_score
-        if percentage is None or candidates < MIN_FEASIBLE_NODES_TO_FIND:
+        if percentage >= 100 or candidates < MIN_FEASIBLE_NODES_TO_FIND:
             return candidates
         if percentage == 0:
             percentage = max(MIN_FEASIBLE_NODES_PERCENTAGE, 50 - candidates // 125)
@@ -298,6 +297,11 @@ class SchedulingAlgorithm:
 
     def _walk(self, framework: Framework) -> Walk | None:
         """The walk over all nodes; None if every node is evaluated and ties are broken at random."""
+        percentage = framework.percentage_of_nodes_to_score
+        if percentage is None:
+            percentage = self.percentage_of_nodes_to_score
+        if percentage >= 100 and self.parallelism != 1 and framework.score:
+            return None  # at once: this is the rule
         count = self.table.node_count
         wanted = self.nodes_to_find(framework, count)
         if self.parallelism != 1 and wanted >= count:

@@ -231,7 +231,9 @@ class Scheduler:
             framework.evaluations.note(state)
         seconds = framework.now() - started
         if seconds > SLOW_ATTEMPT_S:
-            steps = {point: round(duration_s * 1000, 1) for point, duration_s in framework.steps}
+            steps = {
+                point: round(duration_s * 1000, 1) for point, duration_s in framework.steps.items()
+            }
             log.info(
                 "Slow scheduling attempt",
                 pod=info.pod_info.pod,

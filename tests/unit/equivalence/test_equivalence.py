@@ -55,7 +55,7 @@ WAYS = {
 }
 """Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
 
-PERCENTAGES = (None, 30, 0)
+PERCENTAGES = (100, 30, 0)
 """How many nodes are scored, for two seeds each."""
 
 

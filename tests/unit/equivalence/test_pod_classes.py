@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubesched.equivalence import ClassCache
+from kubesched.equivalence.pod_classes import Recent
 
 
 def test_a_class_is_found_again():
@@ -13,17 +14,17 @@ def test_a_class_is_found_again():
 
 def test_the_class_of_a_signature_is_known_until_selectors_change():
     cache = ClassCache()
-    pod_class = cache.get((b"a", 1))
+    recent = Recent([1], cache.get((b"a", 1)), ("default", ()))
     assert cache.recall(b"pod", [1]) is None
-    cache.remember(b"pod", [1], pod_class)
-    assert cache.recall(b"pod", [1]) is pod_class
+    cache.remember(b"pod", recent)
+    assert cache.recall(b"pod", [1]) is recent
     assert cache.recall(b"pod", [2]) is None
     assert cache.recall(b"other", [1]) is None
 
 
 def test_a_class_that_gave_way_is_not_recalled():
     cache = ClassCache(limit=1)
-    cache.remember(b"pod", [1], cache.get((b"a", 1)))
+    cache.remember(b"pod", Recent([1], cache.get((b"a", 1)), ("default", ())))
     cache.get((b"b", 1))
     assert cache.recall(b"pod", [1]) is None
 

@@ -6,7 +6,7 @@ Mirrors upstream's `helper/spread.go`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Pod, ReplicationController, Service
@@ -15,6 +15,11 @@ from kubesched.framework.handle import Lister, Listers
 from kubesched.plugins.helper.live_groups import LiveGroups
 
 SOURCE_KINDS = (Service, ReplicationController, ReplicaSet, StatefulSet)
+_CONTROLLERS: Final[Mapping[tuple[str, str], type[Any]]] = {
+    ("v1", "ReplicationController"): ReplicationController,
+    ("apps/v1", "ReplicaSet"): ReplicaSet,
+    ("apps/v1", "StatefulSet"): StatefulSet,
+}
 
 
 def sources_version(listers: Listers | None) -> Hashable:
@@ -22,9 +27,13 @@ def sources_version(listers: Listers | None) -> Hashable:
     return None if listers is None else tuple([listers.of(kind).version for kind in SOURCE_KINDS])
 
 
-def sources_of(listers: Listers | None) -> list[Lister[Any]]:
-    """The listers that `DefaultSelectors` reads."""
-    return [] if listers is None else [listers.of(kind) for kind in SOURCE_KINDS]
+def sources_of(listers: Listers | None, pod: Pod) -> list[Lister[Any]]:
+    """The listers that `DefaultSelectors` reads for this pod."""
+    if listers is None:
+        return []
+    owner = owner_of(pod)
+    kind = None if owner is None else _CONTROLLERS.get(owner[:2])
+    return [listers.of(Service)] if kind is None else [listers.of(Service), listers.of(kind)]
 
 
 def owner_of(pod: Pod) -> tuple[str, str, str] | None:

@@ -284,7 +284,7 @@ class PodTopologySpread(
         """The constraints that apply; default constraints follow Services and other owners."""
         if pod.spec.topology_spread_constraints or action not in self._defaulted_actions:
             return unconditional
-        sources = sources_of(self.handle.listers)
+        sources = sources_of(self.handle.listers, pod)
         kept: list[Any] = [None, None]
 
         def premise() -> Hashable:
