@@ -69,14 +69,13 @@ class Checkpoints:
         queue, cache = self._queue, self._cache
         if not queue.can_be_saved or not all(plugin.is_idle() for plugin in self._plugins):
             return None
-        saved = queue.save()
-        if not self._agrees_with_listers(saved):
+        if not self._agrees_with_listers():
             return None
         return SchedulerState(
             seed=self._random.getrandbits(63),
             next_start=self._algorithm.next_start,
             spawned=self._background.spawned,
-            queue=saved,
+            queue=queue.save(),
             nominations=queue.nominator.references(),
             table=SavedTable.of(cache.table),
             assumed={pod.uid: pod.pod.spec.node_name for pod in cache.assumed_pods()},
@@ -114,7 +113,7 @@ class Checkpoints:
         self._background.spawned = state.spawned
         self.begin_anew(state.seed)
 
-    def _agrees_with_listers(self, saved: SavedQueue) -> bool:
+    def _agrees_with_listers(self) -> bool:
         """Whether nodes, assumed pods and entries of the queue can be made again from what is listed."""
         nodes: Lister[Node] = self._listers.of(Node)
         if self._cache.table.node_count != len(nodes.list()):
@@ -123,17 +122,19 @@ class Checkpoints:
             listed = self._find(pod.namespace, pod.name)
             if listed is None or listed.metadata.uid != pod.uid:
                 return False
-        entries = (*saved.active, *saved.backoff, *saved.unschedulable)
-        return all(self._is_as_listed(entry.key) for entry in entries)
+        find, (waiting, _) = self._listers.of(Pod).get, self._queue.pending_pods()
+        for each in waiting:
+            meta = each.metadata
+            if find(meta.namespace, meta.name) is not each:
+                return False
+            if (meta.generation or 0) > 1 and not self._has_current_requests(each):
+                return False
+        return True
 
-    def _is_as_listed(self, key: str) -> bool:
-        namespace, _, name = key.partition("/")
-        info, listed = self._queue.get_pod(namespace, name), self._find(namespace, name)
-        if info is None or listed is not info.pod_info.pod:
-            return False
-        # Upstream: a queued pod keeps the requests of its first version. With a generation above 1 it may have others.
-        is_first = (listed.metadata.generation or 0) <= 1
-        return is_first or info.pod_info.requests == accounted_requests(listed)
+    def _has_current_requests(self, pod: Pod) -> bool:
+        """Upstream: a queued pod keeps the requests of its first version, and a later one may have others."""
+        info = self._queue.get_pod(pod.metadata.namespace, pod.metadata.name)
+        return info is not None and info.pod_info.requests == accounted_requests(pod)
 
     def _find(self, namespace: str, name: str) -> Pod | None:
         pod: Pod | None = self._listers.of(Pod).get(namespace, name)
