@@ -69,7 +69,7 @@ def selector_text(selector: Json) -> str:
     )
     parts = [f"{key}={value}" for key, value in sorted((labels or {}).items())]
     for expression in selector.get("matchExpressions") or ():
-        key, operator = expression["key"], expression["operator"]
+        key, operator = expression.get("key", ""), expression.get("operator", "")
         values = ",".join(sorted(expression.get("values") or ()))
         parts.append(
             {
