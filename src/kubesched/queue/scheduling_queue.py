@@ -67,8 +67,7 @@ from kubesched.snapshot.pods import PodInfo
 log = get_logger(__name__)
 
 GATED: Final = "gated"
-LEFTOVER_PERIOD_S: Final = 30.0
-"""How often the unschedulable pods are checked for a flush."""
+LEFTOVER_PERIOD_S: Final = 30.0  # how often unschedulable pods are checked for a flush
 
 _ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
 _UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
@@ -266,8 +265,9 @@ class SchedulingQueue:
         resolved = self._hints.resolve(event)
         if resolved.is_of_interest:
             asked = (resolved, old, new, pre_check, self._evaluator)
-            classes = self._pool.classes.worth_waking(*asked)
-            pods = self._pool.worth_requeuing(*asked)
+            has_pods = len(self._pool) > 0  # mostly not, while all goes well
+            classes = self._pool.classes.worth_waking(*asked) if has_pods else ()
+            pods = self._pool.worth_requeuing(*asked) if has_pods else ()
             if log.enabled(5):
                 log_not_helped(self._pool, pods, classes, resolved)
             self._move(pods, classes, resolved, old, new)
@@ -564,7 +564,8 @@ class SchedulingQueue:
         for info, strategy in pods:
             self._pool.remove(info.pod_info.key)
             is_poppable |= self._is_poppable(self._requeue(info, strategy, event.label))
-        self._pool.classes.wake(classes, event.label, now, is_flush=is_flush)
+        if classes:
+            self._pool.classes.wake(classes, event.label, now, is_flush=is_flush)
         for waiting, _strategy in classes:
             is_poppable |= self._release_next(waiting)
         self._in_flight.record(event, old, new, now)
@@ -600,9 +601,9 @@ class SchedulingQueue:
             self._pool.park(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
             return UNSCHEDULABLE
         self._backoff.policy.expiration(info)  # while it has the time stamp of its own attempt
-        failure.settled, untold = self._pool.settle(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
-        incoming = self._metrics.queue_incoming_pods_total
-        incoming.labels(waiting.place, waiting.label).inc(failure.settled)
+        others, untold = self._pool.settle(info, SCHEDULE_ATTEMPT_FAILURE, failure.message)
+        failure.settled = others
+        self._metrics.queue_incoming_pods_total.labels(waiting.place, waiting.label).inc(others)
         self._announcements.announce(untold, failure)
         return UNSCHEDULABLE
 
