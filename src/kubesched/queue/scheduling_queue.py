@@ -657,8 +657,6 @@ class SchedulingQueue:
             return Strategy.AFTER_BACKOFF
         return self._evaluator.evaluate_all(info, events)
 
-    # Small parts.
-
     def _count_rejections(self, info: QueuedPodInfo, delta: int) -> None:
         profile = info.pod_info.pod.spec.scheduler_name
         for plugin in info.rejector_plugins:
