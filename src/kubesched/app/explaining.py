@@ -46,9 +46,9 @@ def find_attempt(
     runs = reader.runs()
     for run in reversed(runs[-1:] if number is not None else runs):
         part = run.playable()
-        found = None if part is None else _last_in(part, pod, number, wall_time)
-        if found is not None:
-            return found
+        attempt = None if part is None else _last_in(part, pod, number, wall_time)
+        if attempt is not None:
+            return attempt
     return None
 
 
@@ -56,7 +56,7 @@ def _last_in(
     run: Run, pod: str, number: int | None, wall_time: float | None
 ) -> LoggedAttempt | None:
     header = run.segments[0].header
-    found: LoggedAttempt | None = None
+    attempt: LoggedAttempt | None = None
     for entry in run.entries():
         when = header.wall_time + (entry.time - header.time)
         if wall_time is not None and when > wall_time:
@@ -65,10 +65,10 @@ def _last_in(
             if number is not None and entry.number == number and entry.pod != pod:
                 raise RecordingError(f"attempt {number} is about {entry.pod}, not about {pod}")
             if entry.pod == pod and number in (None, entry.number):
-                found = LoggedAttempt(run, entry.number, pod, when)
-        elif isinstance(entry, Decision) and found is not None and entry.number == found.number:
-            found = LoggedAttempt(run, found.number, pod, found.wall_time, entry.node)
-    return found
+                attempt = LoggedAttempt(run, entry.number, pod, when)
+        elif isinstance(entry, Decision) and attempt is not None and entry.number == attempt.number:
+            attempt = LoggedAttempt(run, attempt.number, pod, attempt.wall_time, entry.node)
+    return attempt
 
 
 def explain_attempt(attempt: LoggedAttempt, select: Selection, *, fix: bool = False) -> Explanation:
@@ -77,7 +77,7 @@ def explain_attempt(attempt: LoggedAttempt, select: Selection, *, fix: bool = Fa
     Raises:
         RecordingError: the attempt is not reached when the run is played, and why.
     """
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
     when = format_time(attempt.wall_time)
 
     def look(number: int, assembly: Assembly) -> bool:
@@ -87,14 +87,14 @@ def explain_attempt(attempt: LoggedAttempt, select: Selection, *, fix: bool = Fa
         if pod is not None:
             note = f"as it was before attempt {number}, at {when}, by playing the recording"
             explainer = Explainer(assembly, notes=[note])
-            found.append(explainer.explain(pod, select, fix=fix, decided=attempt.node))
+            explanations.append(explainer.explain(pod, select, fix=fix, decided=attempt.node))
         return True
 
     played = play(attempt.run.playable_before(attempt.number), before_attempt=look)
-    if not found:
+    if not explanations:
         why = played.difference or "the pod is not there any more"
         raise RecordingError(f"attempt {attempt.number} cannot be played: {why}")
-    return found[0]
+    return explanations[0]
 
 
 def _pod(assembly: Assembly, key: str) -> Pod | None:

@@ -188,7 +188,7 @@ async def _watch(app: SchedulerApp) -> None:
 def _new_nodes(api: LocalApi, settings: PlaygroundSettings, count: int) -> list[dict[str, Any]]:
     """Nodes like those of the first pool, under the next free names."""
     known, _ = api.list("nodes")
-    names = {each["metadata"]["name"] for each in known}
+    names = {existing["metadata"]["name"] for existing in known}
     pool = settings.pools[0]
     prefix = pool.name or "node"
     made: list[dict[str, Any]] = []

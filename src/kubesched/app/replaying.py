@@ -234,7 +234,7 @@ class _Player:
         self, configured: Sequence[ExtenderConfig], table: NodeTable
     ) -> Sequence[Extender]:
         made = make_extenders(configured, cast("Any", None), table, _no_network())
-        return [cast("Extender", _PlayedExtender(each, self._gates)) for each in made]
+        return [cast("Extender", _PlayedExtender(extender, self._gates)) for extender in made]
 
     # -- the log ---------------------------------------------------------------------------------------------------
 

@@ -129,7 +129,7 @@ def print_capacity(counted: Capacity, *, wide: bool = False) -> None:
         print(f"({counted.pending} pods of the cluster are pending and stay so)")
     if counted.next is not None:
         print_stop(counted.next)
-    stops = {each.zone: each for each in counted.next.zones} if counted.next is not None else {}
+    stops = {zone.zone: zone for zone in counted.next.zones} if counted.next is not None else {}
     zones = sorted({*counted.zones, *stops})
     if zones:
         print()

@@ -130,7 +130,7 @@ def main(args: argparse.Namespace) -> int:
     from kubesched.cli.main import usage_error
     from kubesched.logs import silence
 
-    if sum(isinstance(each, int) for each in args.replicas) > 1:
+    if sum(isinstance(replicas, int) for replicas in args.replicas) > 1:
         return usage_error("--replicas N is for all files and can be given once")
     # What a scheduler in memory logs about pods is what is printed here.
     silence()
@@ -164,8 +164,8 @@ def _plan(args: argparse.Namespace) -> Plan:
         notes = ["extenders were sent the objects without fields that scheduling does not read"]
     changes = Changes(
         manifests=read_manifests(args.filename),
-        replicas=next((each for each in args.replicas if isinstance(each, int)), None),
-        scale=[each for each in args.replicas if isinstance(each, Scale)],
+        replicas=next((replicas for replicas in args.replicas if isinstance(replicas, int)), None),
+        scale=[replicas for replicas in args.replicas if isinstance(replicas, Scale)],
         add_nodes=args.add_nodes,
         delete=args.delete,
         drain=args.drain,

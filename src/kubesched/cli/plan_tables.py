@@ -19,36 +19,44 @@ PODS_NAMED = 3
 def print_plan(plan: Plan, *, wide: bool = False) -> None:
     """Counts first, then what was placed, moved, lost and left over, then utilisation and notes."""
     terminal.heading(_counts(plan))
-    gone = [each for each in plan.evicted if not _came_back(plan, each.replacement)]
+    gone = [eviction for eviction in plan.evicted if not _came_back(plan, eviction.replacement)]
     _print_rows(
         ("PLACED", "NODE", "ZONE", ""),
         [
-            (each.pod, each.node, each.zone or "-", "was pending" if each.was_pending else "")
-            for each in plan.placed
+            (
+                placement.pod,
+                placement.node,
+                placement.zone or "-",
+                "was pending" if placement.was_pending else "",
+            )
+            for placement in plan.placed
         ],
         wide=wide,
     )
     _print_rows(
         ("MOVED", "FROM", "TO", "ZONE", "NOW CALLED"),
         [
-            (each.pod, each.from_node, each.to_node, each.zone or "-", each.replacement)
-            for each in plan.moved
+            (move.pod, move.from_node, move.to_node, move.zone or "-", move.replacement)
+            for move in plan.moved
         ],
         wide=wide,
     )
     _print_rows(
         ("EVICTED", "FROM", "BY", "COMES BACK AS"),
-        [(each.pod, each.node, each.by, each.replacement or "-") for each in gone],
+        [(pod.pod, pod.node, pod.by, pod.replacement or "-") for pod in gone],
         wide=wide,
     )
     _print_rows(
         ("CANNOT BE EVICTED", "NODE", "WHY"),
-        [(each.pod, each.node, each.reason) for each in plan.kept],
+        [(kept.pod, kept.node, kept.reason) for kept in plan.kept],
         wide=wide,
     )
     _print_rows(
         ("NOT PLACED", "PODS", "WHY"),
-        [(_named(each), str(len(each.pods)), _why(each)) for each in plan.unplaced],
+        [
+            (_named(left_over), str(len(left_over.pods)), _why(left_over))
+            for left_over in plan.unplaced
+        ],
         wide=wide,
     )
     print()
@@ -68,7 +76,10 @@ def print_difference(difference: PlanDifference, *, wide: bool = False) -> None:
     )
     _print_rows(
         ("POD", "BEFORE", "NOW"),
-        [(each.pod, each.before or "-", each.after or "-") for each in difference.placed],
+        [
+            (placement.pod, placement.before or "-", placement.after or "-")
+            for placement in difference.placed
+        ],
         wide=wide,
     )
     for title, pods in (
@@ -88,8 +99,8 @@ def print_difference(difference: PlanDifference, *, wide: bool = False) -> None:
 
 
 def _counts(plan: Plan) -> str:
-    left = sum(len(each.pods) for each in plan.unplaced if not each.was_pending)
-    pending = sum(len(each.pods) for each in plan.unplaced if each.was_pending)
+    left = sum(len(left_over.pods) for left_over in plan.unplaced if not left_over.was_pending)
+    pending = sum(len(left_over.pods) for left_over in plan.unplaced if left_over.was_pending)
     parts = [f"{len(plan.placed)} placed"]
     for count, what in (
         (len(plan.moved), "moved"),
@@ -106,7 +117,7 @@ def _counts(plan: Plan) -> str:
 
 
 def _came_back(plan: Plan, replacement: str) -> bool:
-    return any(each.replacement == replacement for each in plan.moved)
+    return any(move.replacement == replacement for move in plan.moved)
 
 
 def _named(group: Unplaced) -> str:

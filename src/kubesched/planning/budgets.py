@@ -116,10 +116,10 @@ class Budgets:
             "StatefulSet": StatefulSet,
         }
         kind = kinds.get(owner.kind)
-        found = self._world.find(kind, namespace, owner.name) if kind is not None else None
-        if found is None:
+        workload = self._world.find(kind, namespace, owner.name) if kind is not None else None
+        if workload is None:
             return None
-        return 1 if found.spec.replicas is None else found.spec.replicas
+        return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 
 def _with_health(budget: PodDisruptionBudget, healthy: int) -> PodDisruptionBudget:

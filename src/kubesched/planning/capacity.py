@@ -181,7 +181,9 @@ def _templates(
             made.append(obj)
 
     workloads = Workloads(state, world.clock, seed, listen)
-    counted = [each for each in manifests if each.kind == "Pod" or each.kind in TEMPLATED]
+    counted = [
+        manifest for manifest in manifests if manifest.kind == "Pod" or manifest.kind in TEMPLATED
+    ]
     if not counted:
         raise PlanError(
             "there is no pod and no workload in the files whose replicas could be counted"
@@ -253,11 +255,13 @@ class _Count:
             source=state.source,
             parts=[
                 Part(
-                    kind=each.manifest.kind,
-                    name=key_of(structs.replace(each.pod.metadata, name=each.manifest.name)),
-                    per_replica=each.per_replica,
+                    kind=template.manifest.kind,
+                    name=key_of(
+                        structs.replace(template.pod.metadata, name=template.manifest.name)
+                    ),
+                    per_replica=template.per_replica,
                 )
-                for each in self._templates
+                for template in self._templates
             ],
             replicas=replicas,
             pods=self._pods,
@@ -266,7 +270,7 @@ class _Count:
             nodes=dict(sorted(self._by_node.items())),
             next=stopped,
             pending=pending,
-            notes=[f"left out, as the scheduler would: {each}" for each in world.problems],
+            notes=[f"left out, as the scheduler would: {problem}" for problem in world.problems],
         )
 
     def _count(self) -> tuple[int, Stop | None]:

@@ -54,7 +54,10 @@ def compare_plans(before: Plan, after: Plan) -> PlanDifference:
         for pod in [*first, *(pod for pod in second if pod not in first)]
         if first.get(pod, "") != second.get(pod, "")
     ]
-    evicted = [each.pod for each in before.evicted], [each.pod for each in after.evicted]
+    evicted = (
+        [eviction.pod for eviction in before.evicted],
+        [eviction.pod for eviction in after.evicted],
+    )
     unplaced = _unplaced(before), _unplaced(after)
     difference = PlanDifference(
         is_same=True,
@@ -97,8 +100,8 @@ def read_plan(path: str) -> Plan:
 
 
 def _nodes(plan: Plan) -> dict[str, str]:
-    nodes = {each.pod: each.node for each in plan.placed}
-    return nodes | {each.replacement: each.to_node for each in plan.moved}
+    nodes = {placement.pod: placement.node for placement in plan.placed}
+    return nodes | {move.replacement: move.to_node for move in plan.moved}
 
 
 def _unplaced(plan: Plan) -> list[str]:

@@ -42,9 +42,9 @@ def doomed_pods(
         if not pods:
             of = "pod" if kind == "Pod" else f"pod of {kind}"
             raise PlanError(f'--delete: there is no {of} "{where}/{name}"')
-        for each in pods:
-            doomed[each.metadata.uid] = each
-            owner = controller_of(each)
+        for doomed_pod in pods:
+            doomed[doomed_pod.metadata.uid] = doomed_pod
+            owner = controller_of(doomed_pod)
             if kind != "Pod" and owner is not None:
                 replacements.retired.add(owner.uid)
     return list(doomed.values())
@@ -71,9 +71,9 @@ def pods_of(world: PlannedCluster, kind: str, namespace: str, name: str) -> list
     owners = {(kind, name)}
     if kind == "Deployment":
         owners = {
-            ("ReplicaSet", each.metadata.name)
-            for each in world.listers.of(ReplicaSet).list(namespace)
-            for owner in each.metadata.owner_references or ()
+            ("ReplicaSet", replica_set.metadata.name)
+            for replica_set in world.listers.of(ReplicaSet).list(namespace)
+            for owner in replica_set.metadata.owner_references or ()
             if owner.kind == kind and owner.name == name
         }
     return [

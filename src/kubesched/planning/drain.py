@@ -85,8 +85,8 @@ def pods_on(world: PlannedCluster, node: str) -> list[Pod]:
     """The stored pods that count on a node."""
     row = world.assembly.table.row_of.get(node)
     known = world.assembly.table.pods[row].values() if row is not None else ()
-    found = (world.find(Pod, info.namespace, info.name) for info in known)
-    return [pod for pod in found if pod is not None]
+    stored = (world.find(Pod, info.namespace, info.name) for info in known)
+    return [pod for pod in stored if pod is not None]
 
 
 def is_daemon(pod: Pod) -> bool:
@@ -104,8 +104,8 @@ def choose_nodes(world: PlannedCluster, wanted: Iterable[str], option: str) -> l
     for text in wanted:
         node = world.find(Node, "", text)
         matching = [node] if node is not None else _selected(world, text, option)
-        for each in sorted(matching, key=lambda node: node.metadata.name):
-            chosen[each.metadata.name] = each
+        for match in sorted(matching, key=lambda node: node.metadata.name):
+            chosen[match.metadata.name] = match
     return list(chosen.values())
 
 

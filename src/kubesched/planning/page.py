@@ -13,7 +13,7 @@ BAR, LABEL, FIGURE = 18, 220, 60
 
 def page(plan: Plan) -> str:
     """The whole document."""
-    left = sum(len(each.pods) for each in plan.unplaced)
+    left = sum(len(left_over.pods) for left_over in plan.unplaced)
     counts = (
         f"{len(plan.placed)} placed, {len(plan.moved)} moved, {len(plan.evicted)} evicted, "
         f"{len(plan.kept)} cannot be evicted, {left} not placed"
@@ -29,29 +29,32 @@ def page(plan: Plan) -> str:
         *_table(
             "Placed",
             ["POD", "NODE", "ZONE"],
-            [[each.pod, each.node, each.zone or "-"] for each in plan.placed],
+            [[placement.pod, placement.node, placement.zone or "-"] for placement in plan.placed],
         ),
         *_table(
             "Moved",
             ["POD", "FROM", "TO", "NOW CALLED"],
-            [[each.pod, each.from_node, each.to_node, each.replacement] for each in plan.moved],
+            [[move.pod, move.from_node, move.to_node, move.replacement] for move in plan.moved],
         ),
         *_table(
             "Evicted",
             ["POD", "FROM", "BY", "COMES BACK AS"],
-            [[each.pod, each.node, each.by, each.replacement or "-"] for each in plan.evicted],
+            [
+                [eviction.pod, eviction.node, eviction.by, eviction.replacement or "-"]
+                for eviction in plan.evicted
+            ],
         ),
         *_table(
             "Cannot be evicted",
             ["POD", "NODE", "WHY"],
-            [[each.pod, each.node, each.reason] for each in plan.kept],
+            [[kept.pod, kept.node, kept.reason] for kept in plan.kept],
         ),
         *_table(
             "Not placed",
             ["PODS", "VERDICT", "WHY"],
             [
-                [", ".join(each.pods), each.stop.verdict.value, each.stop.message]
-                for each in plan.unplaced
+                [", ".join(left_over.pods), left_over.stop.verdict.value, left_over.stop.message]
+                for left_over in plan.unplaced
             ],
         ),
         *(f'<p class="note">note: {escape(note)}</p>' for note in plan.notes),

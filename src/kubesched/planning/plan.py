@@ -125,7 +125,7 @@ class _Planning:
         before = utilisation_of(world)
         await world.settle()
         added = [name for new in changes.add_nodes for name in add_nodes(world, new)]
-        added += [name for each in changes.nodes if (name := put_node(world, each))]
+        added += [name for node in changes.nodes if (name := put_node(world, node))]
         await world.settle()
         for pod in doomed_pods(world, self._replacements, changes.delete, changes.namespace):
             self._take_away(pod, DELETE)
@@ -232,7 +232,7 @@ class _Planning:
         return Plan(
             source=self._state.source,
             is_complete=not kept and not (unplaced_groups if only_room else concerned),
-            placed=[each for each in placed if each.pod not in replaced],
+            placed=[placement for placement in placed if placement.pod not in replaced],
             moved=self._moved(placed),
             evicted=evicted,
             kept=kept,
@@ -243,7 +243,7 @@ class _Planning:
             after=after,
             tightest=tightest(after),
             notes=[
-                *(f"left out, as the scheduler would: {each}" for each in world.problems),
+                *(f"left out, as the scheduler would: {problem}" for problem in world.problems),
                 *self._existing(),
             ],
         )
@@ -251,11 +251,13 @@ class _Planning:
     def _existing(self) -> list[str]:
         """A note for each workload of the files that the state has already."""
         return [
-            f"{each.kind} {where}/{each.name} exists already: the pods of the file come in addition; "
-            f"--replicas {each.kind.lower()}/{each.name}=N scales it"
-            for each in self._changes.manifests
-            if each.kind in SCALABLE
-            and self._state_has(each.kind, where := each.namespace or "default", each.name)
+            f"{manifest.kind} {where}/{manifest.name} exists already: the pods of the file come in addition; "
+            f"--replicas {manifest.kind.lower()}/{manifest.name}=N scales it"
+            for manifest in self._changes.manifests
+            if manifest.kind in SCALABLE
+            and self._state_has(
+                manifest.kind, where := manifest.namespace or "default", manifest.name
+            )
         ]
 
     def _state_has(self, kind: str, namespace: str, name: str) -> bool:
@@ -265,9 +267,9 @@ class _Planning:
             return self._state.get(StatefulSet, namespace, name) is not None
         return any(
             owner.kind == kind and owner.name == name
-            for each in self._state.of(ReplicaSet)
-            if each.metadata.namespace == namespace
-            for owner in each.metadata.owner_references or ()
+            for replica_set in self._state.of(ReplicaSet)
+            if replica_set.metadata.namespace == namespace
+            for owner in replica_set.metadata.owner_references or ()
         )
 
     def _outcomes(self) -> tuple[list[Placed], list[Pod]]:
@@ -298,7 +300,7 @@ class _Planning:
         return known is not None and known.metadata.uid == meta.uid
 
     def _moved(self, placed: Sequence[Placed]) -> list[Moved]:
-        by_name = {each.pod: each for each in placed}
+        by_name = {placement.pod: placement for placement in placed}
         moves = []
         for pod, node, _ in self._departures:
             replacement = self._replacements.of.get(pod.metadata.uid, "")

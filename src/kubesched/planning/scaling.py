@@ -84,7 +84,7 @@ def _too_many(world: PlannedCluster, kind: str, pods: Sequence[Pod], count: int)
     by_uid = {pod.metadata.uid: pod for pod in pods}
     plain = [codec.to_json(pod) for pod in pods]
     order = deletion_order(plain, plain, world.clock.now())
-    return [by_uid[each["metadata"]["uid"]] for each in order[:count]]
+    return [by_uid[manifest["metadata"]["uid"]] for manifest in order[:count]]
 
 
 def _ordinal(pod: Pod) -> int:

@@ -20,7 +20,7 @@ def utilisation_of(world: PlannedCluster) -> Utilisation:
         row = table.row_of.get(node.metadata.name)
         if row is not None and not node.spec.unschedulable:
             rows_by_zone.setdefault(zone_of(node), []).append(row)
-    rows = [row for each in rows_by_zone.values() for row in each]
+    rows = [row for zone_rows in rows_by_zone.values() for row in zone_rows]
     return Utilisation(
         nodes=len(rows),
         resources=_sums(table, rows),

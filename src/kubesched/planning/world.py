@@ -277,7 +277,11 @@ class PlannedCluster(StoredObjects):
 
     def status_when_bound(self, pod: Pod) -> PodStatus:
         """The status that a kubelet would soon report: pods are taken to start and become ready at once."""
-        others = [each for each in pod.status.conditions or () if each.type not in _SET_BY_KUBELET]
+        others = [
+            condition
+            for condition in pod.status.conditions or ()
+            if condition.type not in _SET_BY_KUBELET
+        ]
         ready = [PodCondition(type=name, status="True") for name in _SET_BY_KUBELET]
         return structs.replace(
             pod.status,
@@ -320,8 +324,8 @@ class PlannedCluster(StoredObjects):
         self._happened.append(lambda: self.on_deleted(deleted))
 
     def find(self, kind: type[R], namespace: str, name: str) -> R | None:
-        found: R | None = self.listers.of(kind).get(namespace, name)
-        return found
+        obj: R | None = self.listers.of(kind).get(namespace, name)
+        return obj
 
     def store(self, obj: R) -> R:
         stored: Any = self._stamped(obj)
@@ -472,7 +476,7 @@ class PlannedCluster(StoredObjects):
         now = self.clock.monotonic()
         due = sorted(entry[:2] for entry in self._timers if entry[0] <= now)
         for moment in due:
-            entry = next(each for each in self._timers if each[:2] == moment)
+            entry = next(timer for timer in self._timers if timer[:2] == moment)
             self._timers.remove(entry)
             if not entry[3].is_cancelled:
                 entry[2]()

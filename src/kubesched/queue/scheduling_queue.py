@@ -429,7 +429,7 @@ class SchedulingQueue:
             self._pool,
         )
         return SavedQueue(
-            self._scheduling_cycle, *(list(map(SavedPod.of, each)) for each in queues)
+            self._scheduling_cycle, *(list(map(SavedPod.of, queue)) for queue in queues)
         )
 
     def restore(self, saved: SavedQueue, find_pod: Callable[[str], Pod]) -> None:
@@ -439,8 +439,8 @@ class SchedulingQueue:
             (self._backoff.add, saved.backoff),
             (self._pool.add_or_update, saved.unschedulable),
         ):
-            for each in pods:
-                info = each.entry(PodInfo(find_pod(each.key)))
+            for saved_pod in pods:
+                info = saved_pod.entry(PodInfo(find_pod(saved_pod.key)))
                 info.signature = self._entries.sign(info.pod_info)
                 if info.is_gated:
                     info.gating_plugin_events = self._hints.events_of(info.gating_plugin)

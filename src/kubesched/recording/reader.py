@@ -239,11 +239,11 @@ class RecordingReader:
     def _segment_at(self, wall_time: float | None, attempt: int | None) -> Segment:
         if attempt is not None:
             last_run = self.segments[-1].header.run
-            segments = [each for each in self.segments if each.header.run == last_run]
-            before = [each for each in segments if each.header.attempts < attempt]
+            segments = [segment for segment in self.segments if segment.header.run == last_run]
+            before = [segment for segment in segments if segment.header.attempts < attempt]
             what = f"attempt {attempt}"
         elif wall_time is not None:
-            before = [each for each in self.segments if each.header.wall_time <= wall_time]
+            before = [segment for segment in self.segments if segment.header.wall_time <= wall_time]
             what = "that time"
         else:
             return self.segments[-1]

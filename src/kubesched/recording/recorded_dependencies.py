@@ -105,8 +105,8 @@ def recorded_dependencies(dependencies: Dependencies, recording: Recording) -> D
         call_later=recorded_timers(recorder, dependencies.call_later),
         plugin_client=RecordedCalls(dependencies.client, recorder),
         extenders=lambda configured, table: [
-            cast("Extender", RecordedExtender(each, recorder))
-            for each in extenders(configured, table)
+            cast("Extender", RecordedExtender(extender, recorder))
+            for extender in extenders(configured, table)
         ],
         flight=recorder,
     )

@@ -174,9 +174,9 @@ def encode_entries(entries: Sequence[Entry | tuple[Any, ...]]) -> bytes:
 
 def _small_numbers(value: Any) -> Any:  # noqa: ANN401  # plain data
     if isinstance(value, dict):
-        return {key: _small_numbers(each) for key, each in value.items()}
+        return {key: _small_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_small_numbers(each) for each in value]
+        return [_small_numbers(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
         return str(value)
     return value
@@ -234,8 +234,8 @@ def patched(old: Any, parts: msgspec.Raw) -> Any:  # noqa: ANN401  # a record of
     fields = _fields.get(record)
     if fields is None:
         fields = _fields[record] = {
-            each.encode_name: (each.name, msgspec.msgpack.Decoder(each.type))
-            for each in structs.fields(record)
+            field.encode_name: (field.name, msgspec.msgpack.Decoder(field.type))
+            for field in structs.fields(record)
         }
     changed = {}
     for name, raw in _raws.decode(parts).items():

@@ -93,19 +93,19 @@ class RecordingWriter:
         if not entries:
             return
         block: list[Handed] = []
-        for each in entries:
-            if each[0] == CHANGED:
-                block.append(self._encoded(*each))
-            elif each[0] == CHECKPOINTED:
-                _tag, time, timers, state = each
+        for entry in entries:
+            if entry[0] == CHANGED:
+                block.append(self._encoded(*entry))
+            elif entry[0] == CHECKPOINTED:
+                _tag, time, timers, state = entry
                 block.append((CHECKPOINTED, time, state.seed))
                 self._write_log(block)
                 block = []
                 self._rotate(time, (SCHEDULER, time, timers, state))
                 self.checkpoints += 1
             else:
-                self._attempts += each[0] == ATTEMPT
-                block.append(each)
+                self._attempts += entry[0] == ATTEMPT
+                block.append(entry)
         self._write_log(block)
         if self._is_full(PATIENCE):
             self._rotate(entries[-1][1])

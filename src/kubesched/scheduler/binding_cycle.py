@@ -150,7 +150,10 @@ class BindingCycle:
             not framework.post_bind
             and (handle.waiting_pods is None or handle.waiting_pods.get(pod.uid) is None)
             and not self._is_status_pending(pod.uid)
-            and not any(each.is_binder and each.is_interested(pod.pod) for each in handle.extenders)
+            and not any(
+                extender.is_binder and extender.is_interested(pod.pod)
+                for extender in handle.extenders
+            )
         )
 
     def _send_soon(self, direct: DirectBinding) -> None:

@@ -123,11 +123,11 @@ class Checkpoints:
             if listed is None or listed.metadata.uid != pod.uid:
                 return False
         find, (waiting, _) = self._listers.of(Pod).get, self._queue.pending_pods()
-        for each in waiting:
-            meta = each.metadata
-            if find(meta.namespace, meta.name) is not each:
+        for waiting_pod in waiting:
+            meta = waiting_pod.metadata
+            if find(meta.namespace, meta.name) is not waiting_pod:
                 return False
-            if (meta.generation or 0) > 1 and not self._has_current_requests(each):
+            if (meta.generation or 0) > 1 and not self._has_current_requests(waiting_pod):
                 return False
         return True
 

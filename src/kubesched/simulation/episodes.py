@@ -290,7 +290,7 @@ async def _other_node_for_volume(stage: Stage) -> None:
 def _assumed_nodes(stage: Stage, pod: str) -> list[str]:
     found = stage.cluster.find_pod(pod) or {"metadata": {"uid": ""}}
     uid = found["metadata"]["uid"]
-    caches = (each.process.assembly.scheduler.cache for each in stage.processes.alive())
+    caches = (replica.process.assembly.scheduler.cache for replica in stage.processes.alive())
     known = (cache.get_pod(uid) for cache in caches)
     return [info.pod.spec.node_name for info in known if info is not None]
 

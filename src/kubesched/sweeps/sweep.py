@@ -51,8 +51,8 @@ def run_sweep(
         StoreError: a result cannot be written.
     """
     results: dict[int, Result] = {}
-    for index, each in enumerate(cells):
-        data = store.get(each.key)
+    for index, cell in enumerate(cells):
+        data = store.get(cell.key)
         if data is not None:
             results[index] = Result(data)
     missing = [index for index in range(len(cells)) if index not in results]

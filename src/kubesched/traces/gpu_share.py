@@ -90,16 +90,16 @@ class GpuLedger:
         devices = devices_for(self.left[row], milli)
         if devices is None:
             return False
-        each = milli if milli < WHOLE else WHOLE
-        self.left[row, devices] -= each
-        self._held[pod.metadata.uid] = (row, devices, each)
+        per_device = milli if milli < WHOLE else WHOLE
+        self.left[row, devices] -= per_device
+        self._held[pod.metadata.uid] = (row, devices, per_device)
         return True
 
     def give_back(self, uid: str) -> None:
         held = self._held.pop(uid, None)
         if held is not None:
-            row, devices, each = held
-            self.left[row, devices] += each
+            row, devices, per_device = held
+            self.left[row, devices] += per_device
 
     def held_by(self, uid: str) -> tuple[int, list[int], int] | None:
         return self._held.get(uid)
