@@ -59,6 +59,8 @@ class KnownVictims:
         self, preemptor: Preemptor, rows: Indices, wanted: int, budgets: Budgets
     ) -> Shortlist | None:
         """The candidates among the rows, in visiting order; None if there are none, or victims of this pod are not kept."""
+        if not self._table.priorities.has_below(preemptor.pod.priority):
+            return None
         kept = self._kept_for(preemptor, budgets)
         if kept is None:
             return None

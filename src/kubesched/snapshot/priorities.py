@@ -109,6 +109,12 @@ class PriorityIndex:
             return None
         return Below(self, priority, pod_count, requested)
 
+    def has_below(self, priority: int) -> bool:
+        """Is any pod below a priority on a node?"""
+        if self.base is not None and self.base_total and self.base < priority:
+            return True
+        return any(other < priority for other in (*self._sums, *self._overflow))
+
     def split(self, priority: int) -> tuple[bool, list[RequestSums]]:
         """(is the base below, the columns on the other side of `priority` than the base)."""
         base_below = self.base is not None and self.base < priority
