@@ -20,7 +20,7 @@ from kubesched.scheduler.scheduling_cycle import Failed
 from kubesched.snapshot.pods import PodInfo
 
 
-@pytest.mark.parametrize("seed", [35, 100, 108])
+@pytest.mark.parametrize("seed", [4, 24, 55, 60, 121])
 def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed: int) -> None:
     run = max(record_simulation(seed)[1], key=lambda each: sum(1 for _ in each.entries()))
     entries = list(run.entries())
@@ -34,10 +34,10 @@ def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed
             return False  # skipped, or not decided before the end
         decision = logged[number]
         pod = queued(assembly, pods[number])
+        handle = assembly.scheduler.frameworks[pod.spec.scheduler_name].handle
+        assert not handle.extenders, "their recorded answers can be asked for once"
         explainer = Explainer(assembly)
         told = explainer.explain(pod, fix=number % 10 == 0)
-        if assembly.scheduler.frameworks[pod.spec.scheduler_name].handle.extenders:
-            return False  # which cannot be asked again
         if decision.node:
             placed += 1
             # The pod may have entered the queue before a preemption for it began, which keeps it out from then on.
