@@ -149,7 +149,7 @@ class BindingCycle:
         return (
             not framework.post_bind
             and (handle.waiting_pods is None or handle.waiting_pods.get(pod.uid) is None)
-            and not self._is_status_pending(pod.uid)
+            and not self._is_status_pending(pod.key)
             and not any(
                 extender.is_binder and extender.is_interested(pod.pod)
                 for extender in handle.extenders
@@ -309,7 +309,7 @@ class BindingCycle:
             return status
         async with self._slots.hold():
             # A pending condition of an earlier attempt, written after the binding, would mark a bound pod unschedulable.
-            await self._flush_status(pod.metadata.uid)
+            await self._flush_status(assumed.pod.key)
             started = framework.now()
             status = await self._bind_by_extender(assumed)
             if status is SKIP:

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from kubesched.api.core_v1 import Pod, PodCondition
+from kubesched.api.names import key_of
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError
 from kubesched.framework.handle import Lister, SchedulerClient
@@ -55,7 +56,7 @@ class StatusWriter:
         self._random = random
         self._pending: dict[str, _Update] = {}
         self._writing: dict[str, asyncio.Event] = {}
-        """Writes in flight by UID; the event is set when the write ends."""
+        """Writes in flight by the pod's key; the event is set when the write ends."""
         self._wake = asyncio.Event()
         self.on_idle: Callable[[], None] = lambda: None
 
@@ -66,18 +67,19 @@ class StatusWriter:
         self, pod: Pod, condition: PodCondition | None, nomination: NominatingInfo | None
     ) -> None:
         """Queue an update of a pod's status. No-op if the status already has these values and nothing is pending."""
+        key = key_of(pod.metadata)
         if (
             status_patch(self._current(pod), condition, nomination, 0.0) is None
             # A pending update may say something else: then this one has to be merged into it.
-            and pod.metadata.uid not in self._pending
+            and key not in self._pending
         ):
             return
         if log.enabled(3):
             _log_update(pod, condition, nomination)
         update = _Update(pod, condition, nomination)
-        pending = self._pending.get(pod.metadata.uid)
-        if pending is None:
-            self._pending[pod.metadata.uid] = update
+        pending = self._pending.get(key)
+        if pending is None or pending.pod.metadata.uid != pod.metadata.uid:
+            self._pending[key] = update
         else:
             pending.merge(update)
         self._wake.set()
@@ -97,21 +99,22 @@ class StatusWriter:
         while self._pending:
             await self._write_next()
 
-    def is_pending(self, uid: str) -> bool:
+    def is_pending(self, key: str) -> bool:
         """Whether something is pending or in flight for a pod, so that `flush` would wait."""
-        return uid in self._pending or uid in self._writing
+        return key in self._pending or key in self._writing
 
-    async def flush(self, uid: str) -> None:
-        """Return when nothing is pending or in flight for a pod.
+    async def flush(self, key: str) -> None:
+        """Return when nothing is pending or in flight for a pod, or for another one that had its name.
 
-        The binding waits for this: a condition written after it would mark a bound pod unschedulable.
+        The binding waits for this: a condition written after it would mark a bound pod unschedulable. Patches name no UID, so
+        one for a pod that is gone changes the pod that has its name by then.
         """
         while True:
-            under_way = self._writing.get(uid)
+            under_way = self._writing.get(key)
             if under_way is not None:
                 await under_way.wait()
-            elif uid in self._pending:
-                await self._write_one(uid)
+            elif key in self._pending:
+                await self._write_one(key)
             else:
                 return
 
@@ -125,19 +128,19 @@ class StatusWriter:
 
     async def _write_next(self) -> bool:
         # An update of a pod whose write is in flight waits for it, which keeps the patches of a pod in order.
-        uid = next((uid for uid in self._pending if uid not in self._writing), None)
-        if uid is None:
+        key = next((key for key in self._pending if key not in self._writing), None)
+        if key is None:
             return False
-        await self._write_one(uid)
+        await self._write_one(key)
         return True
 
-    async def _write_one(self, uid: str) -> None:
-        update = self._pending.pop(uid)
-        done = self._writing[uid] = asyncio.Event()
+    async def _write_one(self, key: str) -> None:
+        update = self._pending.pop(key)
+        done = self._writing[key] = asyncio.Event()
         try:
             await self._write(update)
         finally:
-            del self._writing[uid]
+            del self._writing[key]
             done.set()
             self._wake.set()
 

@@ -46,6 +46,22 @@ async def test_a_binding_waits_for_the_condition_that_is_on_its_way(world):
     assert world.pod("a").spec.node_name == "n1"
 
 
+async def test_a_binding_waits_for_the_condition_of_an_older_pod_of_its_name(world):
+    """Patches name no UID: one for the pod that is gone would change the new one."""
+    gate, log = slow_patches(world)
+    old = make_pod("a").uid("old").node_selector(disk="ssd").build()
+    world.add_pod(old)
+    await world.settle()
+    world.delete_pod(old)
+    world.add_node(make_node("n1").build())
+    world.add_pod(make_pod("a").uid("new").build())
+    await world.settle()
+    assert log == []
+    gate.set()
+    await world.settle()
+    assert log == [("patch", "a"), ("bind", "a")]
+
+
 async def test_other_pods_do_not_wait_for_it(world):
     _gate, log = slow_patches(world)
     world.add_pod(make_pod("a").node_selector(disk="ssd").build())
