@@ -195,9 +195,9 @@ class _Generous(DefaultPreemption):
         super().__init__(args, handle)
         find = self.evaluator._find_candidates
 
-        def remember(state: Any, pod: Any, statuses: Any) -> Any:
+        def remember(state: Any, pod: Any, statuses: Any, **how: Any) -> Any:
             self._priority = pod.spec.priority or 0
-            return find(state, pod, statuses)
+            return find(state, pod, statuses, **how)
 
         best = self.evaluator._best
 

@@ -227,6 +227,7 @@ class _Player:
                 flight=self,
                 plugin_client=_PlayedCalls(self._gates),
             ),
+            classes=self._header.classes,
             max_in_unschedulable_s=self._header.max_in_unschedulable_s,
         )
 

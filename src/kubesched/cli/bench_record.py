@@ -36,7 +36,13 @@ class RecordedWorkloads:
         if folder.exists() and any(folder.iterdir()):
             raise KubeschedError(f"{folder} is not empty")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        record = partial(open_recording, str(folder), limits=Limits(), random=Random(options.seed))
+        record = partial(
+            open_recording,
+            str(folder),
+            limits=Limits(),
+            random=Random(options.seed),
+            classes=options.classes,
+        )
         return replace(
             options, record=lambda config, gates, clock: record(config, gates, clock=clock)
         )

@@ -59,6 +59,7 @@ def open_recording(
     clock: Clock,
     random: Random,
     max_in_unschedulable_s: float = 300.0,
+    classes: bool = True,
     threaded: bool = True,
     flush_at: int | None = None,
 ) -> Recording:
@@ -88,6 +89,7 @@ def open_recording(
         config=to_plain(config),
         feature_gates={name: on for name, _stage, on in gates.states()},
         max_in_unschedulable_s=max_in_unschedulable_s,
+        classes=classes,
     )
     recorder = Recorder(RecordingWriter(storage, limits, header), clock, flush_at=flush_at)
     if threaded:

@@ -65,6 +65,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     feature_gates: dict[str, bool]
     max_in_unschedulable_s: float = 300.0
     """The flag --pod-max-in-unschedulable-pods-duration."""
+    classes: bool = True
+    """Whether equal pods shared answers, and waited as one (`bench run --no-classes`: they did not)."""
     is_playable: bool = False
     """Whether the checkpoint holds the state of the scheduler, too."""
 

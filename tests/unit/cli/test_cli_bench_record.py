@@ -35,7 +35,7 @@ def test_every_decision_of_a_workload_comes_out_the_same(name, classes):
 
     def record(config, gates, clock):
         begin = partial(open_recording, None, limits=Limits(), random=Random(1), threaded=False)
-        recordings.append(begin(config, gates, clock=clock))
+        recordings.append(begin(config, gates, clock=clock, classes=classes))
         return recordings[-1]
 
     (workload,) = find([f"{name}/tiny"])
