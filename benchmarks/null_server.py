@@ -149,12 +149,12 @@ class NullServer:
         if target.endswith(b"/binding"):
             connection.write(BINDING_ANSWER)
             name_at = target.rindex(b"-", 0, -len(b"/binding")) + 1
-            found = NODE_NAME.search(body)
-            assert found is not None, body
+            node_name = NODE_NAME.search(body)
+            assert node_name is not None, body
             self.bound += 1
             self.revision += 1
             index = int(target[name_at : -len(b"/binding")])
-            self._send(self.pods.bound(index, self.revision, found[0]))
+            self._send(self.pods.bound(index, self.revision, node_name[0]))
             self.create()
             if self.bound == self.pods.count:
                 announce("bound")

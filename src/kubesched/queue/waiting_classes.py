@@ -1,7 +1,8 @@
 """Classes of rejected pods that wait as one.
 
 A pod joins its class when its failure holds for every pod of the class: any other would have got the same answer at that
-moment. Pods of a class that different plugins rejected, at different times, wait apart. An event is then evaluated once per class, and one pod is tried for all:
+moment. Pods of a class that different plugins rejected, at different times, wait apart. An event is then evaluated once per
+class, and one pod is tried for all:
 
     asleep ──event may help──► awake: the first pod, the *head*, is in activeQ, backoffQ or in flight; the others stay
        ▲                         │      parked in unschedulablePods, in their order
@@ -10,7 +11,7 @@ moment. Pods of a class that different plugins rejected, at different times, wai
                                     the parked pods count as tried and rejected at that moment ("settled")
 
 Settling takes the same time for ten pods as for ten thousand: the class counts it, and a pod's entry is brought up to date
-when somebody looks at it or it leaves (`catch_up`). The order of pods is the one that trying all of them would give. They fail
+when it is read or leaves (`catch_up`). The order of pods is the one that trying all of them would give. They fail
 in the order in which they wait, so all time stamps are renewed and the order stays. Classes woken by one event share a time
 stamp, and the order of arrival decides among their pods.
 """

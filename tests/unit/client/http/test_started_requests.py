@@ -87,7 +87,7 @@ async def test_a_connection_lost_after_sending_is_an_error_of_unknown_outcome(se
     assert error.sent
 
 
-async def test_giving_up_closes_the_connection_and_calls_nobody(serve, connect):
+async def test_giving_up_closes_the_connection_and_makes_no_callback(serve, connect):
     transport = connect(await serve(by_target))
     await transport.request(WARM)
     done = Outcome()
