@@ -357,6 +357,8 @@ class SchedulerProcess:
     async def _until_stopped(self, app: SchedulerApp, work: Coroutine[Any, Any, None]) -> bool:
         """Run the work until it ends or we are told to stop. True if told."""
         task = asyncio.ensure_future(work)
+        # Draining begins some turns of the loop later, in which a pod could still be taken.
+        self._stop.on_asked = app.take_no_more_pods
         asked = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)

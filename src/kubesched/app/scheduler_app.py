@@ -132,6 +132,9 @@ class SchedulerApp:
             for framework in self.assembly.frameworks.values():
                 framework.close()
 
+    def take_no_more_pods(self) -> None:
+        self.assembly.scheduler.take_no_more_pods()
+
     async def drain(self, timeout_s: float) -> None:
         """Stop taking pods; finish bindings, evictions and status patches under way, within a bound."""
         if not self.is_scheduling:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -33,6 +34,8 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.is_set = False
+        self.on_asked: Callable[[], None] = lambda: None
+        """Called in the loop before anything else happens there, and before the request is logged."""
         self._asked = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -57,13 +60,14 @@ class StopRequest:
         self._loop.call_soon_threadsafe(self._note, signum)
 
     def _note(self, signum: int) -> None:
+        self.ask()
         log.info("Asked to stop", v=1, signal=signal.Signals(signum).name)
-        self._asked.set()
 
     def ask(self) -> None:
         """Stop as if a signal had come."""
         self.is_set = True
         self._asked.set()
+        self.on_asked()
 
     async def wait(self) -> None:
         await self._asked.wait()

@@ -375,9 +375,13 @@ class Scheduler:
             pause = 1.0 if due is None else min(1.0, max(0.0, due - self._clock.monotonic()))
             await asyncio.sleep(pause if pause > 0 else 0.001)
 
-    async def drain(self, timeout_s: float) -> None:
-        """Stop popping pods and wait for running work, up to `timeout_s`. The caller cancels `run` afterwards."""
+    def take_no_more_pods(self) -> None:
+        """Leave the queue as it is; what is under way goes on."""
         self._is_draining = True
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no more pods and wait for running work, up to `timeout_s`. The caller cancels `run` afterwards."""
+        self.take_no_more_pods()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.background.drain(timeout_s))
             group.create_task(self._wait_for_bindings(timeout_s))

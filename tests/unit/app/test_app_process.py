@@ -131,6 +131,19 @@ async def test_a_signal_asks_to_stop():
         stop.uninstall()
 
 
+async def test_what_is_to_happen_at_once_happens_before_the_request_is_logged(caplog):
+    logged = []
+    stop = StopRequest()
+    stop.on_asked = lambda: logged.append("Asked to stop" in caplog.text)
+    stop.install()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(stop.wait(), 10)
+    finally:
+        stop.uninstall()
+    assert logged == [False]
+
+
 async def test_a_second_signal_ends_the_process(monkeypatch):
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)

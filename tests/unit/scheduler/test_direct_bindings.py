@@ -143,6 +143,14 @@ async def test_draining_waits_for_the_answer(world):
     assert world.assembly.scheduler.binding.direct_count == 0
 
 
+async def test_no_pod_is_taken_between_the_request_to_stop_and_draining(world):
+    world.assembly.scheduler.take_no_more_pods()
+    world.add_pod(make_pod("a").build())
+    await world.settle()
+    assert not started(world).open
+    await world.assembly.scheduler.drain(10.0)
+
+
 async def test_a_plugin_that_fails_to_start_fails_the_attempt(world, caplog):
     def broken(pod, node_name, done):
         raise ValueError("a bug")
