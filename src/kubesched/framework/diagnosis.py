@@ -25,6 +25,8 @@ class Diagnosis:
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter_msg: str = ""
     post_filter_msg: str = ""
+    is_post_filter_unfinished: bool = False
+    """Whether the API server refused or did not answer a request of PostFilter: it may succeed next time."""
 
     def copy(self) -> Diagnosis:
         """A copy for another pod: verdicts are shared, the rest may be changed."""

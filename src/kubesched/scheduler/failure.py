@@ -159,8 +159,11 @@ class FailureHandler:
         info.gating_plugin_events = ()
         pod = info.pod_info.pod
         if isinstance(error, FitError):
-            info.unschedulable_plugins = set(error.diagnosis.unschedulable_plugins)
-            info.pending_plugins = set(error.diagnosis.pending_plugins)
+            if not error.diagnosis.is_post_filter_unfinished:
+                info.unschedulable_plugins = set(error.diagnosis.unschedulable_plugins)
+                info.pending_plugins = set(error.diagnosis.pending_plugins)
+            # Otherwise no event may come: without rejectors the pod is tried again after a backoff, as after an error.
+            # (Upstream: it waits for an event, or for the five-minute flush.)
             log.info("Unable to schedule pod; no fit; waiting", v=2, pod=pod, err=error)
         elif isinstance(error, NoNodesAvailable):
             log.info(

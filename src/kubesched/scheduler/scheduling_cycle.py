@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from kubesched.cache.cache import Cache, CacheError
+from kubesched.errors import ApiError, TransportError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.interfaces import (
@@ -172,6 +173,7 @@ class SchedulingCycle:
             log.info(
                 "Status after running PostFilter plugins for pod", v=5, pod=pod.pod, status=said
             )
+            fit_error.diagnosis.is_post_filter_unfinished = _is_request_failure(status)
             info = result.nominating_info if result is not None else None
             return Failed(failure, info or KEEP_NOMINATION)
 
@@ -230,6 +232,16 @@ class SchedulingCycle:
         if wanted:
             self._queue.activate(dict(wanted))
             wanted.clear()
+
+
+def _is_request_failure(status: Status | None) -> bool:
+    """Did a plugin fail because a request to the API server did?"""
+    error: BaseException | None = None
+    if status is not None and status.code is Code.ERROR:
+        error = status.error
+    while error is not None and not isinstance(error, ApiError | TransportError):
+        error = error.__cause__
+    return error is not None
 
 
 def as_one_node_failure(pod_key: str, node_name: str, status: Status) -> Status:

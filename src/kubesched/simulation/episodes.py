@@ -322,6 +322,21 @@ async def _reservation_given_back(stage: Stage) -> None:
     stage.expect_no_reservation("stage-a", "refused")
 
 
+async def _deallocation_refused(stage: Stage) -> None:
+    """A claim is allocated where its pod cannot go any more, and the API server refuses to take the devices off it."""
+    stage.node("scene-1", gpus=1)
+    stage.cluster.api.create(devices.CLAIMS, devices.claim("scene-a"))
+    await _rest(stage)
+    left = stage.fail_calls("POST", "/pods/moves/binding", FORBIDDEN)
+    stage.pod("moves", "1", device_claim="scene-a")
+    await stage.until(lambda: left() == 0)
+    left = stage.fail_calls("PUT", "/resourceclaims/scene-a/status", FORBIDDEN)
+    stage.patch_node("scene-1", {"spec": {"unschedulable": True}})
+    stage.node("scene-2", gpus=1)
+    await stage.until(lambda: left() == 0)
+    await asyncio.sleep(HELD_S)
+
+
 EPISODES: Final[dict[str, Episode]] = {
     "rejected at Permit": _rejected_at_permit,
     "event in flight": _event_in_flight,
@@ -343,6 +358,7 @@ EPISODES: Final[dict[str, Episode]] = {
     "reservation given back": _reservation_given_back,
     "extender's answer lost": _extender_answer_lost,
     "budget in the way": _budget_in_the_way,
+    "deallocation refused": _deallocation_refused,
 }
 
 assert list(EPISODES) == [*options.EPISODES, *options.FURTHER_EPISODES]

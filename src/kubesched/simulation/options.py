@@ -39,7 +39,7 @@ EPISODES = {
 """Situations that are staged at the end of a run (`episodes`), and what a run must have for them."""
 REPLICAS: Final = 0.35
 """How many worlds have pods in sets of equal ones."""
-FURTHER_EPISODES = {"budget in the way": "budgets"}
+FURTHER_EPISODES = {"budget in the way": "budgets", "deallocation refused": "devices"}
 """Situations that may be staged besides, in some of the runs that have what they need."""
 FURTHER: Final = 0.3
 HOSTILE_PODS = (

@@ -16,6 +16,7 @@ from kubesched.framework.interfaces import (
     FilterPlugin,
     PermitPlugin,
     PostBindPlugin,
+    PostFilterPlugin,
     PreBindPlugin,
     PreBindPreFlightResult,
     PreFilterPlugin,
@@ -124,6 +125,35 @@ async def test_a_pod_that_fits_is_bound_and_the_event_says_where() -> None:
             "the watch confirmed the assumption"
         )
         assert Trouble.calls[-1] == "postBind"
+
+
+class RefusesAll(FilterPlugin, PostFilterPlugin):
+    """Rejects every node; its PostFilter fails with what the test sets."""
+
+    name = "RefusesAll"
+    failure: ClassVar[Exception]
+
+    def filter(self, state, pod, node_info):
+        return unschedulable("not today")
+
+    def post_filter(self, state, pod, statuses):
+        raise RefusesAll.failure
+
+
+@pytest.mark.parametrize(
+    ("failure", "place"),
+    [(ServerError("out of order"), "backoff"), (ValueError("out of order"), "unschedulable")],
+)
+async def test_a_pod_is_tried_again_if_a_request_of_post_filter_failed(failure, place) -> None:
+    RefusesAll.failure = failure
+    config = with_plugin("RefusesAll", "filter", "postFilter")
+    async with SchedulerHarness(config, plugins=[RefusesAll]) as world:
+        await attempt(world, nodes=1)
+        reason, message = world.condition("p")
+        assert reason == "Unschedulable"
+        assert message.startswith("0/1 nodes are available: 1 not today. ")
+        assert message.endswith("out of order")
+        assert world.place_in_queue("p") == place
 
 
 REJECTED = unschedulable("not today")

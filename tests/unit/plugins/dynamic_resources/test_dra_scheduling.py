@@ -172,29 +172,37 @@ async def test_a_failed_binding_removes_the_reservation_and_keeps_the_allocation
         assert [each.name for each in current(harness, "c").status.reserved_for] == ["p"]
 
 
+def on_a_node_that_is_gone(**status):
+    only = {"key": "metadata.name", "operator": "In", "values": ["gone"]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [only]}]}
+    return {"allocation": allocation(("r", "s", "a"), nodeSelector=selector), **status}
+
+
 async def test_an_unused_allocation_on_another_node_is_given_up():
-    elsewhere = {
-        "allocation": allocation(
-            ("r", "s", "a"),
-            nodeSelector={
-                "nodeSelectorTerms": [
-                    {
-                        "matchFields": [
-                            {"key": "metadata.name", "operator": "In", "values": ["gone"]}
-                        ]
-                    }
-                ]
-            },
-        )
-    }
-    objects = [device_class(), resource_slice("s", "a"), claim("c", status=elsewhere)]
-    async with Started(*objects) as harness:
+    stuck = claim("c", status=on_a_node_that_is_gone())
+    async with Started(device_class(), resource_slice("s", "a"), stuck) as harness:
         harness.add_pod(pod("p", "c"))
         await harness.settle()
         assert harness.condition("p")[1].startswith(
             "0/1 nodes are available: 1 resourceclaim not available on the node. "
             "deallocation of ResourceClaim completed"
         )
+        assert current(harness, "c").status.allocation is None
+
+
+async def test_a_refused_deallocation_is_tried_again_after_a_backoff():
+    """Nothing has changed, so no event wakes the pod."""
+    own = [{"resource": "pods", "name": "p", "uid": "uid-p"}]
+    stuck = claim("c", status=on_a_node_that_is_gone(reservedFor=own))
+    async with Started(device_class(), resource_slice("s", "a"), stuck) as harness:
+        harness.client.before_write = _refuse
+        harness.add_pod(pod("p", "c"))
+        await harness.settle()
+        text = "0/1 nodes are available: 1 resourceclaim not available on the node. no room"
+        assert harness.condition("p") == ("Unschedulable", text)
+        assert harness.place_in_queue("p") == "backoff"
+        harness.client.before_write = lambda _obj: None
+        await harness.advance(2)
         assert current(harness, "c").status.allocation is None
 
 
