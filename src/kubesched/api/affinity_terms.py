@@ -62,6 +62,10 @@ class AffinityTerms(NamedTuple):
     problems: tuple[str, ...] = ()
 
     @property
+    def has_preferences(self) -> bool:
+        return bool(self.preferred_affinity or self.preferred_anti_affinity)
+
+    @property
     def error(self) -> str:
         """All problems in one message, or the empty string."""
         return field_errors.aggregate(self.problems) if self.problems else ""

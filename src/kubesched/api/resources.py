@@ -70,8 +70,8 @@ def is_extended(name: str) -> bool:
     return not label_key_problems(f"requests.{name}")
 
 
-class PodRequests(msgspec.Struct, frozen=True, gc=False):
-    """What a pod asks for, rounded. `scalars` is shared: do not change it."""
+class _Amounts(msgspec.Struct, frozen=True, gc=False):
+    """Rounded amounts by resource. `scalars` is shared: do not change it."""
 
     milli_cpu: int = 0
     memory: int = 0
@@ -79,7 +79,7 @@ class PodRequests(msgspec.Struct, frozen=True, gc=False):
     scalars: dict[str, int] = {}
 
     def get(self, name: str) -> int:
-        """The request for a resource by name: milli-units of cpu, units of anything else."""
+        """The amount of a resource by name: milli-units of cpu, units of anything else."""
         if name == CPU:
             return self.milli_cpu
         if name == MEMORY:
@@ -89,14 +89,14 @@ class PodRequests(msgspec.Struct, frozen=True, gc=False):
         return self.scalars.get(name, 0)
 
 
-class NodeAllocatable(msgspec.Struct, frozen=True, gc=False):
-    """What a node offers to pods, rounded."""
+class PodRequests(_Amounts, frozen=True, gc=False):
+    """What a pod asks for."""
 
-    milli_cpu: int = 0
-    memory: int = 0
-    ephemeral_storage: int = 0
+
+class NodeAllocatable(_Amounts, frozen=True, gc=False):
+    """What a node offers to pods."""
+
     allowed_pods: int = 0
-    scalars: dict[str, int] = {}
 
 
 def node_allocatable(node: Node) -> NodeAllocatable:
@@ -119,7 +119,7 @@ def node_allocatable(node: Node) -> NodeAllocatable:
         except QuantityError as error:
             where = f"node {node.metadata.name}: status.allocatable[{name}]"
             raise QuantityError(f"{where}: {raw!r}: {error}") from None
-    return NodeAllocatable(milli_cpu, memory, ephemeral_storage, allowed_pods, scalars)
+    return NodeAllocatable(milli_cpu, memory, ephemeral_storage, scalars, allowed_pods)
 
 
 class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,7 +41,6 @@ from kubesched.snapshot.views import NodeColumns
 
 MIN_NODE_SCORE = 0
 MAX_NODE_SCORE = 100
-MAX_PERMIT_TIMEOUT_S = 15 * 60.0
 
 
 @dataclass(frozen=True, slots=True)

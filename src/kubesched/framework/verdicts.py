@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,13 @@ class Verdicts:
     def reject(cls, rejected: Mask, status: Status) -> Verdicts:
         """The common case: one reason, true where it applies."""
         return cls(rejected, lambda _code: status)
+
+    @classmethod
+    def numbered(
+        cls, codes: Codes, statuses: Sequence[Status], broken: Mask | None = None
+    ) -> Verdicts:
+        """Code 1 means the first status, 2 the second, and so on."""
+        return cls(codes, lambda code: statuses[code - 1], broken)
 
 
 class DeferredVerdicts(Verdicts):

@@ -309,7 +309,7 @@ class _Findings:
     def verdicts(self) -> Verdicts | None:
         if not self._statuses:
             return None
-        return Verdicts(self._codes, lambda code: self._statuses[code - 1], self._broken)
+        return Verdicts.numbered(self._codes, self._statuses, self._broken)
 
 
 def _by_driver(wanted: Wanted) -> dict[str, list[str]]:

@@ -5,7 +5,8 @@ Mirrors upstream's `tainttoleration/taint_toleration.go`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -40,8 +41,6 @@ UNTOLERATED = unresolvable("node(s) had untolerated taint(s)")
 PRE_SCORE_STATE = "PreScoreTaintToleration"
 
 TaintSet = tuple[Taint, ...]
-TaintTable = ValueTable[TaintSet]
-Tables = dict[tuple[Toleration, ...], TaintTable]
 
 _TABLES_LIMIT: Final = 256
 """Lists of tolerations whose rules are remembered."""
@@ -57,8 +56,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
         self._comparison_operators = handle.feature_gates.TaintTolerationComparisonOperators
-        self._repelling: Tables = {}
-        self._disliked: Tables = {}
+        self._repelling = _Tables(self._repels, np.bool_)
+        self._disliked = _Tables(self._count_disliked, np.int64)
         taint_column(handle.table)  # filled as nodes come, not in one go
 
     # -- filter ----------------------------------------------------------------------------------------------------
@@ -67,7 +66,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         column = taint_column(nodes.table)
         if not column.values:
             return None
-        rejected = self._table(self._repelling, column, pod)
+        rejected = self._repelling.of(pod, column)
         rejected.update()
         return None if rejected.is_trivial else Verdicts.reject(rejected.over(nodes), UNTOLERATED)
 
@@ -77,8 +76,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
-        disliked = self._table(self._disliked, taint_column(nodes.table), pod)
-        state.write(PRE_SCORE_STATE, disliked)
+        state.write(PRE_SCORE_STATE, self._disliked.of(pod, taint_column(nodes.table)))
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
         disliked: ValueTable[TaintSet] | None = state.get(PRE_SCORE_STATE)
@@ -123,26 +121,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         return tolerations_fragment(pod)
 
-    # -- tables by tolerations -------------------------------------------------------------------------------------
-
-    def _table(self, known: Tables, column: InternedColumn[TaintSet], pod: Pod) -> TaintTable:
-        """The rule for pods that tolerate the same as this one."""
-        tolerations = tuple(pod.spec.tolerations or ())
-        table = known.get(tolerations)
-        if table is None or not table.is_over(column):
-            if len(known) >= _TABLES_LIMIT:
-                known.clear()
-            if known is self._repelling:
-                table = ValueTable(column, lambda taints: self._repels(pod, taints), absent=False)
-            else:
-                table = ValueTable(
-                    column,
-                    lambda taints: self._count_disliked(pod, taints),
-                    absent=0,
-                    dtype=np.int64,
-                )
-            known[tolerations] = table
-        return table
+    # -- rules -----------------------------------------------------------------------------------------------------
 
     def _repels(self, pod: Pod, taints: Sequence[Taint] | None) -> bool:
         untolerated = first_untolerated_taint(
@@ -159,6 +138,26 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
             )
             for taint in taints
         )
+
+
+class _Tables:
+    """One rule about taints, as a table for each list of tolerations."""
+
+    def __init__(self, rule: Callable[[Pod, TaintSet], int], dtype: type[np.generic]) -> None:
+        self._rule = rule
+        self._dtype = dtype
+        self._by_tolerations: dict[tuple[Toleration, ...], ValueTable[TaintSet]] = {}
+
+    def of(self, pod: Pod, column: InternedColumn[TaintSet]) -> ValueTable[TaintSet]:
+        """The table for pods that tolerate the same as this one."""
+        tables, tolerations = self._by_tolerations, tuple(pod.spec.tolerations or ())
+        table = tables.get(tolerations)
+        if table is None or not table.is_over(column):
+            if len(tables) >= _TABLES_LIMIT:
+                tables.clear()
+            table = ValueTable(column, partial(self._rule, pod), absent=0, dtype=self._dtype)
+            tables[tolerations] = table
+        return table
 
 
 def taint_column(table: NodeTable) -> InternedColumn[TaintSet]:

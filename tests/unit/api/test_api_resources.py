@@ -479,7 +479,11 @@ def test_node_allocatable_is_read_by_class():
         ),
     )
     assert node_allocatable(node) == NodeAllocatable(
-        3920, 7680 * MI, 100 * GI, 110, {"example.com/gpu": 0, "hugepages-1Gi": 2 * GI}
+        3920,
+        7680 * MI,
+        100 * GI,
+        {"example.com/gpu": 0, "hugepages-1Gi": 2 * GI},
+        allowed_pods=110,
     )
 
 

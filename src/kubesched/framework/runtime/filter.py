@@ -83,7 +83,7 @@ class FilterOutcome:
         ids, statuses = other.classify(failing)
         codes = np.zeros(len(self.passing), dtype=np.int32)
         codes[indices[failing]] = ids + 1
-        self._rejections.insert(0, ("", Verdicts(codes, lambda code: statuses[code - 1])))
+        self._rejections.insert(0, ("", Verdicts.numbered(codes, statuses)))
         self._memo.clear()
         self.passing[indices[failing]] = False
 
@@ -207,4 +207,4 @@ def _one_by_one(
             return status
         statuses.append(status)
         codes[index] = len(statuses)
-    return Verdicts(codes, lambda code: statuses[code - 1]) if statuses else None
+    return Verdicts.numbered(codes, statuses) if statuses else None

@@ -28,7 +28,7 @@ from kubesched.framework.runtime.pre_filter import run_add_pod
 from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
 from kubesched.snapshot.columns import Indices, Ints
-from kubesched.snapshot.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
+from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 from kubesched.snapshot.priorities import PriorityIndex, RequestSums
 from kubesched.snapshot.views import BulkWhatIfColumns, NodeColumns
@@ -62,8 +62,10 @@ class Rivals:
         """The rivals' requests."""
         known = self._requested.get(resource)
         if known is None:
-            amount = _amount_of(self._nominated.table, resource)
-            known = self._nominated.sum_of(amount, resource, self._priority, self._own)
+            name = list(self._nominated.table.resource_index)[resource]
+            known = self._nominated.sum_of(
+                lambda pod: pod.requests.get(name), resource, self._priority, self._own
+            )
             self._requested[resource] = known
         return known[rows]
 
@@ -83,17 +85,6 @@ class Rivals:
             pods_delta=self.pod_count(rows),
             added=lambda index: self.pods_at(int(rows[index])),
         )
-
-
-def _amount_of(table: NodeTable, resource: int) -> Callable[[PodInfo], int]:
-    if resource == CPU:
-        return lambda pod: pod.requests.milli_cpu
-    if resource == MEMORY:
-        return lambda pod: pod.requests.memory
-    if resource == EPHEMERAL_STORAGE:
-        return lambda pod: pod.requests.ephemeral_storage
-    name = next(name for name, known in table.resource_index.items() if known == resource)
-    return lambda pod: pod.requests.scalars.get(name, 0)
 
 
 class NominatedPods:
@@ -255,7 +246,7 @@ def filter_contested(
             statuses.append(status)
             codes[at] = len(statuses)
     outcome = FilterOutcome(codes == 0)
-    outcome.add("", Verdicts(codes, lambda code: statuses[code - 1]))
+    outcome.add("", Verdicts.numbered(codes, statuses))
     return indices, outcome
 
 

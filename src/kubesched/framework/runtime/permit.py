@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import MAX_PERMIT_TIMEOUT_S, Wait
+from kubesched.framework.interfaces import Wait
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, raised, rejection_or_failure
 from kubesched.framework.runtime.timing import timed
@@ -32,7 +32,7 @@ def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str
         try:
             answer = timed(state.timer, plugin, "Permit", plugin.permit)(state, pod, node_name)
             if isinstance(answer, Wait):
-                outcome.timeouts_s[plugin.name] = min(float(answer.timeout_s), MAX_PERMIT_TIMEOUT_S)
+                outcome.timeouts_s[plugin.name] = float(answer.timeout_s)
                 last_reasons = (answer.reason,) if answer.reason else ()
                 continue
             status = as_status(plugin, answer)

@@ -191,8 +191,8 @@ class DynamicResources(
             statuses.append(status)
             codes[index] = len(statuses)
             if not status.is_rejected:  # ends the attempt, so that later nodes need no verdict
-                return Verdicts(codes, lambda code: statuses[code - 1], codes == len(statuses))
-        return Verdicts(codes, lambda code: statuses[code - 1]) if statuses else None
+                return Verdicts.numbered(codes, statuses, codes == len(statuses))
+        return Verdicts.numbered(codes, statuses) if statuses else None
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
         """Pods without claims are all alike, as long as no device class comes to stand behind what they request."""
@@ -300,10 +300,10 @@ class DynamicResources(
                 elif answer is not None:
                     statuses.append(answer)
                     codes[group] = len(statuses)
-                    if (
-                        not answer.is_rejected
-                    ):  # the first node that cannot be judged ends the attempt
-                        failed = len(statuses)
+                    if not answer.is_rejected:
+                        failed = len(
+                            statuses
+                        )  # the first node that cannot be judged ends the attempt
                         break
             verdicts[indices] = codes[group_of]
         unavailable = (
@@ -315,7 +315,7 @@ class DynamicResources(
         if not statuses:
             return None
         broken = verdicts == failed if failed else None
-        return Verdicts(verdicts, lambda code: statuses[code - 1], broken)
+        return Verdicts.numbered(verdicts, statuses, broken)
 
     def _node_filter(self, dra_state: DRAState, pod: Pod) -> NodeFilter:
         return NodeFilter(

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Pod, ReplicationController, Service
+from kubesched.api.meta import LabelSelector
 from kubesched.api.selectors import Selector, SelectorError, from_label_selector, from_map
 from kubesched.framework.handle import Lister, Listers
 from kubesched.plugins.helper.live_groups import LiveGroups
@@ -22,13 +23,8 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], type[Any]]] = {
 }
 
 
-def sources_version(listers: Listers | None) -> Hashable:
-    """Changes whenever an object changes that `DefaultSelectors` reads."""
-    return None if listers is None else tuple([listers.of(kind).version for kind in SOURCE_KINDS])
-
-
 def sources_of(listers: Listers | None, pod: Pod) -> list[Lister[Any]]:
-    """The listers that `DefaultSelectors` reads for this pod."""
+    """The listers that `DefaultSelectors` reads for this pod: their versions change whenever its selector may."""
     if listers is None:
         return []
     owner = owner_of(pod)
@@ -60,26 +56,21 @@ class DefaultSelectors:
         Empty when there is neither. The owner is looked up by name; its UID is not compared.
         """
         labels = self._of_services(pod)
-        namespace = pod.metadata.namespace
-        owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
-        if owner is None:
-            return from_map(labels)
-        match owner.api_version, owner.kind:
-            case "v1", "ReplicationController":
-                controllers = self._listers.of(ReplicationController)
-                controller = controllers.get(namespace, owner.name)
-                if controller is not None:
-                    labels.update(controller.spec.selector or {})
-            case ("apps/v1", "ReplicaSet") | ("apps/v1", "StatefulSet"):
-                kind = ReplicaSet if owner.kind == "ReplicaSet" else StatefulSet
-                workload = self._listers.of(kind).get(namespace, owner.name)
-                if workload is not None and workload.spec.selector is not None:
-                    try:
-                        chosen = from_label_selector(workload.spec.selector)
-                    except SelectorError:
-                        return from_map(labels)
-                    return from_map(labels).add(*chosen.requirements)
-        return from_map(labels)
+        selected = self._selected_by_owner(pod)
+        if isinstance(selected, LabelSelector):
+            try:
+                return from_map(labels).add(*from_label_selector(selected).requirements)
+            except SelectorError:
+                return from_map(labels)
+        return from_map(labels | (selected or {}))
+
+    def _selected_by_owner(self, pod: Pod) -> LabelSelector | dict[str, str] | None:
+        owner = owner_of(pod)
+        kind = None if owner is None else _CONTROLLERS.get(owner[:2])
+        if owner is None or kind is None:
+            return None
+        controller: Any = self._listers.of(kind).get(pod.metadata.namespace, owner[2])
+        return None if controller is None else controller.spec.selector
 
     def close(self) -> None:
         self._services.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.status import unresolvable, unschedulable
 from kubesched.framework.traits import Trait, all_or_none, domain_trait
 from kubesched.framework.verdicts import Codes, Verdicts
-from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm
+from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, MatchingPods
 from kubesched.snapshot.columns import ABSENT, Mask
 from kubesched.snapshot.domain_counter import DomainCounter
 from kubesched.snapshot.node_table import NodeTable
@@ -37,6 +37,14 @@ class CountedTerm(NamedTuple):
     term: IncomingTerm
     domains: DomainCounter
     counter: Counter
+
+
+def counted_together(table: NodeTable, terms: Sequence[IncomingTerm]) -> tuple[CountedTerm, ...]:
+    """The terms, each with the pods in its domains that match all of them."""
+    if not terms:
+        return ()
+    counter = table.pod_index.counter(MatchingPods(*terms))
+    return tuple([CountedTerm(t, counter.by_domain(t.topology_key), counter) for t in terms])
 
 
 @dataclass(slots=True, eq=False)
@@ -147,11 +155,11 @@ class FilterState:
 
     # -- what-ifs --------------------------------------------------------------------------------------------------
 
-    def change(self, other: PodInfo, node: NodeColumns, table: NodeTable, delta: int) -> None:
+    def change(self, other: PodInfo, node: NodeColumns, delta: int) -> None:
         """Apply a what-if: a pod is added to a node or removed from it."""
         labels = node.node_at(0).metadata.labels or {}
         meta = self.pod.metadata
-        namespace_labels = table.namespaces.labels_of(meta.namespace)
+        namespace_labels = node.table.namespaces.labels_of(meta.namespace)
         for term in other.affinity_terms.required_anti_affinity:
             if term.matches(meta.namespace, meta.labels, namespace_labels):
                 _note(self._changed_existing, labels, term.topology_key, delta)

@@ -26,7 +26,7 @@ from kubesched.framework.traits import all_or_none, domain_trait
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.inter_pod_affinity import hints
-from kubesched.plugins.inter_pod_affinity.filtering import CountedTerm, FilterState
+from kubesched.plugins.inter_pod_affinity.filtering import FilterState, counted_together
 from kubesched.plugins.inter_pod_affinity.scoring import (
     Contribution,
     ScoreState,
@@ -86,10 +86,8 @@ class InterPodAffinity(
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
 
     def labels_read(self, pod: Pod) -> Hashable:
-        labels, affinity = pod.metadata.labels, pod.spec.affinity
-        if affinity is not None and (
-            affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
-        ):
+        labels = pod.metadata.labels
+        if _has_own_terms(pod):
             return tuple(sorted(labels.items())) if labels else ()  # its own terms may mean itself
         return self.handle.table.pod_index.term_labels.read_of(labels)
 
@@ -109,26 +107,10 @@ class InterPodAffinity(
         if not existing and not parsed.required_affinity and not parsed.required_anti_affinity:
             return SKIP
         terms = self._incoming(state, pod, table)
-        together = (
-            table.pod_index.counter(MatchingPods(*terms.required_affinity))
-            if terms.required_affinity
-            else None
-        )
-        required = FilterState(
-            pod,
-            tuple(
-                CountedTerm(t, together.by_domain(t.topology_key), together)
-                for t in terms.required_affinity
-            )
-            if together is not None
-            else (),
-            tuple(
-                CountedTerm(t, counter.by_domain(t.topology_key), counter)
-                for t in terms.required_anti_affinity
-                if (counter := table.pod_index.counter(MatchingPods(t)))
-            ),
-            tuple(existing),
-        )
+        # A pod counts for affinity only if it matches all terms, for anti-affinity if it matches any.
+        affinity = counted_together(table, terms.required_affinity)
+        anti = [c for t in terms.required_anti_affinity for c in counted_together(table, (t,))]
+        required = FilterState(pod, affinity, tuple(anti), tuple(existing))
         state.write(PRE_FILTER_STATE, required)
         return None
 
@@ -157,11 +139,11 @@ class InterPodAffinity(
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
         required: FilterState = state.read(PRE_FILTER_STATE)
-        required.change(added, node, node.table, 1)
+        required.change(added, node, 1)
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeColumns) -> None:
         required: FilterState = state.read(PRE_FILTER_STATE)
-        required.change(removed, node, node.table, -1)
+        required.change(removed, node, -1)
 
     def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
         required: FilterState = state.read(PRE_FILTER_STATE)
@@ -173,12 +155,9 @@ class InterPodAffinity(
         parsed = self._parsed(state, pod)
         if parsed.problems:
             return error_status(f"updating podInfo: {parsed.error}")
-        has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
-        if self._ignores_existing_preferences and not has_preferences:
+        if self._ignores_existing_preferences and not parsed.has_preferences:
             return SKIP
-        preferred = with_pods(
-            self._contributions(state, pod, nodes.table, has_preferences=has_preferences)
-        )
+        preferred = with_pods(self._contributions(state, pod, nodes.table))
         if preferred is None:
             return SKIP
         state.write(PRE_SCORE_STATE, preferred)
@@ -197,13 +176,10 @@ class InterPodAffinity(
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         """Nodes of a domain share a score, while the relevant terms, and which of them have pods, stay the same."""
-        parsed = self._parsed(state, pod)
-        has_preferences = bool(parsed.preferred_affinity or parsed.preferred_anti_affinity)
-        if self._ignores_existing_preferences and not has_preferences:
+        if self._ignores_existing_preferences and not self._parsed(state, pod).has_preferences:
             return Rule(traits=())
-        in_play, table = self._terms_in_play(state, pod), self.handle.table
-        contributions = self._contributions(state, pod, table, has_preferences=has_preferences)
-        domains = [contribution.domains for contribution in contributions]
+        in_play = self._terms_in_play(state, pod)
+        domains = [c.domains for c in self._contributions(state, pod, self.handle.table)]
 
         def premise() -> Hashable:
             # Domains without pods are in no trait, so they have to follow the nodes here.
@@ -217,9 +193,9 @@ class InterPodAffinity(
         return Rule(traits=all_or_none(traits), premise=premise, final=final)
 
     def _contributions(
-        self, state: CycleState, pod: Pod, table: NodeTable, *, has_preferences: bool
+        self, state: CycleState, pod: Pod, table: NodeTable
     ) -> Iterator[Contribution]:
-        if has_preferences:
+        if self._parsed(state, pod).has_preferences:
             for weight, term in self._incoming(state, pod, table).preferred:
                 counter = table.pod_index.counter(MatchingPods(term))
                 yield Contribution(counter.by_domain(term.topology_key), weight, counter)
@@ -242,10 +218,7 @@ class InterPodAffinity(
         )
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
-        affinity = pod.spec.affinity
-        if affinity is not None and (
-            affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
-        ):
+        if _has_own_terms(pod):
             return NOT_SIGNABLE
         return {} if self._ignores_existing_preferences else {"v1.Pod.Labels": pod.metadata.labels}
 
@@ -296,3 +269,10 @@ class InterPodAffinity(
             return in_play
 
         return premise
+
+
+def _has_own_terms(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    return affinity is not None and (
+        affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+    )

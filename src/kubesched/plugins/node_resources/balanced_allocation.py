@@ -24,7 +24,7 @@ from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.balance import Balances, balance_change, balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
 from kubesched.plugins.node_resources.fit import sign_requests
-from kubesched.plugins.node_resources.resource_matrix import BLOCK, Amounts, resource_amounts
+from kubesched.plugins.node_resources.resource_matrix import Amounts, resource_amounts
 from kubesched.plugins.node_resources.scored_resources import (
     EXACT_BELOW,
     ScoredRequests,
@@ -84,12 +84,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         amounts = resource_amounts(nodes, wanted.indices)
         if not (amounts.is_exact and wanted.is_exact):
             return self._score_one_by_one(wanted.resources, nodes)
-        if length <= BLOCK:
-            return _score_block(amounts, wanted).astype(np.int64)
-        scores = np.empty(length, dtype=np.int64)
-        for where, part in amounts.blocks(length):
-            scores[where] = _score_block(part, wanted)
-        return scores
+        return amounts.scored(length, lambda part: _score_block(part, wanted))
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
         """None where devices are counted: allocations change that without the node changing."""

@@ -6,16 +6,12 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from kubesched.api.resource_v1 import DEVICE_CLASS_RESOURCE_PREFIX
 from kubesched.framework.handle import Handle
 from kubesched.plugins.dynamic_resources.device_totals import device_totals
 from kubesched.plugins.dynamic_resources.manager import manager_of
 from kubesched.plugins.node_resources.scored_resources import ScoredRequests
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.views import NodeColumns
-
-IMPLICIT_PREFIX = DEVICE_CLASS_RESOURCE_PREFIX
-"""Followed by its name, this is a resource every device class offers unasked."""
 
 
 class DeviceBackedResources:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from kubesched.api.core_v1 import Node, Pod
-from kubesched.api.resource_v1 import DeviceClass
+from kubesched.api.resource_v1 import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
 from kubesched.api.resources import (
     SCORED,
     NodeAllocatable,
@@ -40,10 +40,7 @@ from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.helper.packed_verdicts import BITS, packed_codes, packed_verdicts
 from kubesched.plugins.node_resources import int64
-from kubesched.plugins.node_resources.extended_resources import (
-    IMPLICIT_PREFIX,
-    DeviceBackedResources,
-)
+from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
 from kubesched.plugins.node_resources.needs import (
     Need,
     fits_empty_node,
@@ -291,7 +288,8 @@ class NodeResourcesFit(
         if old is not None and (old.spec.extended_resource_name or "") == (offered or ""):
             return Hint.SKIP
         requested = request_amounts(pod)
-        is_implicit = old is None and IMPLICIT_PREFIX + new.metadata.name in requested
+        # Every device class offers a resource of its own name, unasked.
+        is_implicit = old is None and DEVICE_CLASS_RESOURCE_PREFIX + new.metadata.name in requested
         return Hint.QUEUE if is_implicit or offered in requested else Hint.SKIP
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:

@@ -52,21 +52,11 @@ def needs_of(
     return tuple(need for need in (*native, *scalars) if need.amount > 0)
 
 
-def offered(allocatable: NodeAllocatable, need: Need) -> int:
-    if need.name == CPU:
-        return allocatable.milli_cpu
-    if need.name == MEMORY:
-        return allocatable.memory
-    if need.name == EPHEMERAL_STORAGE:
-        return allocatable.ephemeral_storage
-    return allocatable.scalars.get(need.name, 0)
-
-
 def is_left_to_devices(
     need: Need, allocatable: NodeAllocatable, device_backed: Container[str]
 ) -> bool:
     """True if the node has none of the resource itself and a device class stands behind it."""
-    return need.is_scalar and offered(allocatable, need) <= 0 and need.name in device_backed
+    return need.is_scalar and allocatable.get(need.name) <= 0 and need.name in device_backed
 
 
 def fits_empty_node(
@@ -75,7 +65,7 @@ def fits_empty_node(
     if allocatable.allowed_pods < 1:
         return False
     return all(
-        need.amount <= offered(allocatable, need)
+        need.amount <= allocatable.get(need.name)
         or is_left_to_devices(need, allocatable, device_backed)
         for need in needs
     )
@@ -91,7 +81,7 @@ def has_grown(
     if new.allowed_pods > old.allowed_pods:
         return True
     return any(
-        offered(new, need) > offered(old, need) or is_left_to_devices(need, new, device_backed)
+        new.get(need.name) > old.get(need.name) or is_left_to_devices(need, new, device_backed)
         for need in needs
     )
 

@@ -6,7 +6,7 @@ every pod. One matrix serves all plugins that compare the same resources; it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +16,8 @@ from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.plugins.node_resources.scored_resources import (
     EXACT_BELOW,
+    nonzero_cells,
     nonzero_use,
-    nonzero_use_at,
 )
 from kubesched.snapshot.columns import Ints, Mask, Rows
 from kubesched.snapshot.node_table import NodeTable
@@ -44,7 +44,16 @@ class Amounts:
         self.is_exact = True
         """Doubles give the right integers (see `EXACT_BELOW`)."""
 
-    def blocks(self, length: int) -> Iterator[tuple[slice, Amounts]]:
+    def scored(self, length: int, score: Callable[[Amounts], np.ndarray[Any, Any]]) -> Ints:
+        """Scores of all nodes of the view, computed in parts that fit the cache."""
+        if length <= BLOCK:
+            return score(self).astype(np.int64)
+        scores = np.empty(length, dtype=np.int64)
+        for where, part in self._blocks(length):
+            scores[where] = score(part)
+        return scores
+
+    def _blocks(self, length: int) -> Iterator[tuple[slice, Amounts]]:
         """The view's nodes in parts that fit the cache, and where each part lies in the view."""
         for start in range(0, length, BLOCK):
             where = slice(start, min(start + BLOCK, length))
@@ -131,7 +140,7 @@ class ResourceMatrix(RowMirror):
         for at, (resource, capacity, used, spare) in enumerate(self._cells):
             offered = table.allocatable[resource].cells[row]
             requested = table.requested[resource].cells[row]
-            nonzero = nonzero_use_at(table, resource, row)
+            nonzero = nonzero_cells(table, resource)[row]
             capacity[row] = offered or 1.0
             used[row] = requested
             spare[row] = ((offered or 1) - nonzero) * MAX_NODE_SCORE

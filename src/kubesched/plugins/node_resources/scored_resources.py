@@ -102,9 +102,3 @@ def nonzero_cells(table: NodeTable, resource: int) -> memoryview:
     if resource == CPU:
         return table.nonzero_cpu.cells
     return table.nonzero_memory.cells if resource == MEMORY else table.requested[resource].cells
-
-
-def nonzero_use_at(table: NodeTable, resource: int, row: int) -> int:
-    """The same for one row."""
-    used: int = nonzero_cells(table, resource)[row]
-    return used

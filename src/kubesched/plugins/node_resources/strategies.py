@@ -22,19 +22,13 @@ from kubesched.config.plugin_args import (
 )
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.plugins.node_resources import int64
-from kubesched.plugins.node_resources.resource_matrix import (
-    BLOCK,
-    Amounts,
-    Floats,
-    resource_amounts,
-)
+from kubesched.plugins.node_resources.resource_matrix import Amounts, Floats, resource_amounts
 from kubesched.plugins.node_resources.scored_resources import (
     EXACT_BELOW,
     ScoredRequests,
     ScoredResource,
     nonzero_cells,
     nonzero_use,
-    nonzero_use_at,
 )
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.node_table import NodeTable
@@ -51,12 +45,7 @@ class Strategy(ABC):
         amounts = resource_amounts(nodes, wanted.indices)
         if not (amounts.is_exact and wanted.is_exact):
             return self.score_one_by_one(wanted.resources, nodes)
-        if length <= BLOCK:
-            return self._score_block(amounts, wanted).astype(np.int64)
-        scores = np.empty(length, dtype=np.int64)
-        for where, part in amounts.blocks(length):
-            scores[where] = self._score_block(part, wanted)
-        return scores
+        return amounts.scored(length, lambda part: self._score_block(part, wanted))
 
     def _score_block(self, amounts: Amounts, wanted: ScoredRequests) -> Floats:
         """The scores, but for a fraction that is still to be dropped."""
@@ -107,7 +96,7 @@ class Strategy(ABC):
                 [
                     (
                         weight,
-                        nonzero_use_at(table, resource, row) + request,
+                        nonzero_cells(table, resource)[row] + request,
                         table.allocatable[resource].cells[row],
                     )
                     for resource, request, weight in wanted.resources

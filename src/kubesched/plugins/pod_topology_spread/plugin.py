@@ -28,7 +28,6 @@ from kubesched.plugins.helper.default_selector import (
     DefaultSelectors,
     owner_of,
     sources_of,
-    sources_version,
 )
 from kubesched.plugins.pod_topology_spread import hints
 from kubesched.plugins.pod_topology_spread.constraints import (
@@ -250,7 +249,7 @@ class PodTopologySpread(
             return defaulted_constraints(pod, self._defaults, action, selectors)
         # One slot per class, not one per version: old versions never come back.
         kept: list[Any] = state.remember((self.name, action, "defaults"), lambda: [None, ()])
-        version = sources_version(self.handle.listers)
+        version = [source.version for source in sources_of(self.handle.listers, pod)]
         if kept[0] != version:
             current = defaulted_constraints(pod, self._defaults, action, selectors)
             # Workloads change all the time, but hardly ever what they select: then nothing is new.
