@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import itertools
 import json
 import re
 from pathlib import Path
 
 import pytest
+from crowded_playground import record_crowd
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app import demo
@@ -153,38 +153,11 @@ def test_a_recorded_attempt_is_explained_on_the_command_line(
     assert 'pod "default/nope" not found in recording' in capsys.readouterr().err
 
 
-PENDING = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
-"""So large that many of them fit nowhere for a while."""
-
-
 @pytest.fixture(scope="module")
 def rotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A playground's recording whose first segments were deleted."""
     folder = tmp_path_factory.mktemp("rotated")
-    where = str(folder / "recording")
-    settings = PlaygroundSettings(
-        kubeconfig=folder / "kubeconfig", nodes=3, record=where, record_limit=120_000
-    )
-
-    async def record() -> None:
-        async with playground(settings) as running:
-            api = running.cluster.api
-            await demo.wait_until_running(api, demo.create(api), 60.0)
-            for number in itertools.count():
-                pod = {"metadata": {"name": f"late-{number}"}, "spec": PENDING}
-                api.create("pods", pod, "default")
-                if number >= 24:
-                    api.delete("pods", "default", f"late-{number - 24}")
-                await asyncio.sleep(0.02)
-                if number % 20 == 19 and _is_rotated(where):
-                    return
-
-    async def within_a_minute() -> None:
-        async with asyncio.timeout(60.0):
-            await record()
-
-    asyncio.run(within_a_minute())
-    return folder / "recording"
+    return record_crowd(folder, 5, claims=False, until=_is_rotated, record_limit=120_000)
 
 
 def _is_rotated(folder: str) -> bool:
@@ -218,5 +191,25 @@ def test_a_rotated_recording_is_replayed_from_its_checkpoint(
     assert main(["replay", str(rotated), "-o", "json"]) == 0
     out = capsys.readouterr().out
     assert f"begins with attempt {part.segments[0].header.attempts + 1}" in out
-    # Bindings take time in a playground and none in a replay, so some placements may differ; the report counts them.
-    assert re.search(r"[1-9]\d* of [1-9]\d* recorded placements were reproduced", out)
+    assert_all_reproduced(out)
+
+
+def assert_all_reproduced(report: str) -> None:
+    """The note of the report counts placements, and all of them came out again."""
+    (same, logged) = re.findall(r"own: (\d+) of (\d+) recorded placements were rep", report)[0]
+    assert same == logged
+    assert int(logged) > 20
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_crowded_playground_is_replayed_placement_by_placement(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pods that wait are deleted, evicted and preempt others; volumes, devices, cordons; bindings take their time."""
+    recording = record_crowd(tmp_path, seed)
+    assert main(["replay", str(recording), "-o", "json"]) == 0
+    out = capsys.readouterr().out
+    assert_all_reproduced(out)
+    (figures,) = json.loads(out)["cells"]
+    assert figures["unplaced"] > 0
+    assert figures["evictions"] > 0

@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
-from kubesched import errors
-from kubesched.api.core_v1 import Namespace, Node, Pod
-from kubesched.api.meta import Record
-from kubesched.api.names import key_of, object_key
+from kubesched.api.core_v1 import Namespace
+from kubesched.api.names import key_of
 from kubesched.api.times import format_time
 from kubesched.api.watch import WatchEvent
+from kubesched.app.played_calls import (
+    AcceptingCalls,
+    Gates,
+    PlayedCalls,
+    PlayedExtender,
+    no_network,
+)
 from kubesched.app.watching import ask_for_informers, connect
 from kubesched.config.features import FeatureGates, from_map
 from kubesched.config.load import load
 from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.errors import ApiError, KubeschedError, NotFound, TransportError, without_groups
+from kubesched.errors import KubeschedError, without_groups
 from kubesched.framework.diagnosis import Diagnosis, FitError
-from kubesched.framework.extenders import Extender, ExtenderFilterResult, Victims
+from kubesched.framework.extenders import Extender
 from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.registry import Registry
@@ -39,7 +44,6 @@ from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.reader import Objects, Run
-from kubesched.recording.recorded_dependencies import object_name
 from kubesched.recording.recorder import TASKS, LatchedClock, actor, digest_of, outcome_of
 from kubesched.recording.records import (
     AnyEntry,
@@ -60,18 +64,16 @@ from kubesched.recording.records import (
 from kubesched.recording.segments import RecordingError
 from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
-from kubesched.scheduler.flight import PRE_BIND_BEGINS, in_call
-from kubesched.scheduler.http_extender import ExtenderError, make_extenders
+from kubesched.scheduler.flight import PRE_BIND_BEGINS
+from kubesched.scheduler.http_extender import make_extenders
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.simulation.run import quiet_logs
 from kubesched.simulation.virtual_loop import VirtualLoop, run_virtual
 from kubesched.snapshot.node_table import NodeTable
+from kubesched.snapshot.pods import PodInfo
 from kubesched.state.memory import NoEvents
 
-R = TypeVar("R", bound=Record)
-
-_ENDED = "the recording has ended"
 _CODES = {code.upstream_name: code for code in Code}
 
 
@@ -93,11 +95,34 @@ BeforeAttempt = Callable[[int, Assembly], bool]
 """(number of the attempt, the scheduler as it is then) -> whether to stop there."""
 
 
+class Observer(Protocol):
+    """Follows a run while it is played, and changes nothing."""
+
+    def begins(
+        self, assembly: Assembly, objects: Iterable[Any], assumed: Mapping[str, str]
+    ) -> None:
+        """The scheduler and the objects that it begins with. `assumed`: uid -> node of pods whose binding no event has shown."""
+        ...
+
+    def comes_to(self, entry: AnyEntry) -> None:
+        """This record is next."""
+        ...
+
+    def changed(self, op: str, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
+        """A store has changed, as `records.Changed` describes it."""
+        ...
+
+    def chosen(self, pod: PodInfo, node_name: str) -> None:
+        """The played scheduler chose this node, as the recorded one had."""
+        ...
+
+
 def play(
     run: Run,
     registry: Registry | None = None,
     *,
     before_attempt: BeforeAttempt | None = None,
+    observer: Observer | None = None,
 ) -> Played:
     """Play a run from its first segment to its end, or to the first difference.
 
@@ -114,7 +139,9 @@ def play(
         )
     try:
         with quiet_logs():  # what was worth a line was logged then
-            return run_virtual(lambda loop: _Player(run, loop, registry, before_attempt).play())
+            return run_virtual(
+                lambda loop: _Player(run, loop, registry, before_attempt, observer).play()
+            )
     except ExceptionGroup as error:
         raise without_groups(error) from None
 
@@ -122,8 +149,9 @@ def play(
 class _Log:
     """The entries, of which the next can be looked at."""
 
-    def __init__(self, entries: Iterator[AnyEntry]) -> None:
+    def __init__(self, entries: Iterator[AnyEntry], observer: Observer | None = None) -> None:
         self._entries = entries
+        self._observer = observer
         self._next = next(entries, None)
         self.count = 0
 
@@ -133,43 +161,9 @@ class _Log:
     def take(self) -> AnyEntry | None:
         entry, self._next = self._next, next(self._entries, None)
         self.count += 1
+        if entry is not None and self._observer is not None:
+            self._observer.comes_to(entry)
         return entry
-
-
-class _Gates:
-    """Tasks that wait for their place in the log, and places that wait for their task, by name and in order."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[tuple[str, str], deque[asyncio.Future[Any]]] = {}
-        self._opened: dict[tuple[str, str], deque[Any]] = {}
-        self.is_over = False
-        """The log has ended: tasks are being called off, and none may wait any more."""
-
-    def close(self) -> None:
-        """Release what waits although its task was called off: writes of claims are not given up half way."""
-        for waiting in self._waiting.values():
-            for future in waiting:
-                if not future.done():
-                    future.set_exception(KubeschedError(_ENDED))
-
-    async def wait(self, kind: str, name: str) -> Any:  # noqa: ANN401  # a record
-        if self.is_over:
-            raise KubeschedError(_ENDED)
-        opened = self._opened.get((kind, name))
-        if opened:
-            return opened.popleft()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault((kind, name), deque()).append(future)
-        return await future
-
-    def open(self, kind: str, name: str, entry: object) -> None:
-        waiting = self._waiting.get((kind, name))
-        while waiting:
-            future = waiting.popleft()
-            if not future.done():
-                future.set_result(entry)
-                return
-        self._opened.setdefault((kind, name), deque()).append(entry)
 
 
 class _Player:
@@ -181,15 +175,17 @@ class _Player:
         loop: VirtualLoop,
         registry: Registry | None,
         before_attempt: BeforeAttempt | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._before_attempt = before_attempt
+        self._observer = observer
         header = run.segments[0].header
         self._run = run
         self._loop = loop
         self._header = header
-        self._log = _Log(run.entries())
+        self._log = _Log(run.entries(), observer)
         self._objects = Objects(run.segments[0].name)
-        self._gates = _Gates()
+        self._gates = Gates()
         self._timers: list[Callable[[], None]] = []
         self._attempts = 0
         self._decisions = 0
@@ -200,6 +196,8 @@ class _Player:
         self._assembly = self._assemble(config, gates, registry)
         connect(self._informers, self._assembly)
         self._scheduler = self._assembly.scheduler
+        if observer is not None and run.is_complete:
+            observer.begins(self._assembly, (), {})
 
     def _assemble(
         self, config: KubeSchedulerConfiguration, gates: FeatureGates, registry: Registry | None
@@ -215,7 +213,7 @@ class _Player:
             registry,
             Dependencies(
                 listers=self._informers,
-                client=_AcceptingCalls(),
+                client=AcceptingCalls(),
                 recorder=lambda _profile: no_events,
                 clock=self.clock,
                 random=Random(self._header.seed),
@@ -225,7 +223,7 @@ class _Player:
                 measures_plugins=False,
                 extenders=self._extenders,
                 flight=self,
-                plugin_client=_PlayedCalls(self._gates),
+                plugin_client=PlayedCalls(self._gates),
             ),
             classes=self._header.classes,
             max_in_unschedulable_s=self._header.max_in_unschedulable_s,
@@ -234,8 +232,8 @@ class _Player:
     def _extenders(
         self, configured: Sequence[ExtenderConfig], table: NodeTable
     ) -> Sequence[Extender]:
-        made = make_extenders(configured, cast("Any", None), table, _no_network())
-        return [cast("Extender", _PlayedExtender(extender, self._gates)) for extender in made]
+        made = make_extenders(configured, cast("Any", None), table, no_network())
+        return [cast("Extender", PlayedExtender(extender, self._gates)) for extender in made]
 
     # -- the log ---------------------------------------------------------------------------------------------------
 
@@ -327,6 +325,8 @@ class _Player:
                 self._assembly.handlers.namespace_changed(obj)
         self._timers = [_no_longer] * entry.timers
         self._scheduler.checkpoints.restore(entry.state)
+        if self._observer is not None:
+            self._observer.begins(self._assembly, self._objects, entry.state.assumed)
         self._begin(group)
 
     def _change(self, entry: Changed) -> None:
@@ -337,6 +337,8 @@ class _Player:
         else:
             kind = {"a": "ADDED", "u": "MODIFIED", "d": "DELETED"}[entry.op]
             informer.apply(WatchEvent(cast("Any", kind), obj))
+        if self._observer is not None:
+            self._observer.changed(entry.op, obj)
 
     def _attempt(self, entry: Attempt, group: asyncio.TaskGroup) -> None:
         before = self._before_attempt
@@ -396,6 +398,8 @@ class _Player:
             if status is not None:
                 now = f"{code} (digest {digest}): {status.message}"
             raise Difference(self._at(logged, f"{pod.key}: logged {then}; played {now}"))
+        if node_name and self._observer is not None:
+            self._observer.chosen(pod, node_name)
 
     def flushed(self) -> None:
         """The log says when."""
@@ -494,133 +498,3 @@ def _status(outcome: list[str], pod_key: str) -> Status:
         )
         error = _RecordedFitError(pod_key, diagnosis, message)
     return Status(_CODES[code], error=error, plugin=plugin)
-
-
-def _raised(error: list[str]) -> Exception:
-    """The exception that a call raised, as far as callers look at it."""
-    name, message, *rest = error
-    known = getattr(errors, name, None)
-    if isinstance(known, type) and issubclass(known, ApiError):
-        code, reason = rest
-        return known(message, code=int(code), reason=reason)
-    if isinstance(known, type) and issubclass(known, TransportError):
-        return known(message)
-    return ExtenderError(message) if name == "ExtenderError" else KubeschedError(message)
-
-
-class _AcceptingCalls:
-    """The client of everything whose outcome the log tells elsewhere, or that no decision depends on."""
-
-    async def bind_pod(self, pod: Pod, node_name: str) -> None:
-        """How it went is in the log as the end of the binding."""
-
-    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        """Conditions come back as informer events."""
-
-    async def delete_pod(self, pod: Pod) -> None:
-        """Only plugins delete."""
-
-    async def get(self, kind: type[R], namespace: str, name: str) -> R:
-        raise NotFound(f'{kind.__name__} "{name}" is not in the log')
-
-    async def create(self, obj: R) -> R:
-        return obj
-
-    async def update(self, obj: R) -> R:
-        return obj
-
-    async def update_status(self, obj: R) -> R:
-        return obj
-
-    async def patch_status(
-        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
-    ) -> R:
-        raise NotFound(f'{kind.__name__} "{name}" is not in the log')
-
-    async def delete(self, obj: Record) -> None:
-        """Only plugins delete."""
-
-
-class _PlayedCalls(_AcceptingCalls):
-    """The plugins' client: calls return when, and with what, the log says."""
-
-    def __init__(self, gates: _Gates) -> None:
-        self._gates = gates
-
-    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        await _answer(self._gates, "patch", key_of(pod.metadata))
-
-    async def delete_pod(self, pod: Pod) -> None:
-        await _answer(self._gates, "delete", key_of(pod.metadata))
-
-    async def get(self, kind: type[R], namespace: str, name: str) -> R:
-        key = f"{kind.__name__}/{object_key(namespace, name)}"
-        return msgspec.convert(await _answer(self._gates, "get", key), kind)
-
-    async def create(self, obj: R) -> R:
-        return await self._written("create", obj)
-
-    async def update(self, obj: R) -> R:
-        return await self._written("update", obj)
-
-    async def update_status(self, obj: R) -> R:
-        return await self._written("update status", obj)
-
-    async def patch_status(
-        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
-    ) -> R:
-        key = f"{kind.__name__}/{object_key(namespace, name)}"
-        return msgspec.convert(await _answer(self._gates, "patch status", key), kind)
-
-    async def delete(self, obj: Record) -> None:
-        await _answer(self._gates, "delete object", object_name(obj))
-
-    async def _written(self, verb: str, obj: R) -> R:
-        return msgspec.convert(await _answer(self._gates, verb, object_name(obj)), type(obj))
-
-
-async def _answer(gates: _Gates, verb: str, key: str) -> Any:  # noqa: ANN401  # as logged
-    token = in_call.set(True)
-    try:
-        entry: CallDone = await gates.wait(verb, f"{actor.get()} {key}")
-    finally:
-        in_call.reset(token)
-    if entry.error is not None:
-        raise _raised(entry.error)
-    return entry.result
-
-
-class _PlayedExtender:
-    """An extender that answers what it answered then."""
-
-    def __init__(self, extender: Extender, gates: _Gates) -> None:
-        self._extender = extender
-        self._gates = gates
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # what the configuration says of it
-        return getattr(self._extender, name)
-
-    async def filter(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult:
-        return msgspec.convert(await self._asked("filter", pod), ExtenderFilterResult)
-
-    async def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Sequence[tuple[str, int]]:
-        return [(name, int(points)) for name, points in await self._asked("prioritize", pod)]
-
-    async def process_preemption(
-        self, pod: Pod, victims: Mapping[str, Victims]
-    ) -> Mapping[str, Victims]:
-        return msgspec.convert(await self._asked("preempt", pod), dict[str, Victims])
-
-    async def bind(self, pod: Pod, node_name: str) -> None:
-        """How it went is in the log as the end of the binding."""
-
-    async def _asked(self, verb: str, pod: Pod) -> Any:  # noqa: ANN401  # as logged
-        return await _answer(self._gates, verb, f"{self._extender.name} {key_of(pod.metadata)}")
-
-
-def _no_network() -> Any:  # noqa: ANN401  # stands where a transport would
-    class NoNetwork:
-        async def aclose(self) -> None:
-            """Nothing is open."""
-
-    return NoNetwork()

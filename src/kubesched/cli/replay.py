@@ -20,11 +20,12 @@ and seeds, and compare what comes of it: pods placed and unplaced, waits, evicti
 fragmentation over time, nodes used, cost. Differences are taken seed by seed; the report says where
 nothing has been shown.
 
-RECORDING is the folder of 'kubesched run --record DIR'; without --config its own configuration and
-seed are played. TRACE is the files of Alibaba's openb trace (nodes and pods, CSV), of Google's Borg
-trace of 2019 (machine and instance events, JSON lines or CSV), of Azure's packing trace (SQLite, or
-the tables vm and vmType as CSV; needs --nodes), or a Kubernetes audit log (JSON lines; --from for
-the nodes that were there before). Files may be packed with gzip; a folder stands for its files.
+RECORDING is the folder of 'kubesched run --record DIR'; without --config it is played as it was, and
+beside other configurations it is a column of its own. TRACE is the files of Alibaba's openb trace
+(nodes and pods, CSV), of Google's Borg trace of 2019 (machine and instance events, JSON lines or
+CSV), of Azure's packing trace (SQLite, or the tables vm and vmType as CSV; needs --nodes), or a
+Kubernetes audit log (JSON lines; --from for the nodes that were there before). Files may be packed
+with gzip; a folder stands for its files.
 
 With --verify, every decision of a recording is compared with the logged one instead. A decision that
 comes out differently is a defect of kubesched, or of a plugin that reads something outside of the
@@ -141,8 +142,9 @@ def _trace(args: argparse.Namespace) -> Trace:
 
 
 def _play(args: argparse.Namespace, trace: Trace) -> Report:
+    from kubesched.app.replay_cells import play_cell
     from kubesched.cli.sweeping import run_with_progress
-    from kubesched.traces.cells import keyed, play_cell
+    from kubesched.traces.cells import keyed
     from kubesched.traces.outcome import decode
     from kubesched.traces.report import Failed, make_report
 
@@ -160,10 +162,11 @@ def _play(args: argparse.Namespace, trace: Trace) -> Report:
 def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
     """Every configuration with every seed."""
     from kubesched.config import features
-    from kubesched.config.defaults import without_extenders
     from kubesched.config.load import default_config, load_file
+    from kubesched.traces.cells import with_recorded
     from kubesched.traces.player import Cell
     from kubesched.traces.prices import read_prices
+    from kubesched.traces.report import RECORDED
     from kubesched.traces.trace import TraceError
 
     own = trace.own
@@ -176,6 +179,8 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
         name, sign, path = text.partition("=")
         if not sign:
             name = path = text
+        if name == RECORDED:
+            raise TraceError(f"--config: the name {name!r} is taken: use NAME=FILE")
         if name in named:
             raise TraceError(f"--config: two configurations are called {name!r}: use NAME=FILE")
         if path == "own" and own is not None:
@@ -184,16 +189,14 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
             config = default_config(gates)
         else:
             config = load_file(path, gates)
-        config, notes = without_extenders(config)
-        for note in notes:
-            print(f"note: {name}: {note}", file=sys.stderr)
         named[name] = config
     first = args.seed if args.seed is not None else own.seed if own is not None else 0
-    return [
+    cells = [
         Cell(name=name, config=config, gates=gates, seed=seed, prices=prices)
         for name, config in named.items()
         for seed in range(first, first + args.seeds)
     ]
+    return with_recorded(trace, cells)
 
 
 def _write_page(path: str, report: Report) -> None:

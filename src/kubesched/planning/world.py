@@ -39,7 +39,6 @@ from kubesched.framework.events import Action
 from kubesched.framework.extenders import Extender
 from kubesched.framework.handle import SchedulerClient
 from kubesched.framework.registry import Registry
-from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.factory import no_extenders
 from kubesched.scheduler.http_extender import HttpExtender, make_extenders
 from kubesched.scheduler.scheduler import QueueEmpty, Suspended
@@ -76,11 +75,8 @@ class PlannedCluster(StoredObjects):
         plugin_client: SchedulerClient | None = None,
         extenders: bool = False,
         clock: ManualClock | None = None,
-        saved: SchedulerState | None = None,
     ) -> None:
         """`extenders` says whether configured extenders are asked; without it there must be none.
-
-        With `saved`, the scheduler begins as it was then, on a clock that shows the time of then.
 
         Raises:
             ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -100,7 +96,6 @@ class PlannedCluster(StoredObjects):
             max_in_unschedulable_s=max_in_unschedulable_s,
             plugin_client=plugin_client,
             extenders=self._make_extenders if extenders else no_extenders,
-            saved=saved,
         )
         self.assembly = scheduler.assembly
         self.listers = scheduler.listers

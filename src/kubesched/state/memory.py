@@ -29,7 +29,6 @@ from kubesched.informers.store import Store
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.factory import (
     Assembly,
@@ -143,12 +142,10 @@ def in_memory_scheduler(
     extenders: ExtenderFactory = no_extenders,
     max_in_unschedulable_s: float = 300.0,
     plugin_client: SchedulerClient | None = None,
-    saved: SchedulerState | None = None,
 ) -> InMemoryScheduler:
     """Assemble a scheduler and tell it about every object of the state. Nothing runs yet.
 
-    Pods without a node that one of the profiles is responsible for are in its queue afterwards; with `saved`, the
-    scheduler is as it was then.
+    Pods without a node that one of the profiles is responsible for are in its queue afterwards.
 
     Raises:
         ConfigError: the configuration names plugins that do not exist or do not fit.
@@ -180,25 +177,11 @@ def in_memory_scheduler(
         classes=classes,
         max_in_unschedulable_s=max_in_unschedulable_s,
     )
-    if saved is not None:
-        _restore(assembly, listers, state, saved)
-        return InMemoryScheduler(assembly, listers, [])
     return InMemoryScheduler(assembly, listers, fill(assembly, listers, state))
 
 
 def _call_later(delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
     return asyncio.get_running_loop().call_later(delay, callback)
-
-
-def _restore(
-    assembly: Assembly, listers: MemoryListers, state: ClusterState, saved: SchedulerState
-) -> None:
-    with collector_paused(lambda: len(state)):
-        for obj in state:
-            listers.put(obj)
-        for namespace in state.of(Namespace):
-            assembly.handlers.namespace_changed(namespace)
-        assembly.scheduler.checkpoints.restore(saved)
 
 
 def fill(assembly: Assembly, listers: MemoryListers, state: ClusterState) -> list[str]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 
-from kubesched.logs import silence
 from kubesched.sweeps.store import key_of_cell
 from kubesched.sweeps.sweep import Keyed
 from kubesched.traces.measuring import SAMPLES
-from kubesched.traces.outcome import encode
-from kubesched.traces.player import Cell, play_trace
+from kubesched.traces.player import Cell, is_own
+from kubesched.traces.report import RECORDED
 from kubesched.traces.trace import Trace
-
-
-def play_cell(trace: Trace, cell: Cell) -> bytes:
-    """The outcome of one cell as JSON; in this process or another."""
-    # What a scheduler in memory logs about pods is in the outcome.
-    silence()
-    return encode(asyncio.run(play_trace(trace, cell)))
 
 
 def keyed(trace: Trace, cell: Cell) -> Keyed:
@@ -30,5 +23,20 @@ def keyed(trace: Trace, cell: Cell) -> Keyed:
         seed=cell.seed,
         prices=dict(cell.prices) if cell.prices is not None else None,
         samples=SAMPLES,
+        as_recorded=cell.as_recorded,
     )
     return Keyed(key, cell)
+
+
+def with_recorded(trace: Trace, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells, and the recording as it was if it is among them.
+
+    Alone it is played record by record. Among others it is modelled as they are, so that differences are those of the
+    configurations, and the recording itself stands beside them.
+    """
+    own = [cell for cell in cells if is_own(trace, cell)]
+    if not own:
+        return list(cells)
+    if len(cells) == 1:
+        return [replace(own[0], as_recorded=True)]
+    return [replace(own[0], name=RECORDED, as_recorded=True), *cells]

@@ -7,7 +7,8 @@ means are means over the samples. A node is in use while a pod is on it that is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,13 @@ DIGITS = 6
 
 Prices = Mapping[str, float]
 """Instance type, or node name, -> price per hour; `default` for all others."""
+
+
+def sample_times(ends_s: float) -> Iterator[float]:
+    """When figures are taken; infinity in the end."""
+    for number in range(SAMPLES):
+        yield ends_s * number / (SAMPLES - 1)
+    yield math.inf
 
 
 class Meter:

@@ -4,17 +4,17 @@ Decisions take no time. A pod waits for room, and for the backoff after failed a
 Between events the scheduler tries what it can; the periodic retry of pods for which nothing has changed is off, because in
 months of virtual time it would be most of the work.
 
-A recording says when its scheduler took pods off the queue. There the replay takes turns at the same places of the log, so
-that pods meet the cluster as they met it then; where the recorded scheduler had nothing to do, it works on freely.
+A recording says when its scheduler took pods off the queue. There the player takes turns at the same places of the log, so
+that pods meet the cluster as they met it then; where the recorded scheduler had nothing to do, it works on freely. That is a
+model, for other settings than the recorded ones; a recording as it was is played by `app.replay_cells`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from msgspec import structs
 from kubesched.api.core_v1 import Node, Pod, PodStatus
 from kubesched.api.names import key_of
 from kubesched.clock import ManualClock
+from kubesched.config.defaults import without_extenders
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration, Plugin, Plugins
 from kubesched.framework.registry import Registry
@@ -30,12 +31,12 @@ from kubesched.planning.drain import pods_on
 from kubesched.planning.world import PlannedCluster
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.state.collector import collector_paused
+from kubesched.traces.claims import FINISHED, release_claims
 from kubesched.traces.fragmentation import GpuFragmentation
 from kubesched.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
-from kubesched.traces.measuring import SAMPLES, Meter, Prices
+from kubesched.traces.measuring import Meter, Prices, sample_times
 from kubesched.traces.outcome import Outcome
 from kubesched.traces.trace import (
-    Anew,
     Arrival,
     CallReturned,
     Event,
@@ -54,6 +55,9 @@ NEVER_S = 1e12
 SAME_CALL_S = 60.0
 """A plugin's call that the recording has so soon after is the same call, and returns when that one did."""
 
+CALL_TURNS = 10
+"""Turns of the event loop that work gets whose call has returned, to come to its next call or to its end."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
@@ -65,6 +69,8 @@ class Cell:
     gates: FeatureGates = DEFAULT_GATES
     seed: int = 0
     prices: Prices | None = None
+    as_recorded: bool = False
+    """Of a recording, with its own configuration, gates and seed: played record by record instead of being modelled."""
 
 
 async def play_trace(
@@ -81,7 +87,7 @@ async def play_trace(
         TraceError, PlanError: the trace contradicts itself, or a price is missing.
     """
     ledger = GpuLedger() if trace.shares_gpus else None
-    config = cell.config
+    config, notes = without_extenders(cell.config)
     if registry is None:
         registry = in_tree_registry()
         registry.add_installed()
@@ -91,7 +97,9 @@ async def play_trace(
     with collector_paused():
         world = _ReplayedCluster(trace, replace(cell, config=config), registry, ledger)
         async with world:
-            return await _Player(trace, cell, world, on_bound).play()
+            outcome = await _Player(trace, cell, world, on_bound).play()
+    outcome.notes += (f"{cell.name}: {note}" for note in notes)
+    return outcome
 
 
 def _with_plugin(config: KubeSchedulerConfiguration, name: str) -> KubeSchedulerConfiguration:
@@ -105,7 +113,7 @@ def _with_plugin(config: KubeSchedulerConfiguration, name: str) -> KubeScheduler
     return replace(config, profiles=tuple(profiles))
 
 
-def _is_own(trace: Trace, cell: Cell) -> bool:
+def is_own(trace: Trace, cell: Cell) -> bool:
     """Whether a recording is played with what it was made with."""
     own = trace.own
     return own is not None and (own.config, own.gates, own.seed) == (
@@ -134,7 +142,6 @@ class _ReplayedCluster(PlannedCluster):
             max_in_unschedulable_s=own.max_in_unschedulable_s if own is not None else NEVER_S,
             plugin_client=cast("Any", self.recorded_calls),
             clock=None if own is None else ManualClock(trace.begins_at, own.monotonic_s),
-            saved=own.saved if own is not None and _is_own(trace, cell) else None,
         )
         if self.recorded_calls is not None:
             self.recorded_calls.world = self
@@ -213,10 +220,7 @@ class _RecordedCalls:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(future)
         self.world.held_calls += 1
-        try:
-            await future
-        finally:
-            self.world.held_calls -= 1
+        await future
         return True
 
     def arrive(self, event: CallReturned) -> None:
@@ -225,6 +229,7 @@ class _RecordedCalls:
         self._to_come[key].popleft()
         waiting = self._waiting.get(key)
         if waiting:
+            self.world.held_calls -= 1
             waiting.popleft().set_result(None)
 
 
@@ -271,7 +276,7 @@ class _Player:
                 meter.occupies(pod, 0.0)
             else:
                 meter.submitted(key_of(pod.metadata), 0.0)
-        samples = self._sample_times()
+        samples = sample_times(self._ends_s)
         next_sample = next(samples)
         for event in self._trace.events:
             while next_sample < event.time_s:
@@ -288,22 +293,27 @@ class _Player:
         if world.recorded_calls is not None:
             meter.evictions += world.recorded_calls.evictions
         notes = [f"left out, as the scheduler would: {problem}" for problem in world.problems]
-        notes += self._reproduced()
+        notes += self._model_notes()
         return meter.outcome(self._cell.name, self._cell.seed, self._ends_s, notes)
 
-    def _reproduced(self) -> list[str]:
-        """Of a recording under its own configuration and seed: how many of its placements came out again."""
+    def _model_notes(self) -> list[str]:
+        """Of a recording: what the model leaves out; under its own configuration and seed, how good it is."""
         own, cell = self._trace.own, self._cell
-        if own is None or not _is_own(self._trace, cell):
+        if own is None:
             return []
+        notes = []
+        if own.left_out:
+            notes.append(
+                f"modelled without {own.left_out}: placements that depended on them may differ"
+            )
+        if not is_own(self._trace, cell):
+            return notes
         logged = own.placements
         same = sum(self._placed.get(uid) == node for uid, node in logged.items())
-        return [f"{cell.name}: {same} of {len(logged)} recorded placements were reproduced"]
-
-    def _sample_times(self) -> Iterator[float]:
-        for number in range(SAMPLES):
-            yield self._ends_s * number / (SAMPLES - 1)
-        yield math.inf
+        notes.append(
+            f"{cell.name}: modelled; {same} of {len(logged)} placements are those of the recording"
+        )
+        return notes
 
     def _sample(self, time_s: float) -> None:
         self._meter.sample(time_s, sum(self._world.assembly.scheduler.queue.sizes))
@@ -370,12 +380,11 @@ class _Player:
             case CallReturned():
                 assert world.recorded_calls is not None
                 world.recorded_calls.arrive(event)
-                await world.settle_background()
+                # One piece of background work can have several calls under way, so their numbers do not tell its end.
+                for _ in range(CALL_TURNS):
+                    await asyncio.sleep(0)
             case Flush():
                 world.assembly.scheduler.queue.run_timers()
-            case Anew():
-                if _is_own(self._trace, self._cell):
-                    world.assembly.scheduler.checkpoints.begin_anew(event.seed)
 
     def _arrive(self, arrival: Arrival, pod: Pod) -> None:
         world, uid = self._world, pod.metadata.uid
@@ -419,9 +428,14 @@ class _Player:
         if known is None or known.metadata.uid != meta.uid:
             return
         node = known.spec.node_name
-        status = pod.status if node and pod.spec.node_name else known.status
+        status = pod.status
+        if not node or not pod.spec.node_name:
+            claims = pod.status.resource_claim_statuses
+            status = structs.replace(known.status, resource_claim_statuses=claims)
         spec = structs.replace(pod.spec, node_name=node)
         world.update_pod(structs.replace(known, metadata=meta, spec=spec, status=status))
+        if status.phase in FINISHED:
+            release_claims(world, pod)
 
     # -- what the scheduler did ------------------------------------------------------------------------------------
 
@@ -437,6 +451,8 @@ class _Player:
     def _deleted(self, pod: Pod) -> None:
         if pod.spec.node_name:
             self._meter.left(pod, self._world.now_s)
+        if self._trace.own is not None:
+            release_claims(self._world, pod)
         if self._is_own_removal:
             return
         self._meter.evictions += 1

@@ -1,17 +1,18 @@
 """Our own recordings (`kubesched run --record DIR`) as traces: the last run of the folder that can be played.
 
+Under its own settings a recording is played as it is (`app.replay_cells`). For other settings it is modelled:
+
 | Record | Becomes |
 |---|---|
-| the first checkpoint | the state at second 0; the scheduler's own state, too, under its own configuration |
+| the first checkpoint | the state at second 0 |
 | a pod was added without a node | its submission; it leaves when the recording deleted it |
 | a pod was added with a node | it is there |
 | a pod's own fields changed (labels, gates, requests, deletion in progress) | the same change |
-| a pod was bound, or got a condition or a nomination | nothing: that is what the replay finds out |
+| a pod was bound, or got a condition or a nomination | nothing: that is what the model finds out |
 | a pod was deleted | it leaves, bound or not |
-| other objects were added, changed or deleted | the same; allocations of device claims are the replay's own |
-| a plugin's patch or deletion of a pod returned (preemption) | if the replay makes the same call, it returns there |
-| an attempt began; the queue was flushed | the replay takes a turn there ([player](player.py)) |
-| the scheduler began anew at a later checkpoint | the same, under its own configuration |
+| other objects were added, changed or deleted | the same; the status of device claims is the model's own |
+| a plugin's patch or deletion of a pod returned (preemption) | if the model makes the same call, it returns there |
+| an attempt began; the queue was flushed | the model takes a turn there ([player](player.py)) |
 
 Its configuration, feature gates and seed are the first that `kubesched replay` plays unless others are given.
 """
@@ -26,7 +27,7 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Pod, PodStatus
 from kubesched.api.names import key_of
-from kubesched.api.resource_v1 import ResourceClaim
+from kubesched.api.resource_v1 import ResourceClaim, ResourceClaimStatus
 from kubesched.config.features import from_map
 from kubesched.config.load import load
 from kubesched.embedded.resources.admission.pods import TOPOLOGY_LABELS
@@ -36,7 +37,6 @@ from kubesched.recording.records import (
     Attempt,
     CallDone,
     Changed,
-    Checkpointed,
     Decision,
     QueueFlushed,
     Reached,
@@ -44,11 +44,9 @@ from kubesched.recording.records import (
     SchedulingBegan,
     Stored,
 )
-from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.flight import BINDING_DONE
 from kubesched.state.cluster_state import ClusterState
 from kubesched.traces.trace import (
-    Anew,
     Arrival,
     CallReturned,
     Event,
@@ -93,10 +91,10 @@ class _Conversion:
         self._state: ClusterState | None = None
         self._digest = hashlib.sha256()
         self._left_out: Counter[str] = Counter()
-        """Inputs of the recorded scheduler that a replay does not have."""
+        """Inputs of the recorded scheduler that a model does not have."""
         self._placements: dict[str, str] = {}
         self._schedules_from_s = 0.0
-        self._saved: SchedulerState | None = None
+        self._assumed: dict[str, str] = {}
 
     def read(self) -> None:
         for entry in self._run.entries():
@@ -105,7 +103,7 @@ class _Conversion:
                 self._objects.store(entry)
                 continue
             if isinstance(entry, SavedScheduler):
-                self._saved = entry.state
+                self._assumed = entry.state.assumed
             if self._state is None:
                 self._begin()
             time_s = max(0.0, entry.time - self._header.time)
@@ -125,8 +123,6 @@ class _Conversion:
                     self._left_out["bindings that failed"] += 1
             elif isinstance(entry, QueueFlushed):
                 self._events.append(Flush(time_s))
-            elif isinstance(entry, Checkpointed):
-                self._events.append(Anew(time_s, entry.seed))
         if self._state is None:
             self._begin()
 
@@ -142,16 +138,13 @@ class _Conversion:
 
     def _begin(self) -> None:
         self._state = ClusterState(f"recording {self._name}")
-        assumed = {} if self._saved is None else self._saved.assumed
         for obj in self._objects:
             if isinstance(obj, Pod):
                 self._known[key_of(obj.metadata)] = obj
-                node_name = assumed.get(obj.metadata.uid)
+                node_name = self._assumed.get(obj.metadata.uid)
                 if node_name is not None:  # bound by then; the watch showed it later
                     obj = structs.replace(obj, spec=structs.replace(obj.spec, node_name=node_name))
             self._state.put(obj)
-        if self._saved is not None:
-            self._saved = structs.replace(self._saved, assumed={})
 
     def trace(self) -> Trace:
         header, state = self._header, self._state
@@ -161,12 +154,6 @@ class _Conversion:
         if not header.is_origin:
             notes.append(
                 f"begins with attempt {header.attempts + 1}: what was before it was deleted to stay within the limit"
-            )
-        if self._left_out:
-            counted = ", ".join(f"{count} {name}" for name, count in sorted(self._left_out.items()))
-            notes.append(
-                f"left out, so placements that depended on them may differ: {counted}; "
-                "'kubesched replay --verify' plays them too"
             )
         return Trace(
             name=self._name,
@@ -185,7 +172,10 @@ class _Conversion:
                 max_in_unschedulable_s=header.max_in_unschedulable_s,
                 placements=self._placements,
                 monotonic_s=header.time,
-                saved=self._saved,
+                run=_in_memory(self._run),
+                left_out=", ".join(
+                    f"{count} {name}" for name, count in sorted(self._left_out.items())
+                ),
             ),
         )
 
@@ -195,10 +185,12 @@ class _Conversion:
             self._change_pod(entry.op, obj, time_s)
         elif entry.op in "dt":
             self._events.append(Remove(time_s, obj, evicts=False))
-        elif entry.op == "a" or not isinstance(obj, ResourceClaim):
-            self._events.append(Put(time_s, obj))
+        elif isinstance(obj, ResourceClaim):
+            if entry.op == "a":
+                unallocated = structs.replace(obj, status=ResourceClaimStatus())
+                self._events.append(Put(time_s, unallocated))
         else:
-            self._left_out["updates of device claims"] += 1
+            self._events.append(Put(time_s, obj))
 
     def _change_pod(self, op: str, pod: Pod, time_s: float) -> None:
         key = key_of(pod.metadata)
@@ -214,12 +206,24 @@ class _Conversion:
         else:
             old = self._known[key]
             self._known[key] = pod
-            if _differs(old, pod):
+            if old.metadata.uid != pod.metadata.uid:  # deleted and created between two lists
+                self._events.append(Remove(time_s, old))
+                self._change_pod("a", pod, time_s)
+            elif _differs(old, pod):
                 self._events.append(PodChange(time_s, pod))
 
 
+def _in_memory(run: Run) -> Run:
+    """The same run without files, for workers on other machines."""
+    return Run([segment.in_memory() for segment in run.segments])
+
+
 def _as_submitted(pod: Pod) -> Pod:
-    status = PodStatus(phase="Pending", nominated_node_name=pod.status.nominated_node_name)
+    status = PodStatus(
+        phase="Pending",
+        nominated_node_name=pod.status.nominated_node_name,
+        resource_claim_statuses=pod.status.resource_claim_statuses,
+    )
     return structs.replace(pod, status=status)
 
 
@@ -231,6 +235,7 @@ def _differs(old: Pod, new: Pod) -> bool:
         return True
     return (
         old.spec != new.spec
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
         or _labels(old) != _labels(new)
         or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
         or old.metadata.finalizers != new.metadata.finalizers

@@ -15,7 +15,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import KubeschedError
-from kubesched.scheduler.checkpoint import SchedulerState
+from kubesched.recording.reader import Run
 from kubesched.state.cluster_state import ClusterState
 
 
@@ -86,15 +86,7 @@ class CallReturned:
     """Its key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Anew:
-    """The recorded scheduler forgot what it had learned, and seeded its random numbers anew."""
-
-    time_s: float
-    seed: int
-
-
-Event = Arrival | Put | Remove | PodChange | Turn | Flush | CallReturned | Anew
+Event = Arrival | Put | Remove | PodChange | Turn | Flush | CallReturned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +101,10 @@ class OwnSettings:
     """Pod's uid -> the node that was chosen for it last."""
     monotonic_s: float = 0.0
     """What the scheduler's clock showed at second 0. Backoffs end at its whole seconds."""
-    saved: SchedulerState | None = None
-    """The scheduler at second 0, if the recording does not begin with its start."""
+    run: Run
+    """The recording itself, in memory: under these settings it is played record by record."""
+    left_out: str = ""
+    """Inputs of the recorded scheduler that a model of other settings does not have, counted."""
 
 
 @dataclass(slots=True, kw_only=True)

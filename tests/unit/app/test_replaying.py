@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kubesched.api.core_v1 import Pod
-from kubesched.app import replaying
+from kubesched.app import played_calls
 from kubesched.app.recorded_simulation import SilentAuditor, playing_registry, record_simulation
 from kubesched.app.replaying import play
 from kubesched.framework.cycle_state import CycleState
@@ -199,7 +199,7 @@ def test_a_segment_without_the_scheduler_cannot_be_played_from(segmented: Run) -
 
 
 def test_errors_of_calls_come_back_as_they_were() -> None:
-    raised = replaying._raised(["Conflict", "changed", "409", "Conflict"])
+    raised = played_calls._raised(["Conflict", "changed", "409", "Conflict"])
     assert (type(raised).__name__, str(raised)) == ("Conflict", "changed")
-    raised = replaying._raised(["ConnectFailed", "not sent"])
+    raised = played_calls._raised(["ConnectFailed", "not sent"])
     assert type(raised).__name__ == "ConnectFailed"

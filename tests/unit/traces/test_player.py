@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from traces import SAMPLES, strategy, write_openb
 
+from kubesched.app.replay_cells import play_cell
 from kubesched.config import features
 from kubesched.config.load import default_config
 from kubesched.state.cluster_state import ClusterState
-from kubesched.traces.cells import play_cell
 from kubesched.traces.gpu_share import GPU_MILLI, WHOLE
 from kubesched.traces.measuring import price_of
 from kubesched.traces.objects import PodMaker, node
