@@ -1,10 +1,11 @@
 """The longest turn of the scheduling loop in a large cluster, whatever happens to it.
 
-    python benchmarks/loop_turns.py [--nodes 100000] [--running 100000] [--backlog 50000] [--settle 20]
+    python benchmarks/loop_turns.py [--nodes 100000] [--running 100000] [--backlog 50000] [--settle 20] [--stacks]
 
 `kubesched run` works beside a server of prepared bytes (`null_server.py`). A callback that runs in every turn of its event
 loop takes the time since it last ran. After each of these is printed: the processor time of the longest turn (20 ms wanted),
-what the clock showed in it, and the processor time of all turns of more than 20 ms together.
+what the clock showed in it, and the processor time of all turns of more than 20 ms together. With `--stacks` the functions
+that ran in turns of more than 20 ms are printed too, from samples taken every 5 ms.
 
     start       nodes and running pods are listed
     class       a pod of a new shape
@@ -25,7 +26,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +54,9 @@ LONG_MS = 20.0
 REPORT = signal.SIGRTMIN
 PATIENCE_S = 600.0
 SHAPES = 100
+SAMPLE_S = 0.005
+DEPTH = 12
+MOST_FREQUENT = 12
 EXPIRED = {
     "type": "ERROR",
     "object": {
@@ -210,6 +216,7 @@ class Turns:
 
     def _reset(self) -> None:
         self._longest_s = self._longest_cpu_s = self._long_s = 0.0
+        self._stacks: Counter[str] = Counter()
         self._last, self._last_cpu = time.perf_counter(), time.thread_time()
 
     def _turn(self) -> None:
@@ -223,13 +230,44 @@ class Turns:
         self._last, self._last_cpu = now, cpu
         self._loop.call_soon(self._turn)
 
+    def sample_long_turns(self) -> None:
+        """In a thread: note what the loop's thread is doing while a turn takes too long."""
+        watched = threading.get_ident()
+        clock = time.pthread_getcpuclockid(watched)
+
+        def sample() -> None:
+            samples: list[str] = []
+            began = self._last_cpu
+            while True:
+                time.sleep(SAMPLE_S)
+                stack, now = _stack_of(watched), time.clock_gettime(clock)
+                if began != self._last_cpu:
+                    began, samples = self._last_cpu, []
+                samples.append(stack)
+                if (now - began) * 1000 > LONG_MS:
+                    self._stacks.update(samples)
+                    samples = []
+
+        threading.Thread(target=sample, daemon=True).start()
+
     def report(self) -> None:
+        for stack, count in self._stacks.most_common(MOST_FREQUENT):
+            print(f"  {count:>4} x {stack}", file=sys.stderr, flush=True)
         measured = (self._longest_cpu_s, self._longest_s, self._long_s)
         announce("turns " + " ".join(f"{seconds * 1000:.2f}" for seconds in measured))
         self._reset()
 
 
-def run_watched(arguments: list[str]) -> None:
+def _stack_of(thread: int) -> str:
+    frame, names = sys._current_frames().get(thread), []
+    while frame is not None and len(names) < DEPTH:
+        code = frame.f_code
+        names.append(f"{Path(code.co_filename).stem}.{code.co_name}:{frame.f_lineno}")
+        frame = frame.f_back
+    return " < ".join(names)
+
+
+def run_watched(arguments: list[str], *, stacks: bool) -> None:
     """The child: kubesched, with a callback in every turn of the loop that scheduling runs on."""
     from kubesched.cli.main import main as kubesched
 
@@ -240,6 +278,8 @@ def run_watched(arguments: list[str]) -> None:
         loop = new_loop()
         if not turns:  # the first loop is the scheduler's; the control thread makes another
             turns.append(Turns(loop))
+            if stacks:
+                turns[0].sample_long_turns()
         return loop
 
     event_loop.new = new
@@ -258,7 +298,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
     try:
         port = int(said(server, "ready").split()[1])
         config = write_files(folder, port, "", argparse.Namespace(plain=True, json=False))
-        command = [sys.executable, str(HERE), "--watched"]
+        command = [sys.executable, str(HERE), *["--stacks"] * arguments.stacks, "--watched"]
         command += ["run", f"--config={config}", "--secure-port=0", "-v=0"]
         scheduler = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
         said(server, "listed", PATIENCE_S)
@@ -292,12 +332,13 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     if "--watched" in sys.argv:
-        run_watched(sys.argv[sys.argv.index("--watched") + 1 :])
+        run_watched(sys.argv[sys.argv.index("--watched") + 1 :], stacks="--stacks" in sys.argv)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--running", type=int, default=100_000)
     parser.add_argument("--backlog", type=int, default=50_000)
     parser.add_argument("--settle", type=float, default=20.0, help="seconds for each of them")
+    parser.add_argument("--stacks", action="store_true", help="show what runs in long turns")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:

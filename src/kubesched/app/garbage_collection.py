@@ -3,27 +3,39 @@
 Nearly everything here is freed by reference counting: pods that come, are bound and go leave no cycles. And what the
 collector traverses it traverses in one turn of the loop, at about a second for 100,000 nodes and as many pods. So objects
 that survive the middle generation are frozen instead of growing old. A cycle among frozen objects is found by a full
-collection only; there is one when so many objects were made that the process may have grown to twice its size.
+collection only; there is one when the process has grown to twice its size since the last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+
+from kubesched.logs import get_logger
+
+log = get_logger(__name__)
 
 YOUNG: Final = 5_000
 """Allocations before the youngest generation is collected: some milliseconds if all survive."""
 MIDDLE: Final = 4
 """Collections of the youngest generation before one of the middle."""
-FULL_AFTER: Final = 2_000_000
-"""Frozen objects, at least, before a full collection."""
+MIN_GROWTH_BYTES: Final = 256 * 1024 * 1024
+"""A process that has grown by less is not worth a full collection."""
 CHECK_S: Final = 60.0
 
 
 class GarbageCollection:
     """Sets the collector up for a block, and puts it back."""
+
+    def __init__(self, resident_bytes: Callable[[], int] | None = None) -> None:
+        """`resident_bytes` tells how much memory the process holds."""
+        self._resident_bytes = resident_bytes or _resident_bytes
 
     def __enter__(self) -> Self:
         gc.collect()
@@ -44,14 +56,13 @@ class GarbageCollection:
         gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
-    def _on_collection(self, phase: str, info: dict[str, Any]) -> None:
+    @staticmethod
+    def _on_collection(phase: str, info: dict[str, Any]) -> None:
         if phase == "stop" and info["generation"] == 1:
             gc.freeze()
-            self._frozen_since += YOUNG * (MIDDLE + 1)
 
     def _settle(self) -> None:
-        self._frozen_before = gc.get_freeze_count()
-        self._frozen_since = 0
+        self._settled_bytes = self._resident_bytes()
 
     async def run(self, synced: asyncio.Event) -> None:
         """Freeze the objects of the first lists once they are there, and collect all objects when that is due."""
@@ -63,8 +74,18 @@ class GarbageCollection:
             self.collect_if_due()
 
     def collect_if_due(self) -> None:
-        if self._frozen_since > max(FULL_AFTER, self._frozen_before):
+        grown_bytes = self._resident_bytes() - self._settled_bytes
+        if grown_bytes > max(MIN_GROWTH_BYTES, self._settled_bytes):
+            log.info("Collecting garbage, as memory has doubled", grownBytes=grown_bytes)
             gc.unfreeze()
             gc.collect()
             gc.freeze()
             self._settle()
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:  # not Linux: the peak has to do
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

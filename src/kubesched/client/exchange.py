@@ -15,6 +15,8 @@ from kubesched.errors import TransportError
 
 STREAM_HIGH_WATER_BYTES = 1024 * 1024
 """A stream whose consumer lags by this much stops reading; TCP then slows the server down."""
+STREAM_TAKE_BYTES = 128 * 1024
+"""About as much is handed out at a time: decoding it takes a few milliseconds, in which nothing else runs."""
 
 _INFORMATIONAL = b"1"
 """First digit of the status of heads that come before the real one."""
@@ -141,10 +143,19 @@ class StreamingResponse:
 
     def _take(self) -> bytes:
         chunks = self._chunks
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        chunks.clear()
-        self._buffered_bytes = 0
-        self._resume()
+        if self._buffered_bytes <= STREAM_TAKE_BYTES or len(chunks) == 1:
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunks.clear()
+        else:
+            size = count = 0
+            while size < STREAM_TAKE_BYTES:
+                size += len(chunks[count])
+                count += 1
+            data = b"".join(chunks[:count])
+            del chunks[:count]
+        self._buffered_bytes -= len(data)
+        if self._buffered_bytes <= STREAM_TAKE_BYTES:
+            self._resume()
         return data
 
     def _resume(self) -> None:

@@ -28,8 +28,9 @@ from kubesched.clock import Clock
 from kubesched.errors import KubeschedError, Unrecoverable
 from kubesched.informers.index import IndexFunction
 from kubesched.informers.lister import Lister
-from kubesched.informers.reflector import BURST, ListerWatcher, Reflector, ReflectorSettings
+from kubesched.informers.reflector import ListerWatcher, Reflector, ReflectorSettings
 from kubesched.informers.restore import Restore
+from kubesched.informers.slices import Slices
 from kubesched.informers.store import Store
 from kubesched.logs import get_logger
 
@@ -127,8 +128,9 @@ class Informer(Generic[T]):
     # For the reflector.
 
     async def replace(self, objects: list[T], *, is_restored: bool) -> None:
-        seen: set[str] = set()
-        for count, obj in enumerate(objects, start=1):
+        """Change what differs, in slices: as with a watch, every state on the way is one that handlers may see."""
+        slices, seen = Slices(self._clock), set[str]()
+        for obj in objects:
             key = key_of(obj.metadata)
             seen.add(key)
             if is_restored:
@@ -137,13 +139,13 @@ class Informer(Generic[T]):
                 # scheduler never sees a half-empty cluster.
                 self._remove(key, None)
             self._put(key, obj)
-            if count % BURST == 0:
-                await asyncio.sleep(0)
-        for count, key in enumerate(self.store.keys(), start=1):
-            if key not in seen:
-                self._remove(key, None)
-            if count % BURST == 0:
-                await asyncio.sleep(0)
+            if slices.step():
+                await slices.pause()
+        gone = [key for key in self.store.keys() if key not in seen]  # noqa: SIM118  # no dictionary
+        for key in gone:
+            self._remove(key, None)
+            if slices.step():
+                await slices.pause()
         self._synced.set()
 
     def apply(self, event: WatchEvent[T]) -> None:

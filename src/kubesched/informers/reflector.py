@@ -49,15 +49,13 @@ from kubesched.errors import (
     Unauthorized,
 )
 from kubesched.informers.restore import Restore
+from kubesched.informers.slices import Slices
 from kubesched.logs import get_logger
 
 log = get_logger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 P = TypeVar("P")
-
-BURST = 256
-"""Events applied before others on the loop get their turn: with typical handlers a few milliseconds' worth."""
 
 MAX_REVISION_DIGITS = 20
 """64 bits."""
@@ -162,7 +160,7 @@ class Reflector(Generic[T]):
             None  # the last known `_revision`; survives the need to list again
         )
         self._taken = 0  # events that were news
-        self._applied_since_yield = 0
+        self._slices = Slices(clock)
         self._failed_streams = 0
         self._restore = restore
         self._distrusted = asyncio.Event()
@@ -284,6 +282,8 @@ class Reflector(Generic[T]):
         objects: dict[str, T] = {}
         while True:
             batch = await self._next_initial_batch(watch)
+            # A batch that was buffered is returned at once, and the next may be, too.
+            await self._slices.pause()
             for position, event in enumerate(batch):
                 if event.type == "BOOKMARK":
                     metadata = event.object.metadata
@@ -361,10 +361,8 @@ class Reflector(Generic[T]):
             taken_before = self._taken
             for event in batch:
                 self._take(event)
-                self._applied_since_yield += 1
-                if self._applied_since_yield >= BURST:
-                    self._applied_since_yield = 0
-                    await asyncio.sleep(0)
+                if self._slices.step():
+                    await self._slices.pause()
             if self._taken > taken_before:
                 self._confirm()
             batch = []

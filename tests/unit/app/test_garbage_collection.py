@@ -1,5 +1,6 @@
 """The collector in a process with many objects that live long."""
 
+import asyncio
 import gc
 import weakref
 
@@ -7,6 +8,12 @@ import pytest
 
 from kubesched.app import garbage_collection
 from kubesched.app.garbage_collection import GarbageCollection
+from kubesched.benchmarking.core_cluster import CoreCluster
+from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.load import default_config
+from kubesched.scheduler.scheduler import QueueEmpty
+from kubesched.scheduler.scheduling_cycle import Assumed
+from kubesched.testing import make_node, make_pod
 
 
 class Link:
@@ -46,17 +53,54 @@ def test_a_young_cycle_is_collected(collection):
     assert len(kept) == 10_000
 
 
-def test_an_old_cycle_is_collected_once_the_process_has_grown(collection, monkeypatch):
-    monkeypatch.setattr(garbage_collection, "FULL_AFTER", 300_000)
-    collection._frozen_before = 0
-    link = cycle()
-    kept = [[number] for number in range(200_000)]  # the cycle is frozen by now
-    gone = weakref.ref(link)
-    del link
-    gc.collect(1)
-    collection.collect_if_due()
-    assert gone() is not None, "too few objects were made since"
-    kept += [[number] for number in range(200_000)]
-    collection.collect_if_due()
-    assert gone() is None
-    assert len(kept) == 400_000
+def test_an_old_cycle_is_collected_once_the_process_has_doubled():
+    size = 400 * 1024 * 1024
+    with GarbageCollection(lambda: size) as collection:
+        link = cycle()
+        kept = [[number] for number in range(200_000)]  # the cycle is frozen by now
+        gone = weakref.ref(link)
+        del link
+        gc.collect(1)
+        size *= 2
+        collection.collect_if_due()
+        assert gone() is not None, "it has not grown by more than its size"
+        size += 1
+        collection.collect_if_due()
+        assert gone() is None
+        link = cycle()
+        gc.collect(1)
+        gone = weakref.ref(link)
+        del link
+        collection.collect_if_due()
+        assert gone() is not None, "it has not grown since"
+        assert len(kept) == 200_000
+
+
+def test_the_size_of_the_process_is_read():
+    assert 1024 * 1024 < garbage_collection._resident_bytes() < 1024**4
+
+
+def test_pods_that_come_and_go_leave_no_cycles():
+    """What a full collection would be for: it is made rarely, since there is nothing to find."""
+    cluster = CoreCluster(default_config(), DEFAULT_GATES)
+    for number in range(10):
+        cluster.add(make_node(f"node-{number}").capacity(cpu="8", memory="8Gi").build())
+
+    def churn(batch: int) -> None:
+        pods = [make_pod(f"pod-{batch}-{n}").cpu("1").labels(app="web").build() for n in range(50)]
+        for pod in pods:
+            cluster.add(pod)
+        while not isinstance(outcome := cluster.assembly.scheduler.attempt(), QueueEmpty):
+            if isinstance(outcome, Assumed):
+                asyncio.run(cluster.assembly.scheduler.binding.run(outcome))
+        for pod in pods:
+            cluster.remove_if_there(pod)
+
+    churn(0)  # what is built on first use
+    gc.collect()
+    gc.disable()
+    try:
+        churn(1)
+        assert gc.collect() < 50 * 4, "every pod leaves a cycle"
+    finally:
+        gc.enable()

@@ -25,7 +25,8 @@ from kubesched.errors import (
     Unrecoverable,
 )
 from kubesched.informers.informer import EventHandler, Informer
-from kubesched.informers.reflector import BURST, ListPage, ReflectorSettings
+from kubesched.informers.reflector import ListPage, ReflectorSettings
+from kubesched.informers.slices import SLICE_STEPS
 
 
 class Pauses:
@@ -419,23 +420,23 @@ async def test_objects_are_trimmed_before_they_are_stored_or_seen(collection, st
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "paged"])
 async def test_flood_of_events_lets_others_run(new_collection, story, streams):
     collection = new_collection(supports_streaming=streams)
-    for number in range(4 * BURST):
+    for number in range(4 * SLICE_STEPS):
         collection.create(f"pod-{number}")
     scene = Scene(collection, story, page_size=0)
     counts = []
 
     async def observe():
-        while not scene.informer.has_synced or len(story.calls) < 8 * BURST:
+        while not scene.informer.has_synced or len(story.calls) < 8 * SLICE_STEPS:
             counts.append(len(story.calls))
             await asyncio.sleep(0)
 
     observer = asyncio.create_task(observe())
     async with scene.running():
-        for number in range(4 * BURST):
+        for number in range(4 * SLICE_STEPS):
             collection.update(f"pod-{number}")
         await observer
     steps = [after - before for before, after in itertools.pairwise(counts)]
-    assert max(steps) <= BURST
+    assert max(steps) <= SLICE_STEPS
 
 
 async def test_handlers_see_the_store_already_changed(collection, story):
