@@ -207,7 +207,7 @@ class SchedulerProcess:
             self._log_start()
             watchdog = LoopWatchdog(asyncio.get_running_loop(), self._registry, self._clock)
             exit_limit = ExitLimit(self._stop, options.drain_timeout)
-            with GarbageCollection() as garbage_collection:
+            with GarbageCollection(app.informers.object_count) as garbage_collection:
                 async with (
                     ControlThread() as control,
                     _beside(connections.write_events(), name="events"),

@@ -169,6 +169,10 @@ class InformerFactory:
         ]
         return f"not current for {BLIND_AFTER_S:g} s: {', '.join(blind)}" if blind else None
 
+    def object_count(self) -> int:
+        """Objects of all kinds that are kept."""
+        return sum([len(entry.informer.store) for entry in self._entries.values()])
+
     def informers(self) -> list[AnyInformer]:
         return [entry.informer for entry in list(self._entries.values())]
 

@@ -141,9 +141,9 @@ class Informer(Generic[T]):
             self._put(key, obj)
             if slices.step():
                 await slices.pause()
-        gone = [key for key in self.store.keys() if key not in seen]  # noqa: SIM118  # no dictionary
-        for key in gone:
-            self._remove(key, None)
+        for key in self.store.keys():  # noqa: SIM118  # a copy, not a dictionary's view
+            if key not in seen:
+                self._remove(key, None)
             if slices.step():
                 await slices.pause()
         self._synced.set()

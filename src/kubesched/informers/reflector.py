@@ -263,8 +263,8 @@ class Reflector(Generic[T]):
                 timeout_s=self._watch_timeout_s(),
                 send_initial_events=True,
             ) as watch:
-                objects, resource_version, newer = await self._collect_initial(watch)
-                await self._replace(objects, resource_version)
+                # In functions of their own: the list must not live as long as the watch, nor as the error that ends it.
+                newer = await self._stream_list(watch)
                 await self._follow(watch, newer)
         except (ApiError, TransportError) as error:
             if self.resource_version:
@@ -276,6 +276,12 @@ class Reflector(Generic[T]):
             # A list that repeatedly fails to stream is tried in pages: progress matters more.
             self._failed_streams += 1
             raise
+
+    async def _stream_list(self, watch: Watch[T]) -> list[WatchEvent[T]]:
+        """Take over a streamed list; returns the events that arrived along with its end."""
+        objects, resource_version, newer = await self._collect_initial(watch)
+        await self._replace(objects, resource_version)
+        return newer
 
     async def _collect_initial(self, watch: Watch[T]) -> tuple[list[T], str, list[WatchEvent[T]]]:
         """The objects of a streamed list, its revision, and the events that arrived along with its end."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from kubesched.api.core_v1 import Node
-from kubesched.snapshot.columns import IntColumn, Ints, Rows
+from kubesched.snapshot.columns import IntColumn, Ints, Mask, Rows
 
 _HISTORY_LIMIT = 64
 
@@ -51,6 +51,7 @@ class ImageIndex:
     def __init__(self, capacity: int) -> None:
         self._images: dict[str, ImageState] = {}
         self._of_row: dict[int, tuple[str, ...]] = {}
+        self._has_images: Mask = np.zeros(capacity, dtype=np.bool_)
         self._refreshed_at = IntColumn(capacity)
         self.version = 0
 
@@ -61,6 +62,9 @@ class ImageIndex:
 
     def grow(self, capacity: int) -> None:
         self._refreshed_at.grow(capacity)
+        bigger = np.zeros(capacity, dtype=np.bool_)
+        bigger[: len(self._has_images)] = self._has_images
+        self._has_images = bigger
 
     def set_row(self, row: int, node: Node | None) -> None:
         """Replace a row's images. The old list is removed first, so an image only this row has loses its record."""
@@ -81,6 +85,7 @@ class ImageIndex:
                 state = self._images.setdefault(name, ImageState(image.size_bytes))
                 state.rows.add(row)
                 names[name] = None
+        self._has_images[row] = bool(names)
         if names:
             self._of_row[row] = tuple(names)
         touched.update(names)
@@ -110,11 +115,8 @@ class ImageIndex:
                 state.record(self.version, self._oldest_refresh)
 
     def _oldest_refresh(self) -> int:
-        return (
-            int(self._refreshed_at.array[list(self._of_row)].min())
-            if self._of_row
-            else self.version
-        )
+        """Over columns: while nodes are listed, the histories of all their images reach a limit at the same node."""
+        return int(self._refreshed_at.array.min(where=self._has_images, initial=self.version))
 
     def refresh_row(self, row: int) -> bool:
         """Refresh the row's snapshot record: it sees current counts from now on. False if that changes nothing."""

@@ -6,7 +6,6 @@ import weakref
 
 import pytest
 
-from kubesched.app import garbage_collection
 from kubesched.app.garbage_collection import GarbageCollection
 from kubesched.benchmarking.core_cluster import CoreCluster
 from kubesched.config.features import DEFAULT_GATES
@@ -32,7 +31,7 @@ def cycle():
 @pytest.fixture
 def collection():
     before = gc.get_threshold(), list(gc.callbacks)
-    with GarbageCollection() as made:
+    with GarbageCollection(lambda: 0) as made:
         yield made
     assert (gc.get_threshold(), list(gc.callbacks)) == before
     assert gc.get_freeze_count() == 0
@@ -53,31 +52,29 @@ def test_a_young_cycle_is_collected(collection):
     assert len(kept) == 10_000
 
 
-def test_an_old_cycle_is_collected_once_the_process_has_doubled():
-    size = 400 * 1024 * 1024
-    with GarbageCollection(lambda: size) as collection:
+def test_an_old_cycle_is_collected_once_memory_has_doubled_for_no_reason():
+    blocks, known = 5_000_000, 0
+
+    def frozen_cycle():
         link = cycle()
-        kept = [[number] for number in range(200_000)]  # the cycle is frozen by now
-        gone = weakref.ref(link)
-        del link
         gc.collect(1)
-        size *= 2
+        return weakref.ref(link)
+
+    with GarbageCollection(lambda: known, lambda: blocks) as collection:
+        gone = frozen_cycle()
+        blocks *= 2
         collection.collect_if_due()
-        assert gone() is not None, "it has not grown by more than its size"
-        size += 1
+        assert gone() is not None, "it has not more than doubled"
+        blocks += 1
+        known = 1_000_000
+        collection.collect_if_due()
+        assert gone() is not None, "objects of the API explain it"
+        known = 0
         collection.collect_if_due()
         assert gone() is None
-        link = cycle()
-        gc.collect(1)
-        gone = weakref.ref(link)
-        del link
+        gone = frozen_cycle()
         collection.collect_if_due()
         assert gone() is not None, "it has not grown since"
-        assert len(kept) == 200_000
-
-
-def test_the_size_of_the_process_is_read():
-    assert 1024 * 1024 < garbage_collection._resident_bytes() < 1024**4
 
 
 def test_pods_that_come_and_go_leave_no_cycles():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import sys
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -415,6 +416,23 @@ async def test_objects_are_trimmed_before_they_are_stored_or_seen(collection, st
         await scene.until(lambda: ("update", "a") in story.calls)
         assert scene.informer.store.get("default/a").metadata.labels is None
     assert story.known["a"].metadata.labels is None
+
+
+async def test_list_is_not_kept_while_its_watch_goes_on(new_collection, story):
+    scene = Scene(new_collection(), story)
+    scene.collection.create("a")
+    taken, replace = [], scene.informer.replace
+
+    async def noting(objects, *, is_restored):
+        taken.append(objects)
+        await replace(objects, is_restored=is_restored)
+
+    scene.informer.replace = noting
+    async with scene.running():
+        scene.collection.create("b")
+        await scene.until(lambda: "b" in story.known)
+        references = sys.getrefcount(taken[0])
+        assert references == 2, "the list of all objects lives as long as the watch"
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "paged"])

@@ -9,10 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
+import numpy as np
+
+from kubesched.snapshot.columns import Indices
 from kubesched.snapshot.node_table import NodeTable
 
 _PATCH_LIMIT: Final = 16
-"""Up to this many dirty rows are recomputed one by one; beyond, a rebuild is cheaper."""
+"""Up to this many dirty rows are recomputed one by one, more of them together."""
 
 
 class RowMirror(ABC):
@@ -28,11 +31,15 @@ class RowMirror(ABC):
         if is_current and self._cursor == end:
             return
         changed = table.pod_log.since(self._cursor) if is_current else None
-        if changed is None or len(changed) > _PATCH_LIMIT:
+        if changed is None:
+            self._rebuild()
+        elif len(rows := dict.fromkeys(changed)) <= _PATCH_LIMIT:
+            for row in rows:
+                self._patch(row)
+        elif len(rows) > table.high_water // 4:
             self._rebuild()
         else:
-            for row in dict.fromkeys(changed):
-                self._patch(row)
+            self._patch_rows(np.fromiter(rows, dtype=np.intp, count=len(rows)))
         self._cursor, self._epoch = self._settled_until(end), table.epoch
 
     def invalidate(self) -> None:
@@ -46,6 +53,10 @@ class RowMirror(ABC):
     @abstractmethod
     def _rebuild(self) -> None:
         """Compute every row; arrays span the table's capacity."""
+
+    def _patch_rows(self, rows: Indices) -> None:
+        """Compute some rows, which may be dead."""
+        self._rebuild()
 
     @abstractmethod
     def _patch(self, row: int) -> None:

@@ -19,7 +19,7 @@ from kubesched.plugins.node_resources.scored_resources import (
     nonzero_cells,
     nonzero_use,
 )
-from kubesched.snapshot.columns import Ints, Mask, Rows
+from kubesched.snapshot.columns import Indices, Ints, Mask, Rows
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
@@ -96,6 +96,7 @@ class ResourceMatrix(RowMirror):
     def __init__(self, table: NodeTable, resources: tuple[int, ...]) -> None:
         super().__init__(table)
         self._resources = resources
+        self._absent: Mask = np.zeros((0, 0), dtype=np.bool_)
 
     def over(self, nodes: NodeColumns) -> Amounts:
         if isinstance(nodes, WhatIfColumns):
@@ -121,19 +122,37 @@ class ResourceMatrix(RowMirror):
         return amounts
 
     def _rebuild(self) -> None:
-        table = self.table
-        whole = self._of_view(NodeColumns(table, slice(0, table.capacity)))
-        self._capacity, self._used, self._spare = whole.capacity, whole.used, whole.spare
-        self._is_exact = whole.is_exact
-        self._absent: Mask = np.zeros(self._capacity.shape, dtype=np.bool_)
-        if whole.absent is not None:
-            np.logical_and(whole.absent, table.alive, out=self._absent)
+        """Block by block: temporary arrays of all rows would cost more in page faults than in arithmetic."""
+        shape = len(self._resources), self.table.capacity
+        if self._absent.shape != shape:
+            self._capacity, self._used, self._spare = (np.empty(shape) for _ in range(3))
+            self._absent = np.zeros(shape, dtype=np.bool_)
+            # Single cells are written through memoryviews, which is twice as fast.
+            self._cells = [
+                (
+                    resource,
+                    _cells(self._capacity[at]),
+                    _cells(self._used[at]),
+                    _cells(self._spare[at]),
+                )
+                for at, resource in enumerate(self._resources)
+            ]
+        self._is_exact = True
+        for start in range(0, self.table.capacity, BLOCK):
+            self._write(slice(start, min(start + BLOCK, self.table.capacity)))
         self._lacking = int(np.count_nonzero(self._absent))
-        # Single cells are written through memoryviews, which is twice as fast.
-        self._cells = [
-            (resource, _cells(self._capacity[at]), _cells(self._used[at]), _cells(self._spare[at]))
-            for at, resource in enumerate(self._resources)
-        ]
+
+    def _patch_rows(self, rows: Indices) -> None:
+        self._write(rows)
+        self._lacking = int(np.count_nonzero(self._absent))
+
+    def _write(self, rows: Rows) -> None:
+        part = self._of_view(NodeColumns(self.table, rows))
+        self._capacity[:, rows], self._used[:, rows] = part.capacity, part.used
+        self._spare[:, rows] = part.spare
+        lacks = part.absent
+        self._absent[:, rows] = False if lacks is None else lacks & self.table.alive[rows]
+        self._is_exact = self._is_exact and part.is_exact
 
     def _patch(self, row: int) -> None:
         table = self.table
