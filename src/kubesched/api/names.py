@@ -156,6 +156,12 @@ def dns_1123_subdomain_problems(value: str) -> tuple[str, ...]:
     return _subdomain_problems(value, "characters")
 
 
+def is_dns_1123_subdomain(value: str) -> bool:
+    """Whether `dns_1123_subdomain_problems` has nothing to say."""
+    # What the pattern allows is ASCII, of as many bytes as characters.
+    return len(value) <= SUBDOMAIN_MAX_BYTES and _dns_1123_subdomain.fullmatch(value) is not None
+
+
 def _subdomain_problems(value: str, unit: str) -> tuple[str, ...]:
     problems = []
     if len(value.encode()) > SUBDOMAIN_MAX_BYTES:

@@ -10,6 +10,7 @@ part of the API and never change.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -35,17 +36,17 @@ def varint(value: int) -> bytes:
     """A number that is not negative."""
     if value < 0x80:
         return bytes((value,))
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80)) + varint(value >> 14)
 
 
 def bytes_field(number: int, content: bytes) -> bytes:
     """A field of bytes, text or a message, of any length."""
-    return b"%c%b%b" % (number << 3 | _BYTES, varint(len(content)), content)
+    length = len(content)
+    if length < 0x80:
+        return b"%c%c%b" % (number << 3 | _BYTES, length, content)
+    return b"%c%b%b" % (number << 3 | _BYTES, varint(length), content)
 
 
 def _template(*numbers: int) -> str:
@@ -64,8 +65,8 @@ _BINDING_TARGET = _template(1, 3)
 _BINDING_PARTS = _template(1, 2)
 _EVENT = _envelope("events.k8s.io/v1", "Event")
 _EVENT_METADATA = _template(1, 3)
-_EVENT_TEXTS = _template(1, 4, 5, 6, 7, 8, 11)
-_REFERENCE = _template(1, 2, 3, 4, 5, 6, 7)
+_EVENT_REPORT = _template(4, 5, 6, 7)
+_REFERENCE_NAMES = _template(2, 3, 4)
 
 
 def encode_binding(namespace: str, name: str, uid: str, node_name: str) -> bytes | None:
@@ -80,53 +81,109 @@ def encode_event(event: Event) -> bytes | None:
     """A new events.k8s.io/v1 Event about one object; None if there is more to it, or a name is too long for this."""
     if event.series is not None or event.related is not None or event.event_time is None:
         return None
-    name, namespace = event.metadata.name, event.metadata.namespace
-    metadata = _EVENT_METADATA % (len(name), name, len(namespace), namespace)
     about = event.regarding
-    regarding = _REFERENCE % (
-        len(about.kind),
-        about.kind,
-        len(about.namespace),
+    template = EventTemplate(
+        controller=event.reporting_controller,
+        instance=event.reporting_instance,
+        action=event.action,
+        reason=event.reason,
+        type_=event.type,
+        kind=about.kind,
+        api_version=about.api_version,
+        field_path=about.field_path,
+    )
+    moment = datetime.fromisoformat(event.event_time)
+    return template.fill(
+        event.metadata.name,
+        event.metadata.namespace,
         about.namespace,
-        len(about.name),
         about.name,
-        len(about.uid),
         about.uid,
-        len(about.api_version),
-        about.api_version,
-        len(about.resource_version),
         about.resource_version,
-        len(about.field_path),
-        about.field_path,
-    )
-    texts = _EVENT_TEXTS % (
-        len(metadata),
-        metadata,
-        len(event.reporting_controller),
-        event.reporting_controller,
-        len(event.reporting_instance),
-        event.reporting_instance,
-        len(event.action),
-        event.action,
-        len(event.reason),
-        event.reason,
-        len(regarding),
-        regarding,
-        len(event.type),
-        event.type,
-    )
-    if not texts.isascii():
-        return None
-    time, note = _micro_time(event.event_time), event.note.encode()
-    return _EVENT + bytes_field(
-        2, texts.encode("ascii") + bytes_field(2, time) + bytes_field(10, note)
+        micro_time(int(moment.timestamp()), moment.microsecond),
+        event.note.encode(),
     )
 
 
-def _micro_time(text: str) -> bytes:
-    moment = datetime.fromisoformat(text)
-    seconds, nanos = int(moment.timestamp()), moment.microsecond * 1000
-    return b"\x08%b\x10%b" % (varint(seconds), varint(nanos))
+class EventTemplate:
+    """Events that differ only in what they are about, when they were, and in their note.
+
+    There is one event per pod, and all but the last few fields are the same in most of them.
+    """
+
+    __slots__ = ("_kind", "_report", "_type", "_version")
+
+    def __init__(
+        self,
+        *,
+        controller: str,
+        instance: str,
+        action: str,
+        reason: str,
+        type_: str,
+        kind: str,
+        api_version: str,
+        field_path: str,
+    ) -> None:
+        self._report = _EVENT_REPORT % (
+            len(controller),
+            controller,
+            len(instance),
+            instance,
+            len(action),
+            action,
+            len(reason),
+            reason,
+        )
+        self._kind = _template(1) % (len(kind), kind)
+        self._version = (
+            _template(5) % (len(api_version), api_version),
+            _template(7) % (len(field_path), field_path),
+        )
+        self._type = _template(11) % (len(type_), type_)
+
+    def fill(
+        self,
+        name: str,
+        namespace: str,
+        about_namespace: str,
+        about_name: str,
+        about_uid: str,
+        about_revision: str,
+        time: bytes,
+        note: bytes,
+    ) -> bytes | None:
+        """The message; `time` is as `micro_time` encodes it. None if a text is too long or not ASCII."""
+        metadata = _EVENT_METADATA % (len(name), name, len(namespace), namespace)
+        names = _REFERENCE_NAMES % (
+            len(about_namespace),
+            about_namespace,
+            len(about_name),
+            about_name,
+            len(about_uid),
+            about_uid,
+        )
+        version, field_path = self._version
+        regarding = (
+            f"{self._kind}{names}{version}2{len(about_revision):c}{about_revision}{field_path}"
+        )
+        texts = (
+            f"\n{len(metadata):c}{metadata}{self._report}B{len(regarding):c}{regarding}{self._type}"
+        )
+        if not texts.isascii():
+            return None
+        return _EVENT + bytes_field(
+            2, b"%b\x12%c%b%b" % (texts.encode(), len(time), time, bytes_field(10, note))
+        )
+
+
+def micro_time(seconds: int, micros: int) -> bytes:
+    """A MicroTime."""
+    return b"\x08%b\x10%b" % (_seconds_varint(seconds), varint(micros * 1000))
+
+
+_seconds_varint = functools.lru_cache(maxsize=16)(varint)
+"""Events come by the thousand in a second."""
 
 
 # Reading.

@@ -46,8 +46,13 @@ def format_time(seconds: float) -> str:
 def format_micro_time(seconds: float) -> str:
     """An RFC 3339 timestamp with six decimals, as leases and events want it."""
     # Events come by the hundred in a second, so its text is kept.
-    whole, micros = divmod(round(seconds * 1e6), 1_000_000)
+    whole, micros = split_micros(seconds)
     return f"{_second_text(whole)}.{micros:06d}Z"
+
+
+def split_micros(seconds: float) -> tuple[int, int]:
+    """Whole seconds, and the microseconds beyond them."""
+    return divmod(round(seconds * 1e6), 1_000_000)
 
 
 @functools.lru_cache(maxsize=16)

@@ -19,58 +19,13 @@ from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import (
     DEFAULT_DEADLINE_S,
     ConnectionConfig,
-    DirectTransport,
-    Request,
-    Response,
-    StartedRequest,
     Transport,
 )
 from kubesched.clock import Clock, SystemClock
-from kubesched.errors import TransportError
 
 JSON = "application/json"
 LOCK_CONNECTIONS = 4
 """Connections of the leader lock: one renewal at a time, and room for those that hang."""
-
-
-class UrgentTransport:
-    """Counts requests under way, so that events can yield to them. Watches count until they are open."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._direct = transport if isinstance(transport, DirectTransport) else None
-        self.under_way = 0
-
-    async def request(self, request: Request) -> Response:
-        self.under_way += 1
-        try:
-            return await self._transport.request(request)
-        finally:
-            self.under_way -= 1
-
-    def start(
-        self, request: Request, done: Callable[[Response | TransportError | None], None]
-    ) -> StartedRequest | None:
-        if self._direct is None:
-            return None
-
-        def answered(outcome: Response | TransportError | None) -> None:
-            self.under_way -= 1
-            done(outcome)
-
-        give_up = self._direct.start(request, answered)
-        if give_up is None:
-            return None
-        self.under_way += 1
-
-        def given_up() -> None:
-            self.under_way -= 1
-            give_up()
-
-        return given_up
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
 
 
 class Connections:
@@ -97,16 +52,15 @@ class Connections:
         self._prefers_protobuf = prefers_protobuf
         self.may_write: Callable[[], bool] = lambda: True
         """Asked right before the main client sends a write."""
-        urgent = UrgentTransport(transport)
         self.main = self._client(
-            urgent, "scheduler", DEFAULT_DEADLINE_S, may_write=lambda: self.may_write()
+            transport, "scheduler", DEFAULT_DEADLINE_S, may_write=lambda: self.may_write()
         )
         self._events = EventBroadcaster(
             RestEventClient(self._client(transport, "scheduler", DEFAULT_DEADLINE_S)),
             clock=clock,
             rng=random,
             host_name=host_name,
-            is_urgent=lambda: urgent.under_way > 0,
+            is_urgent=lambda: self.main.under_way > 0,
         )
 
     def lock_client(self, deadline_s: float) -> RestClient:

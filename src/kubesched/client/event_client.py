@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubesched.client.event_series import EventRecord
+from kubesched.client.event_series import EventEntry, EventRecord
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.client.retry import Done
@@ -20,7 +20,7 @@ class RestEventClient:
     async def create(self, event: EventRecord) -> None:
         await self._client.create_event(event)
 
-    def start_create(self, event: EventRecord, done: Done) -> StartedRequest:
+    def start_create(self, event: EventEntry, done: Done) -> StartedRequest:
         return self._client.start_event(event, done)
 
     async def patch(self, event: EventRecord, change: Mapping[str, object]) -> None:

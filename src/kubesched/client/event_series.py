@@ -14,12 +14,14 @@ from typing import Protocol, cast
 from kubesched.api import core_v1, events_v1
 from kubesched.api.core_v1 import EventSource, ObjectReference
 from kubesched.api.meta import ObjectMeta
-from kubesched.api.names import dns_1123_subdomain_problems
-from kubesched.api.times import format_micro_time, format_time
+from kubesched.api.names import is_dns_1123_subdomain
+from kubesched.api.protobuf import EventTemplate, micro_time
+from kubesched.api.times import format_micro_time, format_time, split_micros
 
 NOTE_LIMIT_BYTES = 1024
 """Longest note the API server accepts."""
 NOTE_CUT = " ..."
+MAX_TEMPLATES = 100
 
 EventRecord = events_v1.Event | core_v1.Event
 
@@ -27,13 +29,36 @@ EventRecord = events_v1.Event | core_v1.Event
 class Reporter:
     """The reporting component of events. Compared by identity: it is part of every key."""
 
-    __slots__ = ("controller", "instance", "is_legacy")
+    __slots__ = ("_templates", "controller", "instance", "is_legacy")
 
     def __init__(self, controller: str, instance: str, *, is_legacy: bool) -> None:
         self.controller = controller
         self.instance = instance
         self.is_legacy = is_legacy
         """Written as core/v1 events, without action and related object."""
+        self._templates: dict[tuple[str, ...], EventTemplate] = {}
+
+    def template(
+        self, type_: str, reason: str, action: str, kind: str, api_version: str, field_path: str
+    ) -> EventTemplate:
+        """The template of these events, kept: they come by the thousand."""
+        templates = self._templates
+        key = (type_, reason, action, kind, api_version, field_path)
+        template = templates.get(key)
+        if template is None:
+            if len(templates) >= MAX_TEMPLATES:
+                templates.clear()  # reasons of a plugin may be without number
+            template = templates[key] = EventTemplate(
+                controller=self.controller,
+                instance=self.instance,
+                action=action,
+                reason=reason,
+                type_=type_,
+                kind=kind,
+                api_version=api_version,
+                field_path=field_path,
+            )
+        return template
 
 
 Identity = tuple[str, str, str, str, str, str, str]
@@ -89,12 +114,39 @@ class EventEntry:
         last_observed = format_micro_time(self.last_observed)
         return {"series": {"count": self.count, "lastObservedTime": last_observed}}
 
-    def to_record(self, rng: random.Random, *, is_series: bool) -> EventRecord:
-        """The whole event, as it is created."""
-        reporter, type_, reason, action, regarding, related, _ = self.key
+    @property
+    def namespace(self) -> str:
+        """Where the event is written: to the namespace of what it is about."""
+        return self.key[4][1] or "default"
+
+    def give_name(self, rng: random.Random) -> None:
         if not self.name:
-            self.name = event_name(regarding[2], self.nanos, rng)
-        metadata = ObjectMeta(name=self.name, namespace=regarding[1] or "default")
+            self.name = event_name(self.key[4][2], self.nanos, rng)
+
+    def to_protobuf(self) -> bytes | None:
+        """`protobuf.encode_event` of the record that it is created as, without making that record."""
+        reporter, type_, reason, action, regarding, related, _ = self.key
+        if reporter.is_legacy or related is not None:
+            return None
+        kind, namespace, name, uid, api_version, resource_version, field_path = regarding
+        note = self.note.encode()
+        if len(note) > NOTE_LIMIT_BYTES:
+            note = shorten_note(self.note).encode()
+        return reporter.template(type_, reason, action, kind, api_version, field_path).fill(
+            self.name,
+            namespace or "default",
+            namespace,
+            name,
+            uid,
+            resource_version,
+            micro_time(*split_micros(self.observed)),
+            note,
+        )
+
+    def to_record(self, *, is_series: bool) -> EventRecord:
+        """The whole event, as it is created. It must have its name."""
+        reporter, type_, reason, action, regarding, related, _ = self.key
+        metadata = ObjectMeta(name=self.name, namespace=self.namespace)
         if reporter.is_legacy:
             return core_v1.Event(
                 metadata=metadata,
@@ -131,9 +183,9 @@ class EventEntry:
 def event_name(subject: str, nanos: int, rng: random.Random) -> str:
     """`<name of the object>.<time in hexadecimal>`, or something unique if that is no valid name."""
     name = f"{subject}.{nanos:x}"
-    if dns_1123_subdomain_problems(name):
-        return str(uuid.UUID(int=rng.getrandbits(128), version=4))
-    return name
+    if is_dns_1123_subdomain(name):
+        return name
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
 def shorten_note(note: str) -> str:

@@ -90,8 +90,8 @@ class EventClient(Protocol):
 class DirectEventClient(Protocol):
     """A client that can create an event without a task to wait for the answer."""
 
-    def start_create(self, event: EventRecord, done: Done) -> StartedRequest:
-        """`create` as a callback: `done` as `retry.Caller.start` says."""
+    def start_create(self, event: EventEntry, done: Done) -> StartedRequest:
+        """`create` of an event that has its name, as a callback: `done` as `retry.Caller.start` says."""
         ...
 
 
@@ -313,8 +313,8 @@ class EventBroadcaster:
                 self._write_more_soon(group)
 
         try:
-            event = entry.to_record(self._random, is_series=False)
-            self._under_way[entry] = client.start_create(event, done)
+            entry.give_name(self._random)
+            self._under_way[entry] = client.start_create(entry, done)
         except Exception:  # called from other requests' answers: nothing may escape into them
             self._failed(entry)
             entry.written_count, entry.is_taken = 1, False
@@ -402,7 +402,8 @@ class EventBroadcaster:
         return True
 
     async def _write(self, entry: EventEntry, *, is_series: bool) -> None:
-        event = entry.to_record(self._random, is_series=is_series)
+        entry.give_name(self._random)
+        event = entry.to_record(is_series=is_series)
         if is_series:
             try:
                 await self._client.patch(event, entry.series_change())

@@ -94,6 +94,8 @@ class HttpTransport:
         )
         self._credential_headers: HeaderValues | None = None
         self._credential_block = b""
+        self._heads: dict[bytes, bytes] = {}
+        """The lines that are the same in all requests with these headers, by those headers."""
         self._ask_credentials_at = -inf
         self._idle: list[HttpConnection] = []
         self._open: set[HttpConnection] = set()
@@ -154,13 +156,14 @@ class HttpTransport:
         except ValueError as error:
             raise CredentialsError(str(error)) from None
         self._credential_headers = headers
+        self._heads.clear()
 
     async def _exchange(
         self, loop: asyncio.AbstractEventLoop, request: Request, deadline_at: float
     ) -> Response:
         data = self._encode(request)
         while True:
-            connection = None if request.stream else self._take_idle(loop)
+            connection = None if request.stream else self._take_idle(loop.time())
             if connection is None:
                 connection = await self._acquire(loop, request, deadline_at)
             head_due_at = (
@@ -199,7 +202,7 @@ class HttpTransport:
         if self._credential_headers is None or now >= self._ask_credentials_at:
             self._ask_credentials_at = now + _ASK_CREDENTIALS_S  # by this one; the others go on
             return None
-        connection = self._take_idle(loop)
+        connection = self._take_idle(now)
         if connection is None:
             return None
         if request.may_send is not None and not request.may_send():
@@ -234,22 +237,22 @@ class HttpTransport:
         target = request.target
         if not _SAFE_TARGET.fullmatch(target):
             raise ValueError(f"{target!r} is not a valid request target")
-        extra = request.headers
-        block = extra.encoded if type(extra) is HeaderBlock else encode_headers(extra)
-        body = request.body
-        parts = [
-            f"{request.method} {self._target_prefix}{target} HTTP/1.1\r\n".encode("ascii"),
-            self._static_block,
-            self._credential_block,
-            block,
-        ]
-        if self._wants_gzip(request):
-            parts.append(_ACCEPT_GZIP)
-        if body or request.method != "GET":
-            parts.append(b"Content-Length: %d\r\n" % len(body))
-        parts.append(b"\r\n")
-        parts.append(body)
-        return b"".join(parts)
+        extra, body, method = request.headers, request.body, request.method
+        if type(extra) is HeaderBlock:
+            head = self._heads.get(extra.encoded)
+            if head is None:
+                head = self._heads[extra.encoded] = self._head(extra.encoded)
+        else:
+            head = self._head(encode_headers(extra))
+        first_line = f"{method} {self._target_prefix}{target} HTTP/1.1\r\n".encode("ascii")
+        if method != "GET":
+            return b"%b%bContent-Length: %d\r\n\r\n%b" % (first_line, head, len(body), body)
+        gzip = _ACCEPT_GZIP if self._wants_gzip(request) else b""
+        length = b"Content-Length: %d\r\n" % len(body) if body else b""
+        return b"%b%b%b%b\r\n%b" % (first_line, head, gzip, length, body)
+
+    def _head(self, block: bytes) -> bytes:
+        return self._static_block + self._credential_block + block
 
     def _wants_gzip(self, request: Request) -> bool:
         # Only large answers are ever compressed, and those are lists.
@@ -273,7 +276,7 @@ class HttpTransport:
 
     # Finding a connection.
 
-    def _take_idle(self, loop: asyncio.AbstractEventLoop) -> HttpConnection | None:
+    def _take_idle(self, now: float) -> HttpConnection | None:
         """The most recently used idle connection that is still fit for use; the others thereby age out."""
         idle = self._idle
         while idle:
@@ -282,7 +285,7 @@ class HttpTransport:
                 continue
             if (
                 connection.generation == self._credentials.generation
-                and loop.time() - connection.idle_since <= self._settings.idle_s
+                and now - connection.idle_since <= self._settings.idle_s
             ):
                 return connection
             connection.close()

@@ -23,12 +23,13 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kubesched import __version__
-from kubesched.api import codec, core_v1, events_v1, protobuf
+from kubesched.api import codec, events_v1, protobuf
 from kubesched.api.codec import ListOf, MalformedObject, Preserved
 from kubesched.api.kinds import PODS, Kind, kind_of
 from kubesched.api.meta import DeleteOptions, ObjectMeta, Record
 from kubesched.api.policy_v1 import Eviction
 from kubesched.api.status import conflict
+from kubesched.client.event_series import EventEntry, EventRecord
 from kubesched.client.patch import APPLY_PATCH, CONTENT_TYPES, Patch
 from kubesched.client.rate_limit import Sleep, TokenBucket
 from kubesched.client.retry import Caller, Done, Rest, RetryPolicy
@@ -46,7 +47,7 @@ from kubesched.errors import Gone, TransportError, UnsupportedMediaType
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
-EventRecord = events_v1.Event | core_v1.Event
+_EVENTS = kind_of(events_v1.Event)
 
 DEFAULT_PAGE_SIZE = 500
 
@@ -56,7 +57,7 @@ WATCH_FIRST_BYTE_S = 30.0
 WATCH_GRACE_S = 30.0
 """How much longer than asked for a watch may live before we cut it."""
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_SAFE_PATH = re.compile(r"[A-Za-z0-9._-]+/pods/[A-Za-z0-9._-]+")
 
 
 def user_agent(component: str = "") -> str:
@@ -114,6 +115,11 @@ class RestClient:
             content_type: HeaderBlock({**common, "Content-Type": content_type})
             for content_type in CONTENT_TYPES
         }
+
+    @property
+    def under_way(self) -> int:
+        """Requests that were sent and not answered, or wait for a connection; watches until they are open."""
+        return self._caller.under_way
 
     # Reading.
 
@@ -249,21 +255,23 @@ class RestClient:
                 raise
             await self._caller.send(self._event(event))
 
-    def start_event(self, event: EventRecord, done: Done) -> StartedRequest:
+    def start_event(self, event: EventEntry, done: Done) -> StartedRequest:
         """`create_event` without a task: `done` as `retry.Caller.start` says; the rest includes retries."""
-        request = self._event(event)
+        message = event.to_protobuf() if self._speaks_protobuf else None
+        if message is None:
+            request = self._event(event.to_record(is_series=False))
+        else:
+            target = _EVENTS.collection_path(event.namespace)
+            request = self._post(target, message, self._protobuf_headers)
+        return self._caller.start(request, done, partial(self._finish_event, request, event))
 
-        async def finish(rest: Rest) -> None:
-            try:
-                await self._caller.send(request, first=rest)
-            except UnsupportedMediaType:
-                if not self._gives_up_protobuf(request):
-                    raise
-                await self.create_event(event)
-
-        return self._caller.start(
-            request, lambda rest: done(None if rest is None else partial(finish, rest))
-        )
+    async def _finish_event(self, request: Request, event: EventEntry, rest: Rest) -> None:
+        try:
+            await self._caller.send(request, first=rest)
+        except UnsupportedMediaType:
+            if not self._gives_up_protobuf(request):
+                raise
+            await self.create_event(event.to_record(is_series=False))
 
     def _event(self, event: EventRecord) -> Request:
         target = kind_of(type(event)).collection_path(event.metadata.namespace)
@@ -386,25 +394,26 @@ class RestClient:
     ) -> StartedRequest:
         """`bind` without a task: `done` as `retry.Caller.start` says."""
         request = self._binding(namespace, name, uid, node_name)
+        finish = partial(self._finish_binding, request, namespace, name, uid, node_name)
+        return self._caller.start(request, done, finish)
 
-        async def finish(rest: Rest) -> None:
-            try:
-                await rest()
-            except UnsupportedMediaType:
-                if not self._gives_up_protobuf(request):
-                    raise
-                await self.bind(namespace, name, uid, node_name)
-
-        return self._caller.start(
-            request, lambda rest: done(None if rest is None else partial(finish, rest))
-        )
+    async def _finish_binding(
+        self, request: Request, namespace: str, name: str, uid: str, node_name: str, rest: Rest
+    ) -> None:
+        try:
+            await rest()
+        except UnsupportedMediaType:
+            if not self._gives_up_protobuf(request):
+                raise
+            await self.bind(namespace, name, uid, node_name)
 
     def _binding(self, namespace: str, name: str, uid: str, node_name: str) -> Request:
         """The body is written out here because this request limits how many pods per second can be scheduled."""
-        if not _SAFE_NAME.fullmatch(namespace) or not _SAFE_NAME.fullmatch(name):
-            target = PODS.object_path(name, namespace, "binding")
+        path = f"{namespace}/pods/{name}"
+        if _SAFE_PATH.fullmatch(path):
+            target = f"/api/v1/namespaces/{path}/binding"
         else:
-            target = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+            target = PODS.object_path(name, namespace, "binding")
         if self._speaks_protobuf:
             message = protobuf.encode_binding(namespace, name, uid, node_name)
             if message is not None:

@@ -46,6 +46,8 @@ Rest = Callable[[], Awaitable[Any]]
 """What is left to do of a request that was started: returns when it has succeeded, or raises why it did not."""
 Done = Callable[[Rest | None], None]
 """Called when a request that was started has succeeded (None), or needs more than an answer."""
+Finish = Callable[[Rest], Awaitable[Any]]
+"""Awaits what is left to do of a request, and does more if that fails."""
 
 MAX_RETRY_AFTER_DIGITS = 9
 MAX_DATE_CHARACTERS = 64
@@ -85,6 +87,8 @@ class Caller:
         self._clock = clock
         self._random = random
         self._sleep = sleep
+        self.under_way = 0
+        """Requests that the transport has. Watches count until they are open."""
 
     async def send_once(self, request: Request) -> Response:
         """One attempt. Returns a successful response; raises `ApiError` or `TransportError`."""
@@ -97,15 +101,20 @@ class Caller:
         return await self._exchange(request)
 
     async def _exchange(self, request: Request) -> Response:
-        response = await self.transport.request(request)
+        self.under_way += 1
+        try:
+            response = await self.transport.request(request)
+        finally:
+            self.under_way -= 1
         if response.status < 300:
             return response
         raise await _error_of(response, self._clock.now())
 
-    def start(self, request: Request, done: Done) -> StartedRequest:
+    def start(self, request: Request, done: Done, finish: Finish | None = None) -> StartedRequest:
         """One attempt without a task: `done(None)` when it succeeded, otherwise `done(rest)`, later in any case.
 
         Awaiting `rest()` finishes the request: it sends it if that was not possible at once, or raises why it failed.
+        If `finish` is given, it is what has to be awaited, with that rest.
         """
         transport = self._direct
         if (
@@ -113,21 +122,32 @@ class Caller:
             or (self._may_write is not None and not self._may_write())
             or (self._limiter is not None and not self._limiter.take())
         ):
-            return _soon(done, partial(self.send_once, request))
+            return _soon(done, _finished(finish, partial(self.send_once, request)))
         request.may_send = self._may_write
 
         def answered(outcome: Response | TransportError | None) -> None:
+            self.under_way -= 1
             if outcome is None:
-                done(partial(self._exchange, request))
+                rest: Rest = partial(self._exchange, request)
             elif isinstance(outcome, TransportError):
-                done(partial(_raise, outcome))
+                rest = partial(_raise, outcome)
             elif outcome.status < 300:
                 done(None)
+                return
             else:
-                done(partial(self._refuse, outcome))
+                rest = partial(self._refuse, outcome)
+            done(_finished(finish, rest))
 
-        started = transport.start(request, answered)
-        return started or _soon(done, partial(self._exchange, request))
+        give_up = transport.start(request, answered)
+        if give_up is None:
+            return _soon(done, _finished(finish, partial(self._exchange, request)))
+        self.under_way += 1
+
+        def given_up() -> None:
+            self.under_way -= 1
+            give_up()
+
+        return given_up
 
     async def _refuse(self, response: Response) -> Response:
         raise await _error_of(response, self._clock.now())
@@ -173,6 +193,10 @@ class Caller:
 
 async def _raise(error: TransportError) -> Response:
     raise error
+
+
+def _finished(finish: Finish | None, rest: Rest) -> Rest:
+    return rest if finish is None else partial(finish, rest)
 
 
 def _soon(done: Done, rest: Rest) -> StartedRequest:

@@ -100,3 +100,18 @@ async def test_cancelled_wait_gives_its_token_back():
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert limiter.reserve(10) == pytest.approx(1.0)
+
+
+@given(
+    qps=st.sampled_from([-1.0, 0.0, 0.5, 5.0, 1000.0]),
+    burst=st.integers(0, 5),
+    steps=st.lists(st.tuples(st.booleans(), st.floats(0, 3)), max_size=40),
+)
+def test_taking_a_token_is_reserving_one_without_a_wait(qps, burst, steps):
+    clocks = ManualClock(), ManualClock()
+    taken, reserved = (TokenBucket(qps, burst, clock=clock) for clock in clocks)
+    for takes, seconds in steps:
+        if takes:
+            assert taken.take() == (reserved.reserve(0.0) == 0.0)
+        for clock in clocks:
+            clock.advance(seconds)
