@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from kubesched.api.core_v1 import Pod, Volume
+from kubesched.api.core_v1 import Pod, PodSpec, PodStatus, Volume
 
 TOKEN_VOLUME: Final = "kube-api-access-"
 """The API server adds a volume of this name and five random letters to every pod. The letters are dropped: nothing reads them, and
@@ -46,27 +46,50 @@ class Sharing:
             name: {} for name in (*_SPEC, *_METADATA, *_STATUS)
         }
         """By field, and in it by what the part is encoded as: of one type, equal encodings are equal values."""
-        self._siblings: dict[str, Pod] = {}
+        self._siblings: dict[tuple[str, bool], Pod] = {}
+        """The last pod of each owner, by whether it is bound: its status is then likely to be equal, too."""
         self._volumes: dict[bytes, Any] = {}
         self._conditions: dict[bytes, Any] = {}
 
     def share(self, pod: Pod) -> None:
         """Have a pod that was just decoded, and that no one else holds, share what it can with those seen before."""
-        spec, metadata, status = pod.spec, pod.metadata, pod.status
-        # Of volumes and conditions one may differ from pod to pod (a claim, a time), and the others recur.
-        if spec.volumes is not None:
-            _share_each(_with_plain_tokens(spec.volumes), self._volumes)
+        metadata = pod.metadata
+        if pod.spec.volumes is not None:
+            _drop_token_letters(pod.spec.volumes)
         sibling = self._sibling_of(pod)
-        self._replace_parts(spec, sibling.spec, _SPEC)
+        self._share_spec(pod, sibling.spec)
+        self._share_status(pod, sibling.status)
         self._replace_parts(metadata, sibling.metadata, _METADATA)
-        self._replace_parts(status, sibling.status, _STATUS)
-        _share_each(status.conditions, self._conditions)
         texts = self._texts
-        _replace(spec, "node_name", texts.setdefault(spec.node_name, spec.node_name))
-        _replace(spec, "scheduler_name", texts.setdefault(spec.scheduler_name, spec.scheduler_name))
         _replace(metadata, "namespace", texts.setdefault(metadata.namespace, metadata.namespace))
         if len(texts) > PARTS_LIMIT:
             texts.clear()
+
+    def _share_spec(self, pod: Pod, known: PodSpec) -> None:
+        """Share all but the name of the node, which most pods of one owner have in common, or part by part."""
+        spec, texts = pod.spec, self._texts
+        node_name = texts.setdefault(spec.node_name, spec.node_name)
+        if spec is not known:
+            _replace(spec, "node_name", known.node_name)
+            if spec == known:
+                is_there = node_name == known.node_name
+                shared = known if is_there else structs.replace(known, node_name=node_name)
+                _replace(pod, "spec", shared)
+                return
+        _replace(spec, "node_name", node_name)
+        _replace(spec, "scheduler_name", texts.setdefault(spec.scheduler_name, spec.scheduler_name))
+        # Of volumes one may differ from pod to pod (a claim), and the others recur.
+        _share_each(spec.volumes, self._volumes)
+        self._replace_parts(spec, known, _SPEC)
+
+    def _share_status(self, pod: Pod, known: PodStatus) -> None:
+        status = pod.status
+        if status is not known and status == known:
+            _replace(pod, "status", known)
+            return
+        self._replace_parts(status, known, _STATUS)
+        # Of conditions one may differ from pod to pod (a time), and the others recur.
+        _share_each(status.conditions, self._conditions)
 
     def shared(self, pod: Pod) -> Pod:
         """The same pod after `share`: for informers, which keep what they decode."""
@@ -79,12 +102,12 @@ class Sharing:
         if not owners:
             return pod
         siblings = self._siblings
-        sibling = siblings.get(owners[0].uid)
-        if sibling is None:
-            if len(siblings) > PARTS_LIMIT:
-                siblings.clear()
-            sibling = siblings[owners[0].uid] = pod
-        return sibling
+        key = (owners[0].uid, bool(pod.spec.node_name))
+        sibling = siblings.get(key)
+        if sibling is None and len(siblings) > PARTS_LIMIT:
+            siblings.clear()
+        siblings[key] = pod
+        return sibling or pod
 
     def _replace_parts(self, record: Any, sibling: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401  # frozen records
         for name in names:
@@ -101,11 +124,10 @@ class Sharing:
                 _replace(record, name, known)
 
 
-def _with_plain_tokens(volumes: list[Volume]) -> list[Volume]:
+def _drop_token_letters(volumes: list[Volume]) -> None:
     for at, volume in enumerate(volumes):
         if volume.projected is not None and volume.name.startswith(TOKEN_VOLUME):
             volumes[at] = structs.replace(volume, name=TOKEN_VOLUME)
-    return volumes
 
 
 def _share_each(parts: list[Any] | None, known: dict[bytes, Any]) -> None:

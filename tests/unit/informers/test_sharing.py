@@ -55,3 +55,31 @@ def test_the_memory_is_bounded(monkeypatch) -> None:
     assert max(len(parts) for parts in sharing._parts.values()) <= 4
     assert len(sharing._siblings) <= 4
     assert len(sharing._volumes) <= 4
+
+
+def bound_to(node_name: str, sharing: Sharing, name: str = "p", **spec: object) -> Pod:
+    return decoded(name, sharing, owner="set", nodeName=node_name, **spec)
+
+
+def test_pods_of_one_owner_share_their_whole_spec_and_status() -> None:
+    sharing = Sharing()
+    one, other = decoded("a", sharing, owner="set"), decoded("b", sharing, owner="set")
+    assert one.spec is other.spec
+    assert one.status is other.status
+    assert one.metadata is not other.metadata
+
+
+def test_pods_on_different_nodes_share_all_but_their_node() -> None:
+    sharing = Sharing()
+    one, other, third = (bound_to(node, sharing) for node in ("n1", "n2", "n2"))
+    assert [pod.spec.node_name for pod in (one, other, third)] == ["n1", "n2", "n2"]
+    assert one.spec.containers is other.spec.containers
+    assert other.spec is third.spec
+
+
+def test_a_spec_that_differs_in_one_field_keeps_it_and_shares_the_rest() -> None:
+    sharing = Sharing()
+    one, other = bound_to("n1", sharing), bound_to("n2", sharing, priority=7)
+    assert (one.spec.priority, other.spec.priority) != (7, one.spec.priority)
+    assert (other.spec.priority, other.spec.node_name) == (7, "n2")
+    assert one.spec.containers is other.spec.containers
