@@ -1,8 +1,11 @@
 """From bindings seen to figures: rates, pauses, stalls, and what a measured stretch adds up to."""
 
+import asyncio
+
 import pytest
 
 from kubesched.api.meta import ObjectMeta
+from kubesched.benchmarking.end_to_end import observing
 from kubesched.benchmarking.end_to_end.measuring import (
     ATTEMPT,
     MACHINE,
@@ -64,6 +67,15 @@ async def test_waiting_ends_with_the_last_binding():
     observer.take(bound("other"))
     await observer.until_bound(["ns/a", "ns/b", "ns/c"], stall_s=60, check=check, what="pods")
     assert len(observer.moments) == 4
+
+
+async def test_a_pod_that_is_bound_between_two_looks_is_noticed(monkeypatch):
+    monkeypatch.setattr(observing, "FEW", 0)
+    monkeypatch.setattr(observing, "_CHECK_S", 3600.0)
+    observer = BindingObserver(ManualClock())
+    asyncio.get_running_loop().call_soon(observer.take, bound("a"))
+    async with asyncio.timeout(60):
+        await observer.until_bound(["ns/a"], stall_s=60, check=lambda: None, what="pods")
 
 
 async def test_a_stall_names_what_is_missing():

@@ -8,7 +8,7 @@ from typing import Any
 
 from kubesched.api import codec
 from kubesched.api.kinds import PODS, Kind, find_kind
-from kubesched.api.meta import Record
+from kubesched.api.meta import DeleteOptions, Record
 from kubesched.api.names import key_of_manifest
 from kubesched.benchmarking.end_to_end.claims import ClaimMaker
 from kubesched.benchmarking.templates import Manifest
@@ -168,6 +168,14 @@ class Creator:
         if not self._account:
             return manifest
         return {**manifest, "spec": {"serviceAccountName": self._account, **manifest["spec"]}}
+
+    async def delete_pods(self, namespace: str) -> None:
+        """Delete all pods of a namespace at once: there is no kubelet that could end them. Their claims stay."""
+        try:
+            options = DeleteOptions(grace_period_seconds=0)
+            await self._client.delete_collection(PODS, namespace, options=options)
+        except (ApiError, TransportError) as error:
+            raise CreationError(f"cannot delete the pods of {namespace}: {error}") from error
 
     async def delete(self, manifest: Manifest) -> None:
         kind, metadata = kind_of_manifest(manifest), manifest["metadata"]

@@ -39,6 +39,8 @@ T = TypeVar("T")
 Report = Callable[[str], None]
 
 _POLL_S = 0.2
+CLAIM_WORKERS = 5
+"""Pods whose claims are released at a time; the claim controller of scheduler_perf has as many workers."""
 
 
 class NotPlayableError(KubeschedError):
@@ -227,24 +229,31 @@ class Driver:
         await self._end_stretch()
 
     async def _keep_up(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
-        """Replace every bound pod with the next one, for a while."""
+        """Create pods, delete them once all are bound, and start over, for a while.
+
+        The claims of deleted pods are released beside that, as by the claim controller.
+        """
         ends_at = self._clock.monotonic() + how.duration
+        workers = asyncio.Semaphore(CLAIM_WORKERS)
 
-        async def one_after_another(made: ops.CreatePods, index: int) -> None:
+        async def release(namespace: str, name: str) -> None:
+            async with workers:
+                await self._creator.claims.release(namespace, name)
+
+        async def in_batches(pods: ops.CreatePods) -> None:
             while self._clock.monotonic() < ends_at:
-                manifests = list(made.manifests_of(index, self._names))
-                for manifest in manifests:
-                    await self._creator.create(manifest)
-                keys = [
-                    key_of_manifest(manifest) for manifest in manifests if manifest["kind"] == "Pod"
-                ]
+                manifests = list(pods.manifests(self._names))
+                names = [made["metadata"]["name"] for made in manifests if made["kind"] == "Pod"]
+                await self._create(manifests)
+                keys = [f"{pods.namespace}/{name}" for name in names]
                 await self._until_bound(keys, "pods that are kept up")
-                await self._creator.delete(manifests[-1])
+                await self._creator.delete_pods(pods.namespace)
+                for name in names:
+                    releases.create_task(release(pods.namespace, name))
 
-        async with asyncio.TaskGroup() as group:
-            for made in sets:
-                for index in range(made.count):
-                    group.create_task(one_after_another(made, index))
+        async with asyncio.TaskGroup() as releases, asyncio.TaskGroup() as group:
+            for pods in sets:
+                group.create_task(in_batches(pods))
 
     # Measuring.
 

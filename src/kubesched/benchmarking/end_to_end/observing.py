@@ -22,6 +22,9 @@ from kubesched.informers.collection import Selection
 from kubesched.informers.informer import EventHandler, Informer
 
 SYNC_TIMEOUT_S = 60.0
+FEW = 100
+"""So many pods are looked for whenever one is bound."""
+_PAUSE_S = 0.02
 _CHECK_S = 1.0
 
 
@@ -53,10 +56,12 @@ class BindingObserver:
         """namespace/name -> time of the clock's monotonic reading. Pods that are deleted again stay in here."""
         self._now = clock.monotonic
         self._changed = asyncio.Event()
+        self._seen = 0
 
     def take(self, pod: BoundPod) -> None:
         meta = pod.metadata
         self.moments.setdefault(key_of(meta), self._now())
+        self._seen += 1
         self._changed.set()
 
     def forget(self, keys: Collection[str]) -> None:
@@ -75,13 +80,16 @@ class BindingObserver:
         missing = {key for key in keys if key not in self.moments}
         last = self._now()
         while missing:
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CHECK_S):
-                    await self._changed.wait()
+            seen, before = self._seen, len(missing)
+            if before > FEW:
+                # Not for every pod: a look at a large set must not be what is measured.
+                await asyncio.sleep(_PAUSE_S)
+            if self._seen == seen:
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_CHECK_S):
+                        await self._changed.wait()
             check()
-            # Not for every pod: the set may be large, and a look at it must not be what is measured.
-            before = len(missing)
             missing = {key for key in missing if key not in self.moments}
             if len(missing) < before:
                 last = self._now()
@@ -90,8 +98,6 @@ class BindingObserver:
                     f"{what}: {len(missing)} of {len(keys)} pods are still not bound, and none was in the last "
                     f"{stall_s:.0f} s; one of them is {min(missing)}"
                 )
-            if missing:
-                await asyncio.sleep(0.02)
 
 
 @contextlib.asynccontextmanager
