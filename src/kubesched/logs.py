@@ -28,6 +28,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TextIO
 
 MAX_VERBOSITY = 2**31 - 1
+_INFO = logging.INFO
 _LOWEST_LEVEL = 1  # 0 would mean "ask the parent"
 
 
@@ -65,18 +66,19 @@ class PatternLevel(NamedTuple):
 class Logger:
     """Lines with keys and values. One per module; holds on to the standard logger of the same name."""
 
-    __slots__ = ("_logger",)
+    __slots__ = ("_is_enabled_for", "_logger")
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
+        self._is_enabled_for = logger.isEnabledFor
 
     def enabled(self, v: int) -> bool:
         """Whether lines of this verbosity are written; check before computing values for one."""
-        return self._logger.isEnabledFor(logging.INFO - v)
+        return self._is_enabled_for(_INFO - v)
 
     def info(self, message: str, /, *, v: int = 0, **values: object) -> None:
-        level = max(logging.INFO - v, _LOWEST_LEVEL)
-        if self._logger.isEnabledFor(level):
+        level = _INFO - v if v < _INFO else _LOWEST_LEVEL
+        if self._is_enabled_for(level):
             self._logger.log(level, message, extra={"values": values}, stacklevel=2)
 
     def infof(self, message: str, /, *arguments: object, v: int = 0) -> None:

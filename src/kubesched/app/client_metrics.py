@@ -133,7 +133,7 @@ class MeasuredTransport:
         started = self._now()
 
         def answered(outcome: Response | TransportError | None) -> None:
-            if isinstance(outcome, BufferedResponse):
+            if type(outcome) is BufferedResponse:
                 self._metrics.answered(
                     self._host,
                     request,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import Protocol
 
 from kubesched.api import core_v1, events_v1
 from kubesched.api.core_v1 import EventSource, ObjectReference
@@ -209,7 +209,7 @@ def identity_of(obj: object) -> Identity | None:
     """What an event says about an object, or None if it is not an API object."""
     metadata = getattr(obj, "metadata", None)
     if type(metadata) is ObjectMeta:
-        record = cast("_ApiObject", obj)  # every record with metadata has kind and apiVersion
+        record: _ApiObject = obj  # type: ignore[assignment]  # every record with metadata has kind and apiVersion
         return (
             record.kind,
             metadata.namespace,

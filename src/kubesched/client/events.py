@@ -289,7 +289,8 @@ class EventBroadcaster:
         self._is_more_due = False
         if self._is_stopping:
             return
-        while self._queue and len(self._under_way) < self._writers_wanted():
+        is_urgent = self._is_urgent()  # what is written here is not
+        while self._queue and len(self._under_way) < self._writers_wanted(is_urgent):
             entry = self._queue.popleft()
             self._under_way[entry] = None
             if self._direct is None or entry.written_count:
@@ -337,9 +338,9 @@ class EventBroadcaster:
         del self._under_way[entry]  # not if cancelled: then it is written at the end
         self._write_more_soon(group)
 
-    def _writers_wanted(self) -> int:
+    def _writers_wanted(self, is_urgent: bool) -> int:
         """How many events may be under way now. Call it only while the queue is not empty."""
-        if not self._is_urgent():
+        if not is_urgent:
             return self._writer_count
         # Few as long as there is plenty of room, all of them before any event would have to be dropped.
         by_room = self._writer_count * len(self._queue) ** 2 // MAX_QUEUED**2

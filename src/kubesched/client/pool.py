@@ -215,16 +215,6 @@ class HttpTransport:
         )
         return started.give_up
 
-    def _hand_out(self, started: _Started, outcome: Outcome) -> None:
-        """Have `done` called with this answer and all others of this turn of the loop.
-
-        What comes of an answer, the next request above all, is thus sent together: sent one by one between reading other
-        answers, requests and their answers wake both sides for each of them, which costs a third more.
-        """
-        if not self._answers:
-            asyncio.get_running_loop().call_soon(self._hand_out_all)
-        self._answers.append((started, outcome))
-
     def _hand_out_all(self) -> None:
         answers, self._answers = self._answers, []
         for started, outcome in answers:
@@ -386,7 +376,7 @@ class HttpTransport:
         is_outdated = connection.generation != self._credentials.generation
         if connection.is_for_stream or is_outdated or self._is_closed:
             connection.close()
-        elif (waiter := self._next_waiter()) is not None:
+        elif self._waiters and (waiter := self._next_waiter()) is not None:
             waiter.set_result(connection)
         else:
             connection.idle_since = asyncio.get_running_loop().time()
@@ -452,7 +442,15 @@ class _Started:
             self._connection.abandon(self.exchange)
 
     def answered(self, outcome: Outcome) -> None:
-        self._transport._hand_out(self, outcome)
+        """Have `done` called with this answer together with all others of this turn of the loop.
+
+        What comes of an answer, the next request above all, is thus sent together: sent one by one between reading other
+        answers, requests and their answers wake both sides for each of them, which costs a third more.
+        """
+        answers = self._transport._answers
+        if not answers:
+            asyncio.get_running_loop().call_soon(self._transport._hand_out_all)
+        answers.append((self, outcome))
 
     def end(self, outcome: Outcome) -> None:
         # `exchange` leads back here: a cycle would wait for the garbage collector.

@@ -131,11 +131,11 @@ class Caller:
                 rest: Rest = partial(self._exchange, request)
             elif isinstance(outcome, TransportError):
                 rest = partial(_raise, outcome)
-            elif outcome.status < 300:
+            elif outcome.status >= 300:
+                rest = partial(self._refuse, outcome)
+            else:
                 done(None)
                 return
-            else:
-                rest = partial(self._refuse, outcome)
             done(_finished(finish, rest))
 
         give_up = transport.start(request, answered)

@@ -33,7 +33,8 @@ BINDING_CONDITION_SECONDS: Final = exponential_buckets(0.1, 2, 14)
 
 _PREFIX: Final = "scheduler_"
 _ALPHA, _BETA, _STABLE = Stability.ALPHA, Stability.BETA, Stability.STABLE
-_LAST_PLAIN_ATTEMPT: Final = 14
+FIRST_SUMMED_ATTEMPT: Final = 15
+"""From here on all numbers of attempts have one series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,4 +332,4 @@ class SchedulerMetrics:
 
 def attempts_label(attempts: int) -> str:
     """The `attempts` label of `pod_scheduling_sli_duration_seconds`: exact up to 14, then `15+`."""
-    return str(attempts) if attempts <= _LAST_PLAIN_ATTEMPT else "15+"
+    return str(attempts) if attempts < FIRST_SUMMED_ATTEMPT else f"{FIRST_SUMMED_ATTEMPT}+"

@@ -33,7 +33,7 @@ from kubesched.framework.runtime.guard import failure
 from kubesched.framework.status import SKIP, Code, NodeToStatus, Status, error_status
 from kubesched.logs import get_logger
 from kubesched.metrics.instruments import Histogram
-from kubesched.metrics.scheduler import SchedulerMetrics, attempts_label
+from kubesched.metrics.scheduler import FIRST_SUMMED_ATTEMPT, SchedulerMetrics, attempts_label
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.binding_slots import BindingSlots
 from kubesched.scheduler.event_gate import EventGate
@@ -109,7 +109,8 @@ class BindingCycle:
         self._no_direct = asyncio.Event()
         self._no_direct.set()
         self._running = metrics.goroutines.labels("binding")
-        self._sli: dict[str, Histogram] = {}
+        self._sli: dict[int, Histogram] = {}
+        """By number of attempts, as far as these have a series of their own."""
         self.waiting_count = 0
         """Pods held by Permit or PreBind plugins. They use no binding slot, so they do not count as load."""
         self.on_capacity: Callable[[], None] = lambda: None
@@ -445,11 +446,11 @@ class BindingCycle:
     def _observe_pod(self, info: QueuedPodInfo, now: float) -> None:
         self._metrics.pod_scheduling_attempts.observe(info.attempts)
         if info.initial_attempt_timestamp is not None:
-            label = attempts_label(info.attempts)
-            sli = self._sli.get(label)
+            attempts = min(info.attempts, FIRST_SUMMED_ATTEMPT)
+            sli = self._sli.get(attempts)
             if sli is None:
                 family = self._metrics.pod_scheduling_sli_duration_seconds
-                sli = self._sli[label] = family.labels(label)
+                sli = self._sli[attempts] = family.labels(attempts_label(attempts))
             sli.observe(now - info.initial_attempt_timestamp)
         if info.was_flushed_from_unschedulable:
             self._metrics.pod_scheduled_after_flush_total.inc()

@@ -27,12 +27,16 @@ from kubesched.framework.events import (
 )
 from kubesched.framework.waiting_pods import WaitingPods
 from kubesched.logs import get_logger
+from kubesched.metrics.instruments import Histogram
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.change_events import node_changes, pod_changes
 from kubesched.scheduler.event_gate import EventGate, parkable
 
 log = get_logger(__name__)
+
+_ASSIGNED_POD_ADD = EVENT_ASSIGNED_POD_ADD.label
+_UNSCHEDULABLE_POD_ADD = EVENT_UNSCHEDULABLE_POD_ADD.label
 
 
 class EventHandlers:
@@ -55,7 +59,8 @@ class EventHandlers:
         self._waiting_pods = waiting_pods
         self._profiles = profiles
         self._metrics = metrics
-        self._clock = clock
+        self._now = clock.monotonic
+        self._durations: dict[str, Histogram] = {}
         self.event_gate = event_gate
         self._declared_features = declared_features
         self._move = queue.move_all_to_active_or_backoff_queue
@@ -64,41 +69,45 @@ class EventHandlers:
         return pod.spec.scheduler_name in self._profiles
 
     def _observe(self, label: str, started: float) -> None:
-        self._metrics.event_handling_duration_seconds.labels(label).observe(
-            self._clock.monotonic() - started
-        )
+        durations = self._durations.get(label)
+        if durations is None:
+            family = self._metrics.event_handling_duration_seconds
+            durations = self._durations[label] = family.labels(label)
+        durations.observe(self._now() - started)
 
     # -- pods ------------------------------------------------------------------------------------------------------
 
     @parkable
     def pod_added(self, pod: Pod) -> None:
-        started = self._clock.monotonic()
+        started = self._now()
         if pod.spec.node_name:
             self._add_assigned(pod)
-            self._observe(EVENT_ASSIGNED_POD_ADD.label, started)
+            self._observe(_ASSIGNED_POD_ADD, started)
         elif self._is_ours(pod):
-            log.info("Add event for unscheduled pod", v=3, pod=pod)
+            if log.enabled(3):
+                log.info("Add event for unscheduled pod", v=3, pod=pod)
             self._queue.add(pod)
-            self._observe(EVENT_UNSCHEDULABLE_POD_ADD.label, started)
+            self._observe(_UNSCHEDULABLE_POD_ADD, started)
 
     @parkable
     def pod_updated(self, old: Pod, new: Pod) -> None:
-        started = self._clock.monotonic()
+        started = self._now()
         if old.spec.node_name:
             self._update_assigned(old, new, started)
         elif new.spec.node_name:
             # The binding, ours or that of another scheduler: a pod leaves the queue once it counts on its node.
             self._add_assigned(new)
             if self._is_ours(old):
-                log.info("Delete event for unscheduled pod", v=3, pod=old)
+                if log.enabled(3):
+                    log.info("Delete event for unscheduled pod", v=3, pod=old)
                 self._queue.delete(old)
-            self._observe(EVENT_ASSIGNED_POD_ADD.label, started)
+            self._observe(_ASSIGNED_POD_ADD, started)
         elif self._is_ours(old):
             self._update_unassigned(old, new, started)
 
     @parkable
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
-        started = self._clock.monotonic()
+        started = self._now()
         if pod.spec.node_name or final_state_unknown:
             # With an unknown final state the last version seen may be older than the binding: try the cache anyway.
             self._remove_assigned(pod)
@@ -107,7 +116,8 @@ class EventHandlers:
             self._delete_unassigned(pod)
 
     def _add_assigned(self, pod: Pod) -> None:
-        log.info("Add event for scheduled pod", v=3, pod=pod)
+        if log.enabled(3):
+            log.info("Add event for scheduled pod", v=3, pod=pod)
         try:
             self._cache.add_pod(pod)
         except CacheError as error:
@@ -161,7 +171,7 @@ class EventHandlers:
         self._observe(EVENT_UNSCHEDULABLE_POD_UPDATE.label, started)
 
     def _delete_unassigned(self, pod: Pod) -> None:
-        started = self._clock.monotonic()
+        started = self._now()
         log.info("Delete event for unscheduled pod", v=3, pod=pod)
         before = self._as_nominated(pod)
         self._queue.delete(pod)
@@ -207,7 +217,7 @@ class EventHandlers:
 
     @parkable
     def node_added(self, node: Node) -> None:
-        started = self._clock.monotonic()
+        started = self._now()
         log.info("Add event for node", v=3, node=node)
         self._cache.add_node(node)
         self._move(EVENT_NODE_ADD, None, node)
@@ -215,7 +225,7 @@ class EventHandlers:
 
     @parkable
     def node_updated(self, old: Node, new: Node) -> None:
-        started = self._clock.monotonic()
+        started = self._now()
         log.info("Update event for node", v=4, node=new)
         self._cache.update_node(new)
         for event in node_changes(old, new, declared_features=self._declared_features):
@@ -224,7 +234,7 @@ class EventHandlers:
 
     @parkable
     def node_deleted(self, node: Node) -> None:
-        started = self._clock.monotonic()
+        started = self._now()
         log.info("Delete event for node", v=3, node=node)
         # Upstream: for node deletions the event comes before the cache is updated.
         self._move(EVENT_NODE_DELETE, node, None)
@@ -252,7 +262,7 @@ class EventHandlers:
             if self.event_gate.is_held:
                 self.event_gate.park(lambda: changed(old, new))
                 return
-            started = self._clock.monotonic()
+            started = self._now()
             self._move(event, old, new)
             self._observe(event.label, started)
 

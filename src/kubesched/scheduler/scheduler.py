@@ -184,6 +184,8 @@ class Scheduler:
         ran = self.cycle.run(framework, state, info, started)
         if self._flight is not None and not isinstance(ran, Assumed | Failed):
             ran = self._reported(self._flight, ran, info)
+        if type(ran) is Assumed:  # as `then` does it, for most pods
+            return self._conclude(framework, state, info, started, ran)
         outcome: Assumed | Finished | Awaitable[Assumed | Finished] = then(
             ran, self._conclude, framework, state, info, started
         )

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from kubesched.cache.cache import Cache, CacheError
 from kubesched.errors import ApiError, TransportError
-from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.interfaces import (
     PostFilterAnswer,
@@ -46,14 +46,11 @@ class Assumed:
     info: QueuedPodInfo
     pod: PodInfo
     """The assumed version: its spec names the node."""
+    node_name: str
     result: ScheduleResult
     started: float
     trace: Context | None = None
     """Where the span of the attempt is current, if it has one: the binding runs in it, too."""
-
-    @property
-    def node_name(self) -> str:
-        return self.result.node_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +76,8 @@ class SchedulingCycle:
         self._recall_nomination(info.pod_info)
         algorithm = self._extended or self.algorithm
         outcome = algorithm.schedule(framework, state, info.pod_info)
+        if type(outcome) is ScheduleResult:  # as `then` does it, for most pods
+            return self._conclude(framework, state, info, started, outcome)
         return then(outcome, self._conclude, framework, state, info, started)
 
     def decide(
@@ -143,6 +142,7 @@ class SchedulingCycle:
                 state,
                 info,
                 info.pod_info.assumed_on(outcome.node_name),
+                outcome.node_name,
                 outcome,
                 started,
             )
@@ -228,10 +228,10 @@ class SchedulingCycle:
 
     def activate_asked_for(self, state: CycleState) -> None:
         """Move the pods that plugins put into `PodsToActivate` to the active queue."""
-        wanted = state.pods_to_activate.pods
-        if wanted:
-            self._queue.activate(dict(wanted))
-            wanted.clear()
+        asked: PodsToActivate | None = state.get(PODS_TO_ACTIVATE)
+        if asked is not None and asked.pods:
+            self._queue.activate(dict(asked.pods))
+            asked.pods.clear()
 
 
 def _is_request_failure(status: Status | None) -> bool:

@@ -23,8 +23,14 @@ class PermitOutcome:
     timeouts_s: dict[str, float] = field(default_factory=dict)
 
 
+GO_ON = PermitOutcome()
+"""Of no plugin; never changed."""
+
+
 def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> PermitOutcome:
     """Run the Permit plugins; the first rejection or error ends the phase, waits are collected."""
+    if not framework.permit:
+        return GO_ON
     outcome = PermitOutcome()
     last_reasons: tuple[str, ...] = ()
     for plugin in framework.permit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import Plugin
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.timing import timed
@@ -15,17 +16,28 @@ log = get_logger(__name__)
 
 def run_reserve(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> Status | None:
     """The first rejection or error, if any; the caller then runs `run_unreserve`."""
+    timer = state.timer
     for plugin in framework.reserve:
-        prefix = f'running Reserve plugin "{plugin.name}": '
         try:
-            ask = timed(state.timer, plugin, "Reserve", plugin.reserve)
-            status = as_status(plugin, ask(state, pod, node_name))
+            if timer is None:
+                answer = plugin.reserve(state, pod, node_name)
+            else:
+                answer = timer.call(plugin, "Reserve", plugin.reserve, state, pod, node_name)
+            if answer is None:
+                continue
+            status = as_status(plugin, answer)
         except Exception as error:  # a plugin's fault is this attempt's failure, nothing more
-            return raised(prefix, error)
+            return raised(_prefix(plugin), error)
         if status is None or status.is_success:
             continue
-        return status.with_plugin(plugin.name) if status.is_rejected else failure(prefix, status)
+        if status.is_rejected:
+            return status.with_plugin(plugin.name)
+        return failure(_prefix(plugin), status)
     return None
+
+
+def _prefix(plugin: Plugin) -> str:
+    return f'running Reserve plugin "{plugin.name}": '
 
 
 def run_unreserve(framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:
