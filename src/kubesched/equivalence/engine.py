@@ -18,7 +18,7 @@ from kubesched.equivalence.plan import Plan
 from kubesched.equivalence.pod_classes import ClassCache, PodClass, Recent
 from kubesched.equivalence.ranking import Group, Ties
 from kubesched.equivalence.row_layers import NoRoom, RowLayers
-from kubesched.equivalence.signature import LabelsRead, class_signature
+from kubesched.equivalence.signature import LabelsRead, Signatures
 from kubesched.equivalence.walk import Walk, Walked
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
@@ -66,7 +66,10 @@ class EquivalenceEngine:
         """The pod's class; None for a pod that cannot share answers."""
         whole, shape = pod.class_key, pod.shape_key
         if whole is None or shape is None:
-            signature = class_signature(framework, pod.pod)
+            signatures: Signatures | None = framework.caches.get(Signatures)
+            if signatures is None:
+                signatures = framework.caches[Signatures] = Signatures(framework)
+            signature = signatures.of(pod.pod)
             shape, whole = (b"", b"") if signature is None else signature
             pod.class_key, pod.shape_key = whole, shape
         if not whole:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubesched.api.core_v1 import Pod, PodSpec, Volume
+from kubesched.api.meta import OwnerReference
 from kubesched.framework.runtime.framework import Framework
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -17,6 +18,8 @@ MAX_SIGNATURE_BYTES = 16 * 1024
 """Thousands of signatures are kept. A pod with a longer one, such as one with thousands of constraints, is rare or hostile:
 it shares no answers."""
 
+SIGNED_LIMIT = 1000
+"""Specs whose signature is kept."""
 
 ClassKey = tuple[bytes, Hashable]
 """The key of a class: the shape of its pods, and what plugins read of their labels and owner."""
@@ -33,15 +36,7 @@ class Signature(NamedTuple):
 
 def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     """Equal for pods that every plugin of the profile must treat alike; None when the pod cannot share answers."""
-    status = pod.status
-    if (
-        status.container_statuses
-        or status.init_container_statuses
-        or status.resources
-        or status.allocated_resources
-    ):
-        return None  # the requests of a pod being resized depend on its status
-    if pod.spec.resource_claims:
+    if _counts_by_status(pod) or pod.spec.resource_claims:
         return None
     meta, owner = pod.metadata, None
     if meta.owner_references:
@@ -56,6 +51,64 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     shape = _encode((framework.profile_name, meta.namespace, spec, extra))
     whole = shape + _encode((meta.labels, owner, claims))
     return Signature(shape, whole) if len(whole) <= MAX_SIGNATURE_BYTES else None
+
+
+class _Signed(NamedTuple):
+    """What a signature was made of. Held on to, so that no other part gets the identity of one of these."""
+
+    spec: PodSpec
+    labels: dict[str, str] | None
+    owners: list[OwnerReference] | None
+    namespace: str
+    signature: Signature
+
+
+class Signatures:
+    """Signatures of one framework's pods, kept for pods that consist of the very same parts.
+
+    Informers share equal parts of pods of one owner (`informers.sharing`), so that the next pod of a ReplicaSet need not be
+    encoded.
+    """
+
+    __slots__ = ("_framework", "_kept")
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._kept: dict[int, _Signed] = {}
+        """By the identity of the spec."""
+
+    def of(self, pod: Pod) -> Signature | None:
+        """`class_signature`."""
+        spec, meta = pod.spec, pod.metadata
+        if not meta.owner_references or self._framework.class_field_plugins:
+            return class_signature(self._framework, pod)
+        kept = self._kept.get(id(spec))
+        if (
+            kept is not None
+            and kept.labels is meta.labels
+            and kept.owners is meta.owner_references
+            and kept.namespace == meta.namespace
+            and not _counts_by_status(pod)
+        ):
+            return kept.signature
+        signature = class_signature(self._framework, pod)
+        if signature is not None:
+            if len(self._kept) >= SIGNED_LIMIT:
+                self._kept.clear()
+            labels, owners = meta.labels, meta.owner_references
+            self._kept[id(spec)] = _Signed(spec, labels, owners, meta.namespace, signature)
+        return signature
+
+
+def _counts_by_status(pod: Pod) -> bool:
+    """Whether requests depend on the status, as those of a pod being resized do."""
+    status = pod.status
+    return bool(
+        status.container_statuses
+        or status.init_container_statuses
+        or status.resources
+        or status.allocated_resources
+    )
 
 
 def _without_claim_names(
