@@ -56,6 +56,36 @@ class NodeStatusColumns(NodeToStatus):
         return self._statuses
 
     @property
+    def rows(self) -> Indices:
+        return self._rows
+
+    @property
+    def ids(self) -> Ids:
+        """Per row, which of the statuses it has."""
+        return self._ids
+
+    def has_code(self, rows: Indices, code: Code) -> Mask:
+        """Which of some rows have a verdict with that code, their own or that of absent nodes."""
+        marked = np.full(self._table.high_water, self.absent_status.code is code, dtype=np.bool_)
+        self.mark_code(code, marked)
+        return marked[rows]
+
+    def count_code(self, code: Code, node_count: int) -> int:
+        """How many of so many nodes have a verdict with that code."""
+        count = sum(status.code is code for status in self._explicit.values())
+        if self._unnamed:
+            self._check_rows()
+            sizes = np.bincount(self._ids, minlength=len(self._statuses)).tolist()
+            count += sum(
+                size
+                for status, size in zip(self._statuses, sizes, strict=True)
+                if status.code is code
+            )
+        if self.absent_status.code is code:
+            count += node_count - len(self)
+        return count
+
+    @property
     def explicit(self) -> Mapping[str, Status]:
         """Every verdict by node name. Builds an entry per node: avoid it on the hot path."""
         if self._unnamed:

@@ -21,7 +21,7 @@ from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.rules import Scope
 from kubesched.framework.runtime.filter import FilterOutcome, what_if_scope
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
-from kubesched.framework.status import Code, NodeToStatus, Status
+from kubesched.framework.status import Code, Status
 from kubesched.preemption.budgets import Budgets
 from kubesched.preemption.candidates import (
     Candidate,
@@ -99,7 +99,7 @@ class DryRun:
         """None when there is no candidate."""
         self.errors: list[Exception] = verdicts.errors
 
-    def statuses(self) -> NodeToStatus:
+    def statuses(self) -> NodeStatusColumns:
         """The statuses of the nodes that are no candidates."""
         return self._verdicts.as_statuses(self._table)
 
@@ -126,7 +126,7 @@ class _Verdicts:
         self._outcomes.append((indices, outcome))
         self.ids[indices[~outcome.passing]] = _UNEXPLAINED
 
-    def as_statuses(self, table: NodeTable) -> NodeToStatus:
+    def as_statuses(self, table: NodeTable) -> NodeStatusColumns:
         for indices, outcome in self._outcomes:
             failing = np.flatnonzero(~outcome.passing)
             ids, statuses = outcome.classify(failing)

@@ -8,6 +8,7 @@ awaitable.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from kubesched.framework.interfaces import (
     PostFilterAnswer,
     PostFilterResult,
 )
-from kubesched.framework.node_statuses import rows_with_code
+from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import (
@@ -29,7 +30,6 @@ from kubesched.framework.status import (
     NodeToStatus,
     Status,
     error_status,
-    unresolvable,
     unschedulable,
 )
 from kubesched.logs import get_logger
@@ -49,12 +49,13 @@ from kubesched.preemption.candidates import (
 from kubesched.preemption.dry_run import dry_run
 from kubesched.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, Executor
 from kubesched.preemption.extenders import ask_extenders, interested_in
+from kubesched.preemption.kept_verdicts import NOT_HELPFUL, KeptVerdicts
 from kubesched.preemption.known_victims import KnownVictims
 from kubesched.preemption.row_pods import RowPodsCache
-from kubesched.preemption.victims import USUAL_RULES, Preemptor, VictimRules
+from kubesched.preemption.victims import NO_VICTIMS, USUAL_RULES, Preemptor, VictimRules
+from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 
-NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE: Final = "no candidate node for preemption"
@@ -71,6 +72,28 @@ class _NoCandidates(NamedTuple):
     statuses: NodeToStatus
     nominations: int
     answer: PostFilterAnswer
+
+
+class _NoVictims(NodeToStatus):
+    """The verdicts if no pod has a lower priority: that of the dry run on each node where preemption might help."""
+
+    __slots__ = ("_tried",)
+
+    def __init__(self, tried: int) -> None:
+        super().__init__()
+        self._tried = tried
+
+    def __len__(self) -> int:
+        return self._tried
+
+    def _count_reasons(self) -> Counter[str]:
+        return Counter(dict.fromkeys(NO_VICTIMS.all_reasons, self._tried))
+
+
+def _count_unschedulable(statuses: NodeToStatus, table: NodeTable) -> int:
+    if isinstance(statuses, NodeStatusColumns):
+        return statuses.count_code(Code.UNSCHEDULABLE, table.node_count)
+    return len(rows_with_code(statuses, table, Code.UNSCHEDULABLE))
 
 
 class Evaluator:
@@ -98,6 +121,9 @@ class Evaluator:
         self._row_pods = RowPodsCache(handle.table)
         self._known_victims = KnownVictims(
             handle.table, self._row_pods, (plugin_name, "known victims")
+        )
+        self._kept_verdicts = KeptVerdicts(
+            handle.table, self._row_pods, (plugin_name, "kept verdicts")
         )
 
     def preempt(
@@ -169,29 +195,49 @@ class Evaluator:
         if known is not None:
             return known
         table = self._handle.table
-        rows = rows_with_code(statuses, table, Code.UNSCHEDULABLE)
-        verdicts = NodeToStatus()
-        if len(rows):
-            preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
-            rows = visiting_order(rows, self._handle.random)
-            wanted, budgets = self._count.of(len(rows)), self._budgets.list()
-            if self._rules.are_usual and is_current:
-                shortlist = self._known_victims.find(preemptor, rows, wanted, budgets)
-                if shortlist is not None:
-                    return shortlist
-            done = dry_run(preemptor, rows, wanted, budgets, self._row_pods, self._rules)
-            if done.shortlist is not None:
-                return done.shortlist
-            if done.errors:
-                return None, error_status(field_errors.aggregate(done.errors))
-            verdicts = done.statuses()
+        if not table.priorities.has_below(pod.spec.priority or 0):
+            verdicts: NodeToStatus = _NoVictims(_count_unschedulable(statuses, table))
         else:
+            outcome = self._look_for_victims(state, pod, statuses, is_current=is_current)
+            if not isinstance(outcome, NodeToStatus):
+                return outcome
+            verdicts = outcome
+        if not len(verdicts):
             log.info("Preemption will not help schedule pod on any node", v=3, pod=pod)
         verdicts.absent_status = NOT_HELPFUL
         fit_error = FitError("", table.node_count, Diagnosis(node_to_status=verdicts))
         answer = PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
         self._remember_no_candidates(state, statuses, answer)
         return answer
+
+    def _look_for_victims(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus, *, is_current: bool
+    ) -> Shortlist | PostFilterAnswer | NodeToStatus:
+        """Candidates, an error, or the verdicts on all nodes."""
+        preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
+        budgets, can_be_kept = self._budgets.list(), self._rules.are_usual and is_current
+        if can_be_kept:
+            verdicts = self._kept_verdicts.recall(preemptor, statuses, budgets)
+            if verdicts is not None:
+                return verdicts
+        rows = rows_with_code(statuses, self._handle.table, Code.UNSCHEDULABLE)
+        if not len(rows):
+            return NodeToStatus()
+        rows = visiting_order(rows, self._handle.random)
+        wanted = self._count.of(len(rows))
+        if can_be_kept:
+            shortlist = self._known_victims.find(preemptor, rows, wanted, budgets)
+            if shortlist is not None:
+                return shortlist
+        done = dry_run(preemptor, rows, wanted, budgets, self._row_pods, self._rules)
+        if done.shortlist is not None:
+            return done.shortlist
+        if done.errors:
+            return None, error_status(field_errors.aggregate(done.errors))
+        found = done.statuses()
+        if can_be_kept:
+            self._kept_verdicts.keep(preemptor, found)
+        return found
 
     @property
     def _framework(self) -> Framework:

@@ -140,7 +140,9 @@ def test_attempts_and_victims_are_counted(world) -> None:
 def test_hopeless_pods_of_a_class_are_answered_once(world, monkeypatch) -> None:
     """The cached answer is given only for the very same verdicts, and not after a nomination changed."""
     full_node(world)
-    pods = [world.pending(f"p{n}", priority=0).build() for n in range(4)]
+    world.node("other", cpu="1")
+    world.on("other", "low", cpu="1m", priority=-5)  # a potential victim, which does not help
+    pods = [world.pending(f"p{n}", cpu="2", priority=0).build() for n in range(4)]
     for pod in pods:
         world.listers.of(Pod).put(pod)
     state, statuses = world.fail(pods[0])

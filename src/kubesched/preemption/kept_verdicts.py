@@ -1,0 +1,176 @@
+"""Why preemption helps a class of pods on no node, kept up to date.
+
+A class that fits nowhere is tried again whenever something changes, and mostly nothing has changed for preemption: one row of
+thousands is dirty. Where every filter judges a node by that node and its pods, the verdict of the dry run on a node depends on the
+class, the row and the pods nominated to it, so only dirty rows are evaluated again. Budgets and start times do not matter: they
+rank candidates, but do not make one.
+
+    row             0           1             2           3
+    filters         unsched.    unresolvable  unsched.    unsched.
+    dry run         no victims  -             no victims  Insufficient cpu
+    kept verdict    no victims  not helpful   no victims  Insufficient cpu       dirty rows: evaluated again
+
+If a dirty row turns out to be a candidate, what is kept is dropped, and the caller looks for candidates on all rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.equivalence.premises import Premises, filter_rules, is_lasting
+from kubesched.framework.node_statuses import NodeStatusColumns
+from kubesched.framework.runtime.nominated import is_nominated
+from kubesched.framework.status import Code, NodeToStatus, unresolvable
+from kubesched.preemption.budgets import Budgets
+from kubesched.preemption.dry_run import dry_run
+from kubesched.preemption.row_pods import RowPodsCache
+from kubesched.preemption.victims import USUAL_RULES, Preemptor
+from kubesched.snapshot.columns import Ids, Indices
+from kubesched.snapshot.node_table import NodeTable
+
+NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
+"""The verdict on nodes that the filters reject for good."""
+BYTES_LIMIT: Final = 64 * 1024 * 1024
+"""For the verdicts of all classes; the oldest class is dropped."""
+BYTES_PER_ROW: Final = 4
+FEW_ROWS: Final = 64
+"""With more dirty rows than this, and than a quarter of all rows, a dry run over all rows is as cheap."""
+
+
+class KeptVerdicts:
+    """The verdicts of all classes of one profile that have no candidate."""
+
+    def __init__(self, table: NodeTable, row_pods: RowPodsCache, key: Hashable) -> None:
+        """`key` is the key of the verdicts in the memo of a class."""
+        self._table = table
+        self._row_pods = row_pods
+        self._key = key
+        self._memos: deque[dict[Hashable, Any]] = deque()
+
+    def recall(
+        self, preemptor: Preemptor, statuses: NodeToStatus, budgets: Budgets
+    ) -> NodeToStatus | None:
+        """The verdicts on all nodes; None if there may be a candidate, or nothing is kept for this pod."""
+        memo = preemptor.state.class_memo
+        kept: _ClassVerdicts | None = None if memo is None else memo.get(self._key)
+        if memo is None or kept is None or is_nominated(preemptor.framework, preemptor.pod):
+            return None
+        verdicts = kept.follow(preemptor, statuses, budgets, self._row_pods)
+        if verdicts is None:
+            memo[self._key] = None
+        return verdicts
+
+    def keep(self, preemptor: Preemptor, verdicts: NodeToStatus) -> None:
+        """After a dry run over all rows that found no candidate and no error."""
+        memo = preemptor.state.class_memo
+        if (
+            memo is None
+            or not isinstance(verdicts, NodeStatusColumns)
+            or is_nominated(preemptor.framework, preemptor.pod)
+            or not preemptor.scopes.are_row_local
+        ):
+            return
+        rules = filter_rules(preemptor.framework, preemptor.state, preemptor.pod.pod).values()
+        if not all([is_lasting(rule) for rule in rules]):
+            return
+        if self._key not in memo:
+            self._make_room()
+            self._memos.append(memo)
+        memo[self._key] = _ClassVerdicts(preemptor, Premises(self._table, rules), verdicts)
+
+    def _make_room(self) -> None:
+        fitting = BYTES_LIMIT // (BYTES_PER_ROW * max(self._table.capacity, 1))
+        while len(self._memos) >= max(fitting, 1):
+            self._memos.popleft().pop(self._key, None)
+
+
+class _ClassVerdicts:
+    """The verdicts of one class, in row order."""
+
+    def __init__(
+        self, preemptor: Preemptor, premises: Premises, verdicts: NodeStatusColumns
+    ) -> None:
+        self._table = preemptor.framework.handle.table
+        self._nominator = preemptor.framework.handle.nominator
+        self._scopes = preemptor.scopes
+        self._premises = premises
+        self._nodes = self._table.node_log.end
+        self._verdicts = _over_all_rows(self._table, verdicts)
+        self._nominations = self._nominations_now()
+        self._move_cursors()
+
+    def _nominations_now(self) -> int:
+        return 0 if self._nominator is None else self._nominator.version
+
+    def _move_cursors(self) -> None:
+        self._pods, self._swaps = self._table.pod_log.end, self._table.swap_log.end
+
+    def follow(
+        self,
+        preemptor: Preemptor,
+        statuses: NodeToStatus,
+        budgets: Budgets,
+        row_pods: RowPodsCache,
+    ) -> NodeToStatus | None:
+        """The verdicts as they are now; None if only a dry run over all rows can tell them."""
+        table = self._table
+        if (
+            self._nodes != table.node_log.end
+            or self._nominations != self._nominations_now()
+            or not self._premises.hold()
+            or not isinstance(statuses, NodeStatusColumns)
+        ):
+            return None
+        dirty = self._dirty_rows()
+        if dirty is None:
+            return None
+        if len(dirty):
+            preemptor.scopes = self._scopes
+            renewed = self._renewed(dirty, preemptor, statuses, budgets, row_pods)
+            if renewed is None:
+                return None
+            self._verdicts = renewed
+        self._move_cursors()
+        return self._verdicts
+
+    def _dirty_rows(self) -> Indices | None:
+        table = self._table
+        pods, swapped = table.pod_log.since(self._pods), table.swap_log.since(self._swaps)
+        if pods is None or swapped is None:
+            return None
+        if len(pods) + len(swapped) > max(FEW_ROWS, table.high_water // 4):
+            return None
+        dirty = np.array(sorted({*pods, *swapped}), dtype=np.intp)
+        return dirty[table.alive[dirty]]
+
+    def _renewed(
+        self,
+        dirty: Indices,
+        preemptor: Preemptor,
+        statuses: NodeStatusColumns,
+        budgets: Budgets,
+        row_pods: RowPodsCache,
+    ) -> NodeStatusColumns | None:
+        ids: Ids = np.zeros(len(dirty), dtype=np.int32)
+        distinct = [NOT_HELPFUL]
+        tried = np.flatnonzero(statuses.has_code(dirty, Code.UNSCHEDULABLE))
+        if len(tried):
+            done = dry_run(preemptor, dirty[tried], len(tried), budgets, row_pods, USUAL_RULES)
+            if done.shortlist is not None or done.errors:
+                return None
+            verdicts = done.statuses()
+            ids[tried] = verdicts.ids + 1
+            distinct += verdicts.statuses
+        return self._verdicts.replaced(dirty, ids, distinct)
+
+
+def _over_all_rows(table: NodeTable, verdicts: NodeStatusColumns) -> NodeStatusColumns:
+    """With a verdict for every node, in row order: that of nodes that were not tried is the same for all."""
+    ids = np.zeros(table.high_water, dtype=np.int32)
+    ids[verdicts.rows] = verdicts.ids + 1
+    rows = np.flatnonzero(table.alive[: table.high_water])
+    return NodeStatusColumns(table, rows, ids[rows], [NOT_HELPFUL, *verdicts.statuses])
