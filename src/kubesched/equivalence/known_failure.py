@@ -106,8 +106,9 @@ class KnownFailure:
         renewed = statuses.replaced(rows, *outcome.classify(np.arange(len(rows))))
         if renewed is None:
             return False
-        self._diagnosis = Diagnosis(node_to_status=renewed)
-        for status in renewed.statuses:
-            self._diagnosis.add_plugin_of(status)
+        if renewed is not statuses:
+            self._diagnosis = Diagnosis(node_to_status=renewed)
+            for status in renewed.statuses:
+                self._diagnosis.add_plugin_of(status)
         self._cursor = table.pod_log.end
         return True

@@ -99,10 +99,19 @@ class NodeStatusColumns(NodeToStatus):
     def replaced(
         self, rows: Indices, ids: Ids, statuses: Sequence[Status]
     ) -> NodeStatusColumns | None:
-        """A copy with other verdicts on some rows; None if these are not among the rows, or the rows are not in order."""
+        """With other verdicts on some rows: a copy, or this one if all are what they were.
+
+        None if some row is not among the rows, or they are not in order.
+        """
         at = np.searchsorted(self._rows, rows)
         if self._explicit or not np.array_equal(self._rows[at[at < len(self._rows)]], rows):
             return None
+        before, after = self._ids[at].tolist(), ids.tolist()
+        if all(
+            _content(self._statuses[old]) == _content(statuses[new])
+            for old, new in zip(before, after, strict=True)
+        ):
+            return self
         known = {_content(status): number for number, status in enumerate(self._statuses)}
         distinct = list(self._statuses)
         for status in statuses:

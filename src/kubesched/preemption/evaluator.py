@@ -71,6 +71,8 @@ class _NoCandidates(NamedTuple):
 
     statuses: NodeToStatus
     nominations: int
+    pods: tuple[int, int] | None
+    """Cursors in the logs of the table; None if the filters' verdicts alone decide, as no pod has a lower priority."""
     answer: PostFilterAnswer
 
 
@@ -191,11 +193,13 @@ class Evaluator:
 
         With `is_current`, the pod is the version that was tried, of which the class is known.
         """
-        known = self._known_no_candidates(state, statuses)
+        table = self._handle.table
+        has_victims = table.priorities.has_below(pod.spec.priority or 0)
+        pods = (table.pod_log.end, table.swap_log.end) if has_victims else None
+        known = self._known_no_candidates(state, statuses, pods)
         if known is not None:
             return known
-        table = self._handle.table
-        if not table.priorities.has_below(pod.spec.priority or 0):
+        if not has_victims:
             verdicts: NodeToStatus = _NoVictims(_count_unschedulable(statuses, table))
         else:
             outcome = self._look_for_victims(state, pod, statuses, is_current=is_current)
@@ -207,7 +211,9 @@ class Evaluator:
         verdicts.absent_status = NOT_HELPFUL
         fit_error = FitError("", table.node_count, Diagnosis(node_to_status=verdicts))
         answer = PostFilterResult(CLEAR_NOMINATION), unschedulable(str(fit_error))
-        self._remember_no_candidates(state, statuses, answer)
+        if state.class_memo is not None:
+            memo = _NoCandidates(statuses, self._nominations(), pods, answer)
+            state.class_memo[self._plugin_name] = memo
         return answer
 
     def _look_for_victims(
@@ -249,28 +255,22 @@ class Evaluator:
         return round(self._handle.clock.now() * 1e6)
 
     def _known_no_candidates(
-        self, state: CycleState, statuses: NodeToStatus
+        self, state: CycleState, statuses: NodeToStatus, pods: tuple[int, int] | None
     ) -> PostFilterAnswer | None:
         """The answer given to another pod of the class, if nothing has changed since.
 
-        `KnownFailure` hands the same `statuses` object to all pods of a class while no row, premise or nomination
-        changes, so comparing by identity is enough. Budgets do not matter: they only rank candidates.
+        `KnownFailure` hands the same `statuses` object to all pods of a class while these verdicts hold, so comparing
+        by identity is enough. Budgets do not matter: they only rank candidates.
         """
         known = None if state.class_memo is None else state.class_memo.get(self._plugin_name)
         if (
             isinstance(known, _NoCandidates)
             and known.statuses is statuses
+            and known.pods == pods
             and known.nominations == self._nominations()
         ):
             return known.answer
         return None
-
-    def _remember_no_candidates(
-        self, state: CycleState, statuses: NodeToStatus, answer: PostFilterAnswer
-    ) -> None:
-        if state.class_memo is not None:
-            memo = _NoCandidates(statuses, self._nominations(), answer)
-            state.class_memo[self._plugin_name] = memo
 
     def _nominations(self) -> int:
         return self._handle.nominator.version if self._handle.nominator is not None else 0

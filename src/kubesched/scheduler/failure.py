@@ -200,10 +200,11 @@ class FailureHandler:
             self._queue.done(meta.uid)
             return True
         # Queue the current version: an update during the attempt went to the informer, but not to this record.
-        newer = PodInfo(current)
-        if is_same_class(tried, current):
-            newer.class_key, newer.shape_key = info.pod_info.class_key, info.pod_info.shape_key
-        info.pod_info = newer
+        if current is not tried:
+            newer = PodInfo(current)
+            if is_same_class(tried, current):
+                newer.class_key, newer.shape_key = info.pod_info.class_key, info.pod_info.shape_key
+            info.pod_info = newer
         self._queue.add_unschedulable_if_not_present(info, failure)
         return True
 
