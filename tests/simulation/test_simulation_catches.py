@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from broken_recorders import BROKEN_RECORDERS
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.embedded.objects import JsonObject
@@ -557,6 +558,7 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
         ("no claim stays reserved for a pod that was not bound",),
     ),
     (Spins, {}, ("the world goes on",)),
+    *BROKEN_RECORDERS,
 ]
 """Who breaks what."""
 

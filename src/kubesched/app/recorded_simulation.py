@@ -7,51 +7,26 @@ recording of its process is played.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from kubesched.api.core_v1 import Pod
 from kubesched.app.replaying import play
-from kubesched.app.simulated import SimulatedProcess
+from kubesched.app.simulated import SimulatedProcess, playing_registry
 from kubesched.clock import Clock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import KubeschedError
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import ReservePlugin
-from kubesched.framework.registry import Registry
-from kubesched.framework.status import Status
-from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.reader import RecordingReader, Run
 from kubesched.recording.recorded_dependencies import Recording, open_recording
 from kubesched.recording.segments import RecordingError
 from kubesched.recording.writer import Limits
-from kubesched.simulation.audit import AUDITOR
-from kubesched.simulation.options import Options, of_seed
+from kubesched.simulation.options import Options, of_seed, recorded
 from kubesched.simulation.run import SimulationResult, simulate
 
 SEGMENT_BYTES = 4_000
 FLUSH_AT = 64
 """Simulations are small. With small segments, too, their recordings are played from the middle as well."""
-
-
-class SilentAuditor(ReservePlugin):
-    """Stands where the simulation's auditor stood, which decides nothing."""
-
-    name = AUDITOR
-
-    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        return None
-
-    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Nothing was booked."""
-
-
-def playing_registry() -> Registry:
-    registry = in_tree_registry()
-    registry.register(AUDITOR, lambda: SilentAuditor)
-    return registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +92,7 @@ def record_simulation(
         recordings.append(opened)
         return opened
 
-    options = replace(
-        options or of_seed(seed, faults=True),
-        mischief=0.0,
-        episode="",
-        hostile_pod="",
-        further_episode="",
-    )
+    options = recorded(options or of_seed(seed, faults=True), None)
     outcome = simulate(
         seed, partial(SimulatedProcess, record=record), options=options, safe_point=safe_point
     )

@@ -249,7 +249,7 @@ class _Player:
                         self._gates.close
                     )  # after the group has called its tasks off
                 raise _Finished
-        except* _Finished:
+        except* (_Finished, _BrokenOff):
             pass
         except* Difference as found:
             difference = str(found.exceptions[0])
@@ -380,6 +380,8 @@ class _Player:
         if self._gates.is_over:
             return
         logged = self._log.peek()
+        if logged is None:
+            raise _BrokenOff("the process ended between attempt and decision")
         pod = info.pod_info
         if not isinstance(logged, Decision) or logged.uid != pod.uid:
             raise Difference(
@@ -460,6 +462,10 @@ class _ShortestPauses(Random):
 
 class _Finished(Exception):
     """Ends the group of a run that was played."""
+
+
+class _BrokenOff(Difference):
+    """The log ends in the middle of an attempt: there is nothing to compare the decision with."""
 
 
 class _PlayedTimer:

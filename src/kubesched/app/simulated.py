@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
+from kubesched.api.core_v1 import Pod
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.election import election_settings
+from kubesched.app.replaying import play
 from kubesched.app.replica import Replica
 from kubesched.client.leader_election import LeaderMetrics
 from kubesched.client.rate_limit import TokenBucket
@@ -16,12 +18,57 @@ from kubesched.client.transport import Transport
 from kubesched.clock import Clock
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interfaces import ReservePlugin
 from kubesched.framework.registry import Registry
+from kubesched.framework.status import Status
 from kubesched.informers.factory import InformerFactory
-from kubesched.recording.recorded_dependencies import Recording
+from kubesched.plugins.registry import in_tree_registry
+from kubesched.recording.reader import Run
+from kubesched.recording.recorded_dependencies import Recording, open_recording
 from kubesched.scheduler.factory import Assembly
+from kubesched.simulation.audit import AUDITOR
+from kubesched.simulation.disk import MountedDisk
 
 OpenRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, Clock], Recording]
+
+
+def _recorded_to(
+    disk: MountedDisk,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+    clock: Clock,
+    random: Random,
+) -> Recording:
+    return open_recording(
+        None,
+        config,
+        gates,
+        limits=disk.disk.limits,
+        clock=clock,
+        random=random,
+        threaded=False,
+        flush_at=disk.disk.options.flush_at,
+        storage=disk,
+    )
+
+
+class SilentAuditor(ReservePlugin):
+    """Stands where the simulation's auditor stood, which decides nothing."""
+
+    name = AUDITOR
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Nothing was booked."""
+
+
+def playing_registry() -> Registry:
+    registry = in_tree_registry()
+    registry.register(AUDITOR, lambda: SilentAuditor)
+    return registry
 
 
 class SimulatedProcess(Replica):
@@ -41,7 +88,14 @@ class SimulatedProcess(Replica):
         host_name: str,
         identity: str,
         record: OpenRecording | None = None,
+        disk: MountedDisk | None = None,
     ) -> None:
+        recording = None
+        if record is not None:
+            recording = record(config, gates, clock)
+        elif disk is not None:
+            recording = _recorded_to(disk, config, gates, clock, random)
+        self.recorder = None if recording is None else recording.recorder
         connection, election = config.client_connection, config.leader_election
         connections = Connections(
             transport,
@@ -60,8 +114,11 @@ class SimulatedProcess(Replica):
             clock=clock,
             random=random,
             extender_transport=extender_transport,
-            recording=None if record is None else record(config, gates, clock),
+            recording=recording,
         )
+
+    def play(self, run: Run) -> str:
+        return play(run, playing_registry()).difference
 
     @property
     def assembly(self) -> Assembly:

@@ -52,10 +52,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "--with",
         dest="extras",
         action="append",
-        choices=("volumes", "budgets", "extender", "resizing", "devices"),
+        choices=("volumes", "budgets", "extender", "resizing", "devices", "disk"),
         default=[],
         metavar="WHAT",
-        help="have this in every run, not only where the seed draws it: volumes, budgets, extender, resizing or devices; may be repeated",
+        help="have this in every run, not only where the seed draws it: volumes, budgets, extender, resizing, devices, or disk (recorded, to disks with faults); may be repeated",
     )
     parser.add_argument(
         "--replay",

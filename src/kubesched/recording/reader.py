@@ -104,6 +104,15 @@ class Segment:
         with self._open() as file:
             return Segment(self.name, self.header, partial(BytesIO, file.read()))
 
+    def has_checkpoint(self) -> bool:
+        """Whether its checkpoint was written to the end."""
+        for entry in self.entries():
+            if isinstance(entry, CheckpointEnd):
+                return True
+            if not isinstance(entry, Stored | SavedScheduler):
+                break
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -213,7 +222,10 @@ class RecordingReader:
         Raises:
             RecordingError: the recording does not reach back that far, or is damaged.
         """
-        segment = self._segment_at(wall_time, attempt)
+        segments = self._segments_until(wall_time, attempt)
+        while len(segments) > 1 and not segments[-1].has_checkpoint():
+            segments.pop()  # broken off in its checkpoint; the log before it ends there, too
+        segment = segments[-1]
         header = segment.header
         limit = None if wall_time is None else header.time + (wall_time - header.wall_time)
         objects = Objects(segment.name)
@@ -243,7 +255,8 @@ class RecordingReader:
             state.notes.append(f"{segment.name} breaks off at byte {segment.torn_at}")
         return state
 
-    def _segment_at(self, wall_time: float | None, attempt: int | None) -> Segment:
+    def _segments_until(self, wall_time: float | None, attempt: int | None) -> list[Segment]:
+        """Of which the last is the one to begin with."""
         if attempt is not None:
             last_run = self.segments[-1].header.run
             segments = [segment for segment in self.segments if segment.header.run == last_run]
@@ -253,13 +266,14 @@ class RecordingReader:
             before = [segment for segment in self.segments if segment.header.wall_time <= wall_time]
             what = "that time"
         else:
-            return self.segments[-1]
+            before = list(self.segments)
+            what = "the end"
         if not before:
             first = self.segments[0].header
             raise RecordingError(
                 f"{self.name}: does not reach back to {what}; it begins at {_rfc3339(first, first.time)}"
             )
-        return before[-1]
+        return before
 
 
 def _rfc3339(header: Header, time: float) -> str:

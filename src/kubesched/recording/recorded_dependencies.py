@@ -62,21 +62,21 @@ def open_recording(
     classes: bool = True,
     threaded: bool = True,
     flush_at: int | None = None,
+    storage: Storage | None = None,
 ) -> Recording:
-    """Begin a run in a folder, or in memory without one.
+    """Begin a run in a folder, or in memory without one, or in a storage of the caller's.
 
-    Without a thread, all is written at the end, or whenever `flush_at` records wait.
+    Without a thread, all is written at the end, or whenever `flush_at` records wait. A disk that fails ends the recording, with the
+    first segment as with any other.
 
     Raises:
         RecordingError: the folder cannot be used, or another process records there.
-        OSError: the first segment cannot be written.
     """
-    storage: Storage
-    if folder is None:
+    if folder is not None:
+        storage = locked = FolderStorage(folder)
+        locked.lock()
+    elif storage is None:
         storage = MemoryStorage()
-    else:
-        storage = FolderStorage(folder)
-        storage.lock()
     seed = random.getrandbits(63)
     header = Header(
         number=0,
@@ -92,6 +92,7 @@ def open_recording(
         classes=classes,
     )
     recorder = Recorder(RecordingWriter(storage, limits, header), clock, flush_at=flush_at)
+    recorder.flush()  # makes the first segment, or says at once why there is none
     if threaded:
         recorder.start()
     return Recording(recorder, storage, seed)

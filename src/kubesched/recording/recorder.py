@@ -130,6 +130,8 @@ class Recorder:
     @property
     def wants_checkpoint(self) -> bool:
         writer = self._writer
+        if self.stopped_reason:
+            return False
         return writer.wants_checkpoint and writer.checkpoints == self._checkpoints
 
     def checkpoint(self, state: SchedulerState) -> None:
@@ -176,7 +178,10 @@ class Recorder:
             if self._thread.is_alive():
                 self._give_up("the disk did not answer in time")
                 return
-        self._writer.close()
+        try:
+            self._writer.close()
+        except OSError as error:  # some file systems write only now
+            self._give_up(str(error))
 
     def _run(self) -> None:
         while not self._ending.wait(self._flush_s):

@@ -75,7 +75,21 @@ class FolderStorage:
 
     def create(self, number: int) -> BinaryIO:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-        return open(os.open(self._path(number), flags, 0o600), "wb", buffering=0)
+        handle = os.open(self._path(number), flags, 0o600)
+        try:
+            self._sync_folder()
+        except OSError:
+            os.close(handle)
+            raise
+        return open(handle, "wb", buffering=0)
+
+    def _sync_folder(self) -> None:
+        """A file that was synced is lost with a power failure all the same if its name was not."""
+        handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
     def open(self, number: int) -> BinaryIO:
         return open(self._path(number), "rb")

@@ -54,7 +54,10 @@ class Limits:
 
 
 class RecordingWriter:
-    """Writes entries in order. Raises OSError when the storage fails; the caller stops then."""
+    """Writes entries in order. Raises OSError when the storage fails; the caller stops then.
+
+    The first segment is made by the first write: a disk that is full when a scheduler starts does not keep it from starting.
+    """
 
     def __init__(self, storage: Storage, limits: Limits, header: Header) -> None:
         """`header` describes the run; number, time and attempts are filled in for each segment."""
@@ -67,16 +70,12 @@ class RecordingWriter:
         """Checkpoints of the scheduler that were written."""
         self.wants_checkpoint = False
         """The segment is full, or cannot be played from: the next may begin as soon as the scheduler is idle."""
-        numbers = storage.numbers()
-        self._number = (numbers[-1] if numbers else 0) + 1
+        self._number = 0
         self._is_playable = True
-        self._header = structs.replace(
-            header, number=self._number, run=self._number, is_playable=True
-        )
-        self._file: BinaryIO = storage.create(self._number)
-        self._segment = SegmentWriter(self._file, self._header)
-        self._total = sum(storage.size(number) for number in numbers)
-        self._segment.write_block(encode_entries([CheckpointEnd(header.time, 0)]))
+        self._header = header
+        self._total = 0
+        self._file: BinaryIO | None = None
+        self._segment: SegmentWriter
 
     @property
     def started_at(self) -> float:
@@ -86,12 +85,29 @@ class RecordingWriter:
     @property
     def total_bytes(self) -> int:
         """What all segments take."""
-        return self._total + self._segment.size
+        return self._total + (self._segment.size if self._number else 0)
+
+    def begin(self) -> None:
+        """Make the first segment, if that was not done yet."""
+        if self._file is not None:
+            return
+        numbers = self._storage.numbers()
+        self._total = sum(self._storage.size(number) for number in numbers)
+        number = (numbers[-1] if numbers else 0) + 1
+        self._header = structs.replace(self._header, number=number, run=number, is_playable=True)
+        self._begin_segment(self._header)
+        self._segment.write_block(encode_entries([CheckpointEnd(self._header.time, 0)]))
+
+    def _begin_segment(self, header: Header) -> None:
+        self._file = self._storage.create(header.number)
+        self._segment = SegmentWriter(self._file, header)
+        self._number = header.number
 
     def write(self, entries: Sequence[Handed]) -> None:
         """Write entries as one block; they survive a crash of the process, and of the machine after `sync`."""
         if not entries:
             return
+        self.begin()
         block: list[Handed] = []
         for entry in entries:
             if entry[0] == CHANGED:
@@ -118,10 +134,13 @@ class RecordingWriter:
             self._segment.write_block(encode_entries(block))
 
     def sync(self) -> None:
+        self.begin()
+        assert self._file is not None
         self._storage.sync(self._file)
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def _is_full(self, times: int = 1) -> bool:
         """A large checkpoint is followed by at least as much log, so that most of a recording is not checkpoints."""
@@ -159,20 +178,19 @@ class RecordingWriter:
         """
         self._is_playable = scheduler is not None
         self.sync()
-        self._file.close()
-        self._total += self._segment.size
-        self._number += 1
+        self.close()
+        size = self._segment.size
         wall_time = self._header.wall_time + (time - self._header.time)
         header = structs.replace(
             self._header,
-            number=self._number,
+            number=self._number + 1,
             time=time,
             wall_time=wall_time,
             attempts=self._attempts,
             is_playable=self._is_playable,
         )
-        self._file = self._storage.create(self._number)
-        self._segment = SegmentWriter(self._file, header)
+        self._begin_segment(header)
+        self._total += size
         self._write_checkpoint(time, scheduler)
 
     def _write_checkpoint(self, time: float, scheduler: Handed | None) -> None:
@@ -188,7 +206,7 @@ class RecordingWriter:
         if scheduler is not None:
             block.append(scheduler)
         self._segment.write_block(encode_entries([*block, CheckpointEnd(time, count)]))
-        self._storage.sync(self._file)
+        self.sync()
         self._checkpoint_bytes = self._segment.size
 
     def _keep_within_limit(self) -> None:

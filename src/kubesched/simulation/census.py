@@ -59,6 +59,10 @@ FAULTS: Final = {
     "extenders": MOODS,
     "episodes": (*EPISODES, *FURTHER_EPISODES),
     "hostile pods": HOSTILE_PODS,
+    "disks": (
+        *("short write", "write failed", "no room", "file not made", "file not deleted"),
+        *("not synced", "crashed in a write", "power failed", "sector torn"),
+    ),
 }
 """Kinds by where they strike."""
 

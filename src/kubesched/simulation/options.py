@@ -86,6 +86,32 @@ NO_FAULTS = Rates()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiskOptions:
+    """Recordings of a run, and fault rates of the disks they are written to; zero for never."""
+
+    segment_bytes: int
+    total_bytes: int
+    flush_at: int
+    """Records that wait until they are written."""
+    short: float = 0.0
+    """Writes that take a part of the data."""
+    fail: float = 0.0
+    """Writes of which any part may have been done, and creations that fail."""
+    fill: float = 0.0
+    """Writes and creations that find the disk full, as do all others for a while."""
+    fail_sync: float = 0.0
+    fail_delete: float = 0.0
+    crash: float = 0.0
+    """Writes in which the process ends."""
+
+
+RECORDED: Final = 0.1
+"""How many runs are recorded, on disks with faults."""
+ONE_SEGMENT_BYTES: Final = 1 << 24
+"""Of a segment that is never full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """One run."""
 
@@ -129,6 +155,8 @@ class Options:
     """Of `FURTHER_EPISODES`."""
     hostile_pod: str = ""
     """Of `HOSTILE_PODS`; comes last."""
+    disk: DiskOptions | None = None
+    """If there, all schedulers are recorded."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -150,7 +178,37 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
         )
     if Random(f"{seed}/replicas").random() < REPLICAS:
         options = replace(options, extras=(*options.extras, "replicas"))
-    return _large(options, seed) if seed % LARGE_EVERY == LARGE_EVERY // 2 else options
+    if seed % LARGE_EVERY == LARGE_EVERY // 2:
+        return _large(options, seed)
+    disk = Random(f"{seed}/disk")
+    if faults and (disk.random() < RECORDED or "disk" in extras):
+        return recorded(options, draw_disk(disk))
+    return options
+
+
+def recorded(options: Options, disk: DiskOptions | None) -> Options:
+    """The same run as it can be recorded: what plugins of the simulation do is in no log."""
+    return replace(options, mischief=0.0, episode="", further_episode="", hostile_pod="", disk=disk)
+
+
+def draw_disk(random: Random) -> DiskOptions:
+    """Disks on which a good part of the recordings comes to an end."""
+
+    def sometimes(probability: float, low: float, high: float) -> float:
+        hit, value = random.random() < probability, random.uniform(low, high)
+        return value if hit else 0.0
+
+    return DiskOptions(
+        segment_bytes=random.choice((2_000, 4_000, ONE_SEGMENT_BYTES)),
+        total_bytes=random.choice((6_000, 1 << 30)),
+        flush_at=random.choice((4, 16, 64)),
+        short=sometimes(0.7, 0.05, 0.5),
+        fail=sometimes(0.5, 0.01, 0.1),
+        fill=sometimes(0.4, 0.01, 0.1),
+        fail_sync=sometimes(0.4, 0.01, 0.1),
+        crash=sometimes(0.6, 0.02, 0.1),
+        fail_delete=sometimes(0.4, 0.05, 0.5),
+    )
 
 
 def _draw_episode(random: Random, options: Options) -> str:

@@ -18,12 +18,17 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.embedded.memory_transport import MemoryTransport
 from kubesched.framework.registry import Registry
 from kubesched.informers.factory import InformerFactory
+from kubesched.recording.reader import Run
+from kubesched.recording.recorder import Recorder
 from kubesched.scheduler.factory import Assembly
 from kubesched.simulation.audit import audit_pops, watch_ports
 from kubesched.simulation.cluster import SimulatedCluster
+from kubesched.simulation.disk import MountedDisk
 from kubesched.simulation.faults import CallFault, FaultyTransport, Network
+from kubesched.simulation.options import DiskOptions
+from kubesched.simulation.recordings import Recorded, Recordings
 from kubesched.simulation.trace import Trace
-from kubesched.simulation.violation import Complaints
+from kubesched.simulation.violation import Complaints, Violation
 from kubesched.simulation.virtual_loop import OWNER, LoopClock, VirtualLoop
 
 MIN_RESTART_S, MAX_RESTART_S = 2.0, 6.0
@@ -47,6 +52,13 @@ class SimulatedScheduler(Protocol):
 
     def may_write(self) -> bool: ...
 
+    @property
+    def recorder(self) -> Recorder | None: ...
+
+    def play(self, run: Run) -> str:
+        """Play a recording; returns the first difference, or nothing."""
+        ...
+
     async def run(self) -> None: ...
 
 
@@ -66,6 +78,7 @@ class ProcessFactory(Protocol):
         random: Random,
         host_name: str,
         identity: str,
+        disk: MountedDisk | None,
     ) -> SimulatedScheduler: ...
 
 
@@ -129,7 +142,9 @@ class Processes:
         config: bytes,
         registry: Callable[[], Registry],
         extender: Transport,
+        disk: DiskOptions | None = None,
     ) -> None:
+        self.recordings = Recordings(disk, seed, trace.census, loop.time)
         self._make_process = make_process
         self._cluster = cluster
         self._network = network
@@ -162,6 +177,7 @@ class Processes:
             assert incarnation.task is not None
             await incarnation.over.wait()
             self._note_end(incarnation)
+            self.recordings.end(incarnation.name)
             incarnation.die()
             await asyncio.sleep(self._random.uniform(MIN_RESTART_S, MAX_RESTART_S))
             self._tally("started again")
@@ -174,18 +190,25 @@ class Processes:
         clock = LoopClock(
             self._loop, wall_error_s=self._random.uniform(-2.0, 2.0), drift=self._draw_drift()
         )
-        process = self._make_process(
-            self._config,
-            DEFAULT_GATES,
-            self._registry(),
-            transport=transports[0],
-            lock_transport=transports[1],
-            extender_transport=self._extender,
-            clock=clock,
-            random=Random(f"{self._seed}/{name}"),
-            host_name=f"host{slot}",
-            identity=name,
-        )
+        disk = self.recordings.mount(slot, lambda: self._crash_in_write(name))
+        try:
+            process = self._make_process(
+                self._config,
+                DEFAULT_GATES,
+                self._registry(),
+                transport=transports[0],
+                lock_transport=transports[1],
+                extender_transport=self._extender,
+                clock=clock,
+                random=Random(f"{self._seed}/{name}"),
+                host_name=f"host{slot}",
+                identity=name,
+                disk=disk,
+            )
+        except OSError as error:
+            raise Violation("no scheduler dies by itself", f"{name}: {error!r}") from error
+        if disk is not None and process.recorder is not None:
+            self.recordings.add(Recorded(name, disk, process.recorder, process.play))
         audit_pops(process.assembly.scheduler.queue, self._complaints.add)
         watch_ports(process.assembly.scheduler.cache.table)
         incarnation = Incarnation(name, process, transports, clock)
@@ -240,7 +263,18 @@ class Processes:
         self._loop.call_soon(self._kill, incarnation)
         return last_call
 
+    def _crash_in_write(self, name: str) -> None:
+        """End a process that is writing to its disk."""
+        self._trace.add("crash", f"{name} in a write to its disk")
+        self._loop.call_soon(self._kill_named, name)
+
+    def _kill_named(self, name: str) -> None:
+        for incarnation in self.alive():
+            if incarnation.name == name:
+                self._kill(incarnation)
+
     def _kill(self, incarnation: Incarnation) -> None:
+        self.recordings.crash(incarnation.name)
         incarnation.die()
         self._loop.thaw(incarnation.name)
         if incarnation.task is not None:
@@ -300,6 +334,7 @@ class Processes:
 
     def mend(self) -> None:
         """Clear the faults of all live processes."""
+        self.recordings.heal()
         for incarnation in self.alive():
             incarnation.crash = None
             incarnation.transport.is_cut = incarnation.lock_transport.is_cut = False

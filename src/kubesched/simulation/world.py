@@ -107,6 +107,7 @@ class World:
             config=self._config(),
             registry=self._registry,
             extender=self.extender,
+            disk=options.disk,
         )
         self.processes.drift = options.drift
         self.checkers = Checkers(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import pytest
 
 from kubesched.api.core_v1 import Pod
-from kubesched.app.recorded_simulation import playing_registry, record_simulation
+from kubesched.app.recorded_simulation import record_simulation
 from kubesched.app.replaying import play
+from kubesched.app.simulated import playing_registry
 from kubesched.explain import Explainer
 from kubesched.explain.model import Verdict
 from kubesched.recording.recorder import digest_of

@@ -12,8 +12,9 @@ import pytest
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app import played_calls
-from kubesched.app.recorded_simulation import SilentAuditor, playing_registry, record_simulation
+from kubesched.app.recorded_simulation import record_simulation
 from kubesched.app.replaying import play
+from kubesched.app.simulated import SilentAuditor, playing_registry
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.status import Code, Status
 from kubesched.plugins.registry import in_tree_registry

@@ -143,7 +143,9 @@ def test_only_the_owner_can_read(tmp_path: Path) -> None:
     previous = os.umask(0)
     try:
         path = tmp_path / "new"
-        RecordingWriter(folder(path), Limits(), HEADER).close()
+        writer = RecordingWriter(folder(path), Limits(), HEADER)
+        writer.begin()
+        writer.close()
     finally:
         os.umask(previous)
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
