@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubesched.app.simulated import SimulatedProcess
-from kubesched.simulation.options import NO_FAULTS, ONE_SEGMENT_BYTES, DiskOptions
+from kubesched.simulation.options import NO_FAULTS, ONE_SEGMENT_BYTES, DiskOptions, Rates
 
 GOOD = DiskOptions(segment_bytes=ONE_SEGMENT_BYTES, total_bytes=1 << 30, flush_at=8)
 
@@ -103,7 +103,7 @@ BROKEN_RECORDERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str, 
     (EndsWithoutReason, _calm(_FAILING), ("a recording that ends says why",)),
     (
         CaresAboutTheDisk,
-        {**_calm(_FAILING), "mixes": ("plain", "priorities"), "change_every_s": 2.0},
+        {**_calm(_FAILING), "rates": Rates(refuse=0.3, cut_watch=0.2)},
         ("scheduling does not depend on the disk",),
     ),
     (

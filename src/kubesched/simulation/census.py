@@ -60,7 +60,7 @@ FAULTS: Final = {
     "episodes": (*EPISODES, *FURTHER_EPISODES),
     "hostile pods": HOSTILE_PODS,
     "disks": (
-        *("short write", "write failed", "no room", "file not made", "file not deleted"),
+        *("short write", "write failed", "no room", "file not deleted"),
         *("not synced", "crashed in a write", "power failed", "sector torn"),
     ),
 }

@@ -110,7 +110,7 @@ class MountedDisk(Storage):
         if self.disk.is_full():
             raise self._error(errno.ENOSPC)
         if self.disk.chance(self.disk.options.fail):
-            self.disk.tally("file not made")
+            self.disk.tally("write failed")
             raise self._error(errno.EIO)
         file = self.disk.files[number] = _File()
         return _OpenFile(self, file)

@@ -96,7 +96,7 @@ class DiskOptions:
     short: float = 0.0
     """Writes that take a part of the data."""
     fail: float = 0.0
-    """Writes of which any part may have been done, and creations that fail."""
+    """Writes that fail after any part of them, and files that cannot be made."""
     fill: float = 0.0
     """Writes and creations that find the disk full, as do all others for a while."""
     fail_sync: float = 0.0
@@ -105,7 +105,7 @@ class DiskOptions:
     """Writes in which the process ends."""
 
 
-RECORDED: Final = 0.1
+RECORDED: Final = 0.12
 """How many runs are recorded, on disks with faults."""
 ONE_SEGMENT_BYTES: Final = 1 << 24
 """Of a segment that is never full."""
@@ -199,15 +199,15 @@ def draw_disk(random: Random) -> DiskOptions:
         return value if hit else 0.0
 
     return DiskOptions(
-        segment_bytes=random.choice((2_000, 4_000, ONE_SEGMENT_BYTES)),
-        total_bytes=random.choice((6_000, 1 << 30)),
+        segment_bytes=random.choice((2_000, 2_000, ONE_SEGMENT_BYTES)),
+        total_bytes=random.choice((3_000, 3_000, 1 << 30)),
         flush_at=random.choice((4, 16, 64)),
         short=sometimes(0.7, 0.05, 0.5),
-        fail=sometimes(0.5, 0.01, 0.1),
-        fill=sometimes(0.4, 0.01, 0.1),
-        fail_sync=sometimes(0.4, 0.01, 0.1),
-        crash=sometimes(0.6, 0.02, 0.1),
-        fail_delete=sometimes(0.4, 0.05, 0.5),
+        fail=sometimes(0.4, 0.02, 0.15),
+        fill=sometimes(0.3, 0.02, 0.1),
+        fail_sync=sometimes(0.3, 0.02, 0.1),
+        crash=sometimes(0.5, 0.02, 0.1),
+        fail_delete=sometimes(0.8, 0.4, 1.0),
     )
 
 
