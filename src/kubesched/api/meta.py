@@ -91,6 +91,11 @@ class ObjectMeta(Record):
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
 
+    def is_newer_than(self, other: ObjectMeta) -> bool:
+        """Is this a later revision of the object? False if the server's revisions are not numbers."""
+        mine, theirs = self.resource_version, other.resource_version
+        return mine.isdigit() and theirs.isdigit() and int(mine) > int(theirs)
+
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if one does."""
         for owner in self.owner_references or ():

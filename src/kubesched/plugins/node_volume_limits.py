@@ -27,6 +27,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.helper.lazy_parts import close_parts
 from kubesched.plugins.helper.volumes.attached_volumes import ATTACHABLE, AttachedVolumes
 from kubesched.plugins.helper.volumes.claims import (
     claim_use,
@@ -45,7 +46,7 @@ from kubesched.plugins.helper.volumes.volume_names import (
     VolumeNames,
     of_inline,
 )
-from kubesched.plugins.helper.volumes.wiring import close_wired, listers_of
+from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.views import NodeColumns, WhatIfColumns
 
@@ -78,7 +79,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         self._must_be_installed = handle.feature_gates.VolumeLimitScaling
 
     def close(self) -> None:
-        close_wired(self, "_storage")
+        close_parts(self, "_storage")
 
     # -- filter ----------------------------------------------------------------------------------------------------
 

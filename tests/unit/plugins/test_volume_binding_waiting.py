@@ -23,7 +23,6 @@ from volume_binding_world import NO_PROVISIONER, World, dynamic, settled, static
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.status import Code
-from kubesched.plugins.volume_binding.binding import is_newer
 from kubesched.snapshot.views import NodeColumns
 from kubesched.testing import make_node, make_pod
 
@@ -326,4 +325,5 @@ async def test_an_ephemeral_claim_is_bound_like_any_other():
     [("2", "1", True), ("1", "1", False), ("1", "2", False), ("10", "9", True), ("x", "1", False)],
 )
 def test_revisions_are_compared_as_numbers(mine, theirs, expected):
-    assert is_newer(volume("v", version=mine), volume("v", version=theirs)) is expected
+    written, listed = volume("v", version=mine), volume("v", version=theirs)
+    assert written.metadata.is_newer_than(listed.metadata) is expected

@@ -37,6 +37,7 @@ from kubesched.plugins.dynamic_resources.binding_conditions import (
 from kubesched.plugins.dynamic_resources.claim_lookup import is_reserved_for
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState
+from kubesched.plugins.helper.grouping import leave_group
 
 log = get_logger(__name__)
 
@@ -262,7 +263,7 @@ class ClaimBinder:
     async def _wait_for_special_claim(self, claim: ResourceClaim) -> None:
         """Until the watch shows the claim its devices are in flight."""
         key = key_of(claim.metadata)
-        with self._claims.watching([key]) as changed, contextlib.suppress(TimeoutError):
+        with self._claims.signals.watching([key]) as changed, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SPECIAL_CLAIM_WAIT_S):
                 while not self._claims.assume(claim):
                     changed.clear()
@@ -311,7 +312,7 @@ class ClaimBinder:
 
     async def _poll(self, state: DRAState, deadline: float) -> None:
         keys = [key_of(info.claim.metadata) for info in state.claims]
-        with self._claims.watching(keys) as changed:
+        with self._claims.signals.watching(keys) as changed:
             while True:
                 changed.clear()
                 if self._are_ready(state.claims):
@@ -386,10 +387,7 @@ class ClaimBinder:
                 await work()
             finally:
                 done.set()
-                waiting = self._unreserving[uid]
-                del waiting[done]
-                if not waiting:
-                    del self._unreserving[uid]
+                leave_group(self._unreserving, uid, done)
 
         self._handle.spawn(tracked(), f"{what} of pod {key_of(pod.metadata)}")
 

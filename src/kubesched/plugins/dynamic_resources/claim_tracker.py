@@ -12,9 +12,7 @@ counts as allocated changes between scheduling attempts only.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import (
@@ -24,6 +22,8 @@ from kubesched.api.resource_v1 import (
 )
 from kubesched.framework.handle import Lister
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
+from kubesched.plugins.helper.change_signals import ChangeSignals
+from kubesched.plugins.helper.grouping import leave_group
 
 
 class ClaimTracker:
@@ -38,7 +38,8 @@ class ClaimTracker:
         self._special: dict[str, tuple[str, str]] = {}
         """Claim key -> UID and name of the pod it serves extended resources of."""
         self._special_of_pod: dict[str, dict[str, None]] = {}
-        self._waiting: dict[str, dict[asyncio.Event, None]] = {}
+        self.signals: ChangeSignals[str] = ChangeSignals()
+        """Wakes tasks that wait for a claim, by its key."""
         self.allocated = AllocatedState(consumable_capacity=consumable_capacity)
         """What claims hold, those in flight included. Read it within one attempt only."""
         self.version = 0
@@ -115,21 +116,6 @@ class ClaimTracker:
         if self._assumed.pop(key, None) is not None:
             self._refresh(key)
 
-    @contextmanager
-    def watching(self, keys: Iterable[str]) -> Iterator[asyncio.Event]:
-        """An event that is set whenever one of the claims changes, appears or disappears."""
-        event, mine = asyncio.Event(), list(dict.fromkeys(keys))
-        for key in mine:
-            self._waiting.setdefault(key, {})[event] = None
-        try:
-            yield event
-        finally:
-            for key in mine:
-                waiting = self._waiting[key]
-                del waiting[event]
-                if not waiting:
-                    del self._waiting[key]
-
     def _changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         claim = new if new is not None else old
         assert claim is not None, "a change has a before or an after"
@@ -145,8 +131,7 @@ class ClaimTracker:
         claim = self.get(namespace, name)
         self._count(key, claim)
         self._index_special(key, claim)
-        for event in self._waiting.get(key, ()):
-            event.set()
+        self.signals.wake(key)
 
     def _count(self, key: str, claim: ResourceClaim | None) -> None:
         before = self._counted.get(key)
@@ -167,10 +152,7 @@ class ClaimTracker:
     def _index_special(self, key: str, claim: ResourceClaim | None) -> None:
         before = self._special.pop(key, None)
         if before is not None:
-            keys = self._special_of_pod[before[0]]
-            del keys[key]
-            if not keys:
-                del self._special_of_pod[before[0]]
+            leave_group(self._special_of_pod, before[0], key)
         if claim is None:
             return
         annotations = claim.metadata.annotations or {}
@@ -183,9 +165,4 @@ class ClaimTracker:
 def _is_newer(assumed: ResourceClaim, listed: ResourceClaim) -> bool:
     """Has the watch not come to our own version yet?"""
     mine, theirs = assumed.metadata, listed.metadata
-    return (
-        mine.uid == theirs.uid
-        and mine.resource_version.isdigit()
-        and theirs.resource_version.isdigit()
-        and int(mine.resource_version) > int(theirs.resource_version)
-    )
+    return mine.uid == theirs.uid and mine.is_newer_than(theirs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.api.resource_v1beta2 import DeviceTaintRule
 from kubesched.config.features import FeatureGates
@@ -13,44 +15,34 @@ from kubesched.plugins.dynamic_resources.slice_tracker import SliceTracker
 from kubesched.plugins.dynamic_resources.structured.features import Features
 from kubesched.plugins.dynamic_resources.structured.node_pools import PoolIndex
 from kubesched.plugins.dynamic_resources.structured.selectors import DeviceSelectors
+from kubesched.plugins.helper.lazy_parts import close_parts
 from kubesched.snapshot.node_table import NodeTable
 
 
 class DRAManager:
-    """Made of parts that are built when first asked for: most clusters have no devices."""
+    """Its parts are built when first asked for: most clusters have no devices."""
 
     def __init__(self, listers: Listers, gates: FeatureGates) -> None:
         self._listers = listers
         self._has_taint_rules = gates.DRADeviceTaintRules
-        self._claims: ClaimTracker | None = None
-        self._slices: SliceTracker | None = None
-        self._pools: PoolIndex | None = None
         self._signatures: SignatureColumn | None = None
-        self._extended_resources: ExtendedResourceCache | None = None
         self.features = Features.of(gates)
         self.selectors = DeviceSelectors(consumable_capacity=self.features.consumable_capacity)
 
-    @property
+    @cached_property
     def claims(self) -> ClaimTracker:
-        if self._claims is None:
-            self._claims = ClaimTracker(
-                self._listers.of(ResourceClaim),
-                consumable_capacity=self.features.consumable_capacity,
-            )
-        return self._claims
+        return ClaimTracker(
+            self._listers.of(ResourceClaim), consumable_capacity=self.features.consumable_capacity
+        )
 
-    @property
+    @cached_property
     def slices(self) -> SliceTracker:
-        if self._slices is None:
-            rules = self._listers.of(DeviceTaintRule) if self._has_taint_rules else None
-            self._slices = SliceTracker(self._listers.of(ResourceSlice), rules)
-        return self._slices
+        rules = self._listers.of(DeviceTaintRule) if self._has_taint_rules else None
+        return SliceTracker(self._listers.of(ResourceSlice), rules)
 
-    @property
+    @cached_property
     def pools(self) -> PoolIndex:
-        if self._pools is None:
-            self._pools = PoolIndex(self.slices.slices, self.claims.allocated, self.features)
-        return self._pools
+        return PoolIndex(self.slices.slices, self.claims.allocated, self.features)
 
     def signatures(self, table: NodeTable) -> SignatureColumn:
         """The column of the scheduler's node table; profiles share one table."""
@@ -60,11 +52,9 @@ class DRAManager:
             )
         return self._signatures
 
-    @property
+    @cached_property
     def extended_resources(self) -> ExtendedResourceCache:
-        if self._extended_resources is None:
-            self._extended_resources = ExtendedResourceCache(self._classes)
-        return self._extended_resources
+        return ExtendedResourceCache(self._classes)
 
     @property
     def _classes(self) -> Lister[DeviceClass]:
@@ -75,15 +65,14 @@ class DRAManager:
 
     def is_idle(self) -> bool:
         """Whether the watch has shown every allocation that counts."""
-        return self._claims is None or self._claims.is_idle()
+        claims: ClaimTracker | None = vars(self).get("claims")
+        return claims is None or claims.is_idle()
 
     def close(self) -> None:
         """Stop following; the parts are built anew if asked for again."""
-        for part in (self._claims, self._slices, self._extended_resources):
-            if part is not None:
-                part.close()
-        self._claims = self._slices = self._extended_resources = None
-        self._pools = self._signatures = None
+        close_parts(self, "claims", "slices", "extended_resources")
+        vars(self).pop("pools", None)
+        self._signatures = None
 
 
 def manager_of(handle: Handle) -> DRAManager:

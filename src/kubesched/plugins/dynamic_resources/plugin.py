@@ -16,6 +16,7 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
+from kubesched.api.names import key_of
 from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import (
     MAX_FIRST_AVAILABLE,
@@ -68,7 +69,6 @@ from kubesched.plugins.dynamic_resources.state import (
     GroupedSolutions,
 )
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
-from kubesched.plugins.dynamic_resources.structured.requests import key_of
 from kubesched.plugins.helper.args import checked_args
 from kubesched.snapshot.columns import Ints, Mask
 from kubesched.snapshot.views import NodeColumns
@@ -236,7 +236,7 @@ class DynamicResources(
             return None
         if self._dra.claims.is_in_flight(claim.metadata.uid):
             return unresolvable(
-                f"resource claim {key_of(claim)} is in the process of being allocated"
+                f"resource claim {key_of(claim.metadata)} is in the process of being allocated"
             )
         return None if info.is_special else self._check_classes(claim)
 
@@ -247,7 +247,7 @@ class DynamicResources(
             elif request.first_available:
                 if not self._gates.DRAPrioritizedList:
                     return unresolvable(
-                        f"resource claim {key_of(claim)}, request {request.name}: has subrequests, "
+                        f"resource claim {key_of(claim.metadata)}, request {request.name}: has subrequests, "
                         "but the DRAPrioritizedList feature is disabled"
                     )
                 asked = [
@@ -256,7 +256,7 @@ class DynamicResources(
                 ]
             else:
                 return unresolvable(
-                    f"resource claim {key_of(claim)}, request {request.name}: unknown request type"
+                    f"resource claim {key_of(claim.metadata)}, request {request.name}: unknown request type"
                 )
             for name, class_name in asked:
                 if not class_name:

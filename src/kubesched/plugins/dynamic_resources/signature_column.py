@@ -15,6 +15,7 @@ from kubesched.plugins.dynamic_resources.structured.allocated_state import Alloc
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
 from kubesched.plugins.dynamic_resources.structured.node_pools import PoolIndex
 from kubesched.plugins.dynamic_resources.structured.pools import PoolID, Slices
+from kubesched.plugins.helper.grouping import leave_group
 from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.node_table import NodeTable
 
@@ -77,10 +78,7 @@ class SignatureColumn:
         if pools == before:
             return
         for pool in before:
-            rows = self._rows_of_pool[pool]
-            del rows[row]
-            if not rows:
-                del self._rows_of_pool[pool]
+            leave_group(self._rows_of_pool, pool, row)
         for pool in pools:
             self._rows_of_pool.setdefault(pool, {})[row] = None
         self._pools_of_row[row] = pools

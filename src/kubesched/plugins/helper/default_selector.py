@@ -34,7 +34,7 @@ def sources_of(listers: Listers | None, pod: Pod) -> list[Lister[Any]]:
 
 def owner_of(pod: Pod) -> tuple[str, str, str] | None:
     """The controller that owns the pod, as default spreading looks it up."""
-    owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
+    owner = pod.metadata.controller()
     return None if owner is None else (owner.api_version, owner.kind, owner.name)
 
 

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 from kubesched.api.meta import ApiObject
 from kubesched.api.names import key_of
 from kubesched.framework.handle import Lister
+from kubesched.plugins.helper.grouping import leave_group
 
 T = TypeVar("T", bound=ApiObject)
 F = TypeVar("F")
@@ -86,7 +87,5 @@ class LiveGroups(Generic[T, F]):
     def _leave(self, key: str) -> None:
         if key in self._group_by_key:
             group = self._group_by_key.pop(key)
-            members = self._members[group]
-            self._note(group, members.pop(key), None)
-            if not members:
-                del self._members[group]
+            self._note(group, self._members[group][key], None)
+            leave_group(self._members, group, key)

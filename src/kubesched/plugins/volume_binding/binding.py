@@ -45,7 +45,7 @@ from kubesched.plugins.helper.volumes.csi_migration import (
 from kubesched.plugins.helper.volumes.first_match import NONE
 from kubesched.plugins.volume_binding.assume_cache import AssumeError
 from kubesched.plugins.volume_binding.search import Search
-from kubesched.plugins.volume_binding.signals import ChangeSignals, Subject
+from kubesched.plugins.volume_binding.signals import BindingSignals, Subject
 from kubesched.plugins.volume_binding.storage import Storage
 
 LOOK_AGAIN_S: Final = 1.0
@@ -161,7 +161,7 @@ class VolumeBinder:
         self._client = client
         self._clock = clock
         self._timeout_s = timeout_s
-        self._signals = ChangeSignals(listers)
+        self._signals = BindingSignals(listers)
 
     def close(self) -> None:
         self._signals.close()
@@ -226,7 +226,7 @@ class VolumeBinder:
             missing = not_found("persistentvolumes", name)
             raise BindingError(f"failed to check binding: {missing}")
         claim = self._listed(binding.claim, "failed to check binding")
-        if is_newer(binding.volume, volume):
+        if binding.volume.metadata.is_newer_than(volume.metadata):
             return False  # our own write has not come back yet
         self._check_reach(volume, node, "failed to translate pv to csi: ")
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
@@ -237,7 +237,7 @@ class VolumeBinder:
     def _is_provisioned(self, written: PersistentVolumeClaim, node: Node) -> bool:
         name = written.metadata.name
         claim = self._listed(written, "failed to check provisioning pvc")
-        if is_newer(written, claim):
+        if written.metadata.is_newer_than(claim.metadata):
             return False
         if claim.metadata.annotations is None:
             raise BindingError(f'selectedNode annotation reset for PVC "{name}"')
@@ -282,15 +282,6 @@ class VolumeBinder:
             raise BindingError(
                 f'pv "{name}" node affinity doesn\'t match node "{node_name}": {problem}'
             )
-
-
-def is_newer(
-    written: PersistentVolume | PersistentVolumeClaim,
-    listed: PersistentVolume | PersistentVolumeClaim,
-) -> bool:
-    """Is our own version of an object newer than the listed one?"""
-    mine, theirs = written.metadata.resource_version, listed.metadata.resource_version
-    return mine.isdigit() and theirs.isdigit() and int(mine) > int(theirs)
 
 
 def _subjects(pod: Pod, node_name: str, reserved: Reservation) -> Iterator[Subject]:

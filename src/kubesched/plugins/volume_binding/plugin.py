@@ -31,9 +31,10 @@ from kubesched.framework.rules import Rule, Scope, this_attempt_only
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
+from kubesched.plugins.helper.lazy_parts import close_parts
 from kubesched.plugins.helper.volumes.claims import uses_of, volumes_fragment
 from kubesched.plugins.helper.volumes.hints import uses_claim
-from kubesched.plugins.helper.volumes.wiring import close_wired, listers_of
+from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.plugins.volume_binding.assume_cache import AssumeError
 from kubesched.plugins.volume_binding.binding import (
     BindingError,
@@ -124,7 +125,7 @@ class VolumeBinding(
         )
 
     def close(self) -> None:
-        close_wired(self, "_binder", "_storage")
+        close_parts(self, "_binder", "_storage")
 
     def is_idle(self) -> bool:
         storage: Storage | None = vars(self).get("_storage")

@@ -1,7 +1,4 @@
-"""Wakes waiting bindings when an object they wait for changes.
-
-Subscribes to the listers only while a binding waits, with one listener per kind for all bindings.
-"""
+"""Wakes waiting bindings when an object they wait for changes: a volume, a claim, the pod or the node."""
 
 from __future__ import annotations
 
@@ -12,37 +9,30 @@ from contextlib import contextmanager
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.meta import ApiObject
 from kubesched.framework.handle import Listers
+from kubesched.plugins.helper.change_signals import ChangeSignals
 from kubesched.plugins.helper.volumes.wiring import changed_key
 
 Subject = tuple[type[object], str]
 """A kind and an object's key."""
 
 
-class ChangeSignals:
-    """The waiting bindings by the objects they wait for."""
+class BindingSignals(ChangeSignals[Subject]):
+    """Subscribes to the listers only while a binding waits, with one listener per kind for all bindings."""
 
     def __init__(self, listers: Listers) -> None:
+        super().__init__()
         self._listers = listers
-        self._waiting: dict[Subject, dict[asyncio.Event, None]] = {}
         self._stops: list[Callable[[], None]] = []
 
     @contextmanager
-    def watching(self, subjects: Iterable[Subject]) -> Iterator[asyncio.Event]:
-        """An event that is set whenever one of the objects changes, appears or disappears."""
-        event, mine = asyncio.Event(), list(dict.fromkeys(subjects))
-        if not self._waiting:
+    def watching(self, keys: Iterable[Subject]) -> Iterator[asyncio.Event]:
+        if not self:
             self._listen()
-        for subject in mine:
-            self._waiting.setdefault(subject, {})[event] = None
         try:
-            yield event
+            with super().watching(keys) as event:
+                yield event
         finally:
-            for subject in mine:
-                waiting = self._waiting[subject]
-                del waiting[event]
-                if not waiting:
-                    del self._waiting[subject]
-            if not self._waiting:
+            if not self:
                 self.close()
 
     def close(self) -> None:
@@ -62,7 +52,7 @@ class ChangeSignals:
         ]
 
     def _teller(self, kind: type[object]) -> Callable[[ApiObject | None, ApiObject | None], None]:
-        return lambda old, new: self._wake((kind, changed_key(old, new)))
+        return lambda old, new: self.wake((kind, changed_key(old, new)))
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         """A volume concerns those who wait for it and those whose claim it was made for."""
@@ -71,9 +61,5 @@ class ChangeSignals:
                 reference = volume.spec.claim_ref
                 if reference is not None:
                     key = f"{reference.namespace}/{reference.name}"
-                    self._wake((PersistentVolumeClaim, key))
-        self._wake((PersistentVolume, changed_key(old, new)))
-
-    def _wake(self, subject: Subject) -> None:
-        for event in self._waiting.get(subject, ()):
-            event.set()
+                    self.wake((PersistentVolumeClaim, key))
+        self.wake((PersistentVolume, changed_key(old, new)))

@@ -135,7 +135,7 @@ def test_the_special_claim_is_found_by_its_pod(lister, tracker):
 
 
 async def test_changes_wake_those_who_wait(lister, tracker):
-    with tracker.watching(["default/a"]) as changed:
+    with tracker.signals.watching(["default/a"]) as changed:
         lister.put(at("b", 1))
         assert not changed.is_set()
         lister.put(at("a", 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kubesched.api.core_v1 import Node
+from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import AllocationResult, DeviceSelector, ResourceClaim
 from kubesched.plugins.dynamic_resources.structured import capacity
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
@@ -18,7 +19,6 @@ from kubesched.plugins.dynamic_resources.structured.requests import (
     ClaimRequests,
     ClassLookup,
     Request,
-    key_of,
 )
 from kubesched.plugins.dynamic_resources.structured.results import (
     allocation_result,
@@ -192,7 +192,9 @@ class _Matching:
         subject = f"class {device_class.metadata.name}"
         if not self._all_match(device_class.spec.selectors or (), content, subject):
             return False
-        if not self._all_match(request.selectors, content, f"claim {key_of(request.claim)}"):
+        if not self._all_match(
+            request.selectors, content, f"claim {key_of(request.claim.metadata)}"
+        ):
             return False
         if pooled.slice.spec.per_device_node_selection:
             return node_matches(

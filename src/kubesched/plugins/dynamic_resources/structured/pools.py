@@ -7,9 +7,8 @@ are remembered, because a request for all devices has to refuse them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from kubesched.api.core_v1 import Node, NodeSelector, NodeSelectorRequirement
 from kubesched.api.node_selectors import ParsedNodeSelector
@@ -17,8 +16,7 @@ from kubesched.api.resource_v1 import CounterSet, Device, ResourceSlice
 from kubesched.plugins.dynamic_resources.structured.allocated_state import DeviceID
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
 from kubesched.plugins.dynamic_resources.structured.features import Features
-
-K = TypeVar("K", bound=Hashable)
+from kubesched.plugins.helper.grouping import leave_group
 
 PoolID = tuple[str, str]
 """Driver and pool name."""
@@ -95,11 +93,11 @@ class Slices:
         name, spec = slice_.metadata.name, slice_.spec
         node_name = _only_node(slice_)
         if node_name:
-            _remove(self._by_node, node_name, name)
+            leave_group(self._by_node, node_name, name)
         else:
             self._shared.pop(name, None)
         pool = (spec.driver, spec.pool.name)
-        _remove(self._by_pool, pool, name)
+        leave_group(self._by_pool, pool, name)
         self._note_change(slice_, pool)
 
     def version_for(self, node_name: str) -> tuple[int, int]:
@@ -128,14 +126,6 @@ class Slices:
 def _only_node(slice_: ResourceSlice) -> str:
     """The node that alone can use the slice. Counters concern every node that uses the pool."""
     return "" if slice_.spec.shared_counters else slice_.spec.node_name or ""
-
-
-def _remove(groups: dict[K, dict[str, ResourceSlice]], key: K, name: str) -> None:
-    group = groups.get(key)
-    if group is not None:
-        group.pop(name, None)
-        if not group:
-            del groups[key]
 
 
 def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import (
     MAX_ALLOCATION_RESULTS,
     DeviceClass,
@@ -98,7 +99,7 @@ class Checker:
             fewest += min(alternative.count for alternative in alternatives)
         if fewest > MAX_ALLOCATION_RESULTS:
             raise AllocationError(
-                f"claim {key_of(claim)}: number of requested devices {fewest} exceeds the claim "
+                f"claim {key_of(claim.metadata)}: number of requested devices {fewest} exceeds the claim "
                 f"limit of {MAX_ALLOCATION_RESULTS}"
             )
         return ClaimRequests(claim, requests, _constraints(claim))
@@ -110,7 +111,10 @@ class Checker:
         return [self._request(claim, request.exactly or ExactDeviceRequest(), "", request.name)]
 
     def _check_gates(self, claim: ResourceClaim, request: DeviceRequest) -> None:
-        features, subject = self._features, f"claim {key_of(claim)}, request {request.name}"
+        features, subject = (
+            self._features,
+            f"claim {key_of(claim.metadata)}, request {request.name}",
+        )
         if request.first_available and not features.prioritized_list:
             raise AllocationError(
                 f"{subject}: has subrequests, but the DRAPrioritizedList feature is disabled"
@@ -122,7 +126,9 @@ class Checker:
             raise AllocationError(f"{subject}: {disabled}")
         for sub in request.first_available or ():
             if sub.capacity is not None:
-                raise AllocationError(f"claim {key_of(claim)}, subrequest {sub.name}: {disabled}")
+                raise AllocationError(
+                    f"claim {key_of(claim.metadata)}, subrequest {sub.name}: {disabled}"
+                )
 
     def _request(
         self,
@@ -135,7 +141,7 @@ class Checker:
             name, admin_access = asked.name, None
         else:
             admin_access = asked.admin_access
-        subject = f"claim {key_of(claim)}, request {name}"
+        subject = f"claim {key_of(claim.metadata)}, request {name}"
         for index, selector in enumerate(asked.selectors or ()):
             if selector.cel is None:
                 raise AllocationError(
@@ -197,13 +203,8 @@ def _constraints(claim: ResourceClaim) -> list[Constraint]:
         made = make_constraint(constraint)
         if made is None:
             raise AllocationError(
-                f"claim {key_of(claim)}, constraint #{index}: empty constraint "
+                f"claim {key_of(claim.metadata)}, constraint #{index}: empty constraint "
                 "(unsupported constraint type?)"
             )
         constraints.append(made)
     return constraints
-
-
-def key_of(claim: ResourceClaim) -> str:
-    meta = claim.metadata
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from kubesched.api.names import key_of
 from kubesched.api.quantity import Quantity
 from kubesched.api.resource_v1 import MAX_ALLOCATION_RESULTS
 from kubesched.plugins.dynamic_resources.structured import capacity
@@ -35,7 +36,6 @@ from kubesched.plugins.dynamic_resources.structured.pools import PooledDevice
 from kubesched.plugins.dynamic_resources.structured.requests import (
     ClaimRequests,
     Request,
-    key_of,
 )
 from kubesched.plugins.dynamic_resources.structured.taints import is_repelled
 
@@ -233,7 +233,7 @@ class Search:
                 earlier.remove(base, sub)
             if must:
                 raise AllocationError(
-                    f"claim {key_of(request.claim)}, request {request.name}: cannot add device "
+                    f"claim {key_of(request.claim.metadata)}, request {request.name}: cannot add device "
                     f"{pooled.id} because a claim constraint would not be satisfied"
                 )
             return False

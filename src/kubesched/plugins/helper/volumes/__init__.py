@@ -5,8 +5,10 @@ csi_migration     in-tree volumes translated to their CSI driver
 node_masks        conditions on node labels over columns, cached per condition
 first_match       per node, the first objects of a ranked list that its labels match
 csi_nodes         CSINode objects as columns
-live_groups       objects of a lister grouped by a derived value, kept current
+volume_names      unique names of CSI volumes
 pod_followers     base of indexes over the pods with volumes on each row
 attached_volumes  number of volumes of each CSI driver per node
 shared_disks      inline disks in use, by row
+hints             queueing hints of several storage plugins
+wiring            access to listers
 """

@@ -23,6 +23,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.pod_volumes import CLAIM, EPHEMERAL, MIGRATABLE
 from kubesched.api.storage_v1 import StorageClass, VolumeAttachment
 from kubesched.framework.handle import Lister
+from kubesched.plugins.helper.grouping import leave_group
 from kubesched.plugins.helper.volumes.claims import class_of_claim
 from kubesched.plugins.helper.volumes.pod_followers import PodFollower
 from kubesched.plugins.helper.volumes.volume_names import (
@@ -68,12 +69,12 @@ class AttachedVolumes(PodFollower):
         super().__init__(table)
         self._resolver = names
         self._claims: dict[str, _Claim] = {}
-        self._claims_by_volume: dict[str, set[str]] = {}
-        self._claims_by_class: dict[str, set[str]] = {}
+        self._claims_by_volume: dict[str, dict[str, None]] = {}
+        self._claims_by_class: dict[str, dict[str, None]] = {}
         self._stale_claims: set[str] = set()
         self._attachments = attachments
         self._by_node: dict[str, dict[str, VolumeAttachment]] = {}
-        self._nodes_by_volume: dict[str, set[str]] = {}
+        self._nodes_by_volume: dict[str, dict[str, None]] = {}
         self._stale_nodes: set[str] = set()
         self._attached_at: dict[int, list[CsiVolume]] = {}
         self._mounted: dict[str, dict[int, int]] = {}
@@ -169,7 +170,7 @@ class AttachedVolumes(PodFollower):
         try:
             uses = uses_of_pod(pod.pod)
         except CannotTell:
-            self._mend(row, (pod.uid, ""))
+            leave_group(self._broken, row, (pod.uid, ""))
             return
         for use in uses:
             if use.inline is not None:
@@ -182,20 +183,13 @@ class AttachedVolumes(PodFollower):
                 del claim.users[row, use]
             if claim.volume is not None:
                 self._unmount(claim.volume, row)
-            self._mend(row, (pod.uid, use.claim))
+            leave_group(self._broken, row, (pod.uid, use.claim))
             if not claim.users:
                 self._unlink(use.claim, claim)
                 del self._claims[use.claim]
 
     def _note_not_owned(self, row: int, use: VolumeUse, pod: PodInfo) -> None:
         self._broken.setdefault(row, {})[pod.uid, use.claim] = _not_owned(use.claim, pod)
-
-    def _mend(self, row: int, what: tuple[str, str]) -> None:
-        problems = self._broken.get(row)
-        if problems is not None:
-            problems.pop(what, None)
-            if not problems:
-                del self._broken[row]
 
     # -- claims ----------------------------------------------------------------------------------------------------
 
@@ -210,20 +204,13 @@ class AttachedVolumes(PodFollower):
         claim.owner = _owner(record)
         claim.volume_name, claim.class_name = record.spec.volume_name, class_of_claim(record)
         if claim.volume_name:
-            self._claims_by_volume.setdefault(claim.volume_name, set()).add(key)
+            self._claims_by_volume.setdefault(claim.volume_name, {})[key] = None
         if claim.class_name:
-            self._claims_by_class.setdefault(claim.class_name, set()).add(key)
+            self._claims_by_class.setdefault(claim.class_name, {})[key] = None
 
     def _unlink(self, key: str, claim: _Claim) -> None:
-        for index, value in (
-            (self._claims_by_volume, claim.volume_name),
-            (self._claims_by_class, claim.class_name),
-        ):
-            linked = index.get(value)
-            if linked is not None:
-                linked.discard(key)
-                if not linked:
-                    del index[value]
+        leave_group(self._claims_by_volume, claim.volume_name, key)
+        leave_group(self._claims_by_class, claim.class_name, key)
 
     def _resolve_again(self, key: str) -> None:
         claim = self._claims.get(key)
@@ -243,7 +230,7 @@ class AttachedVolumes(PodFollower):
                 if use.owner and claim.owner not in (None, use.owner):
                     self._note_not_owned(row, use, user)
                 else:
-                    self._mend(row, (user.uid, use.claim))
+                    leave_group(self._broken, row, (user.uid, use.claim))
 
     def _claim_changed(
         self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
@@ -272,23 +259,17 @@ class AttachedVolumes(PodFollower):
             self._by_node.setdefault(new.spec.node_name, {})[new.metadata.name] = new
             name = new.spec.source.persistent_volume_name
             if name is not None:
-                self._nodes_by_volume.setdefault(name, set()).add(new.spec.node_name)
+                self._nodes_by_volume.setdefault(name, {})[new.spec.node_name] = None
             self._stale_nodes.add(new.spec.node_name)
 
     def _drop_attachment(self, gone: VolumeAttachment) -> None:
-        node = gone.spec.node_name
-        there = self._by_node.get(node, {})
-        there.pop(gone.metadata.name, None)
-        volume = gone.spec.source.persistent_volume_name
+        node, volume = gone.spec.node_name, gone.spec.source.persistent_volume_name
+        leave_group(self._by_node, node, gone.metadata.name)
+        others = self._by_node.get(node, {}).values()
         if volume is not None and not any(
-            attachment.spec.source.persistent_volume_name == volume for attachment in there.values()
+            attachment.spec.source.persistent_volume_name == volume for attachment in others
         ):
-            nodes = self._nodes_by_volume.get(volume, set())
-            nodes.discard(node)
-            if not nodes:
-                self._nodes_by_volume.pop(volume, None)
-        if not there:
-            self._by_node.pop(node, None)
+            leave_group(self._nodes_by_volume, volume, node)
         self._stale_nodes.add(node)
 
     def _attach_again(self, node: str) -> None:
@@ -330,10 +311,7 @@ class AttachedVolumes(PodFollower):
 
     def _detach(self, row: int) -> None:
         for volume in self._attached_at.pop(row, ()):
-            rows = self._attached[volume.name]
-            del rows[row]
-            if not rows:
-                del self._attached[volume.name]
+            leave_group(self._attached, volume.name, row)
             if row not in self._mounted.get(volume.name, _NOWHERE):
                 self.counts(volume.driver).cells[row] -= 1
 
@@ -350,9 +328,7 @@ class AttachedVolumes(PodFollower):
         rows[row] -= 1
         if rows[row]:
             return
-        del rows[row]
-        if not rows:
-            del self._mounted[volume.name]
+        leave_group(self._mounted, volume.name, row)
         if row not in self._attached.get(volume.name, _NOWHERE):
             self.counts(volume.driver).cells[row] -= 1
 

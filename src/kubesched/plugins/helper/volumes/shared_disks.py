@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kubesched.api.core_v1 import Pod, Volume
 from kubesched.api.pod_volumes import DISK
+from kubesched.plugins.helper.grouping import leave_group
 from kubesched.plugins.helper.volumes.pod_followers import PodFollower
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
@@ -76,8 +77,4 @@ class SharedDisks(PodFollower):
 
     def _pod_left(self, row: int, pod: PodInfo) -> None:
         for disk in disks_of(pod.pod):
-            users = self._users.get(disk.identity)
-            if users is not None:
-                users.pop((row, pod.uid), None)
-                if not users:
-                    del self._users[disk.identity]
+            leave_group(self._users, disk.identity, (row, pod.uid))

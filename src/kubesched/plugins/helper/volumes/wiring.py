@@ -1,25 +1,16 @@
-"""What storage plugins are wired to: listers, and indexes made when the first pod needs them."""
+"""What storage plugins are wired to."""
 
 from __future__ import annotations
 
 from kubesched.api.meta import ApiObject
 from kubesched.api.names import key_of
 from kubesched.framework.handle import Handle, Listers
-from kubesched.framework.interfaces import Plugin
 
 
 def listers_of(handle: Handle) -> Listers:
     """The listers, which are required as soon as a pod names a claim."""
     assert handle.listers is not None, "a pod with claims needs listers"
     return handle.listers
-
-
-def close_wired(plugin: Plugin, *parts: str) -> None:
-    """Closes those cached properties of the plugin that a pod has needed; the next pod gets new ones."""
-    for part in parts:
-        made = vars(plugin).pop(part, None)
-        if made is not None:
-            made.close()
 
 
 def changed_key(old: ApiObject | None, new: ApiObject | None) -> str:
