@@ -6,7 +6,6 @@ Every invariant has a broken scheduler that violates it, and none is missing fro
 from __future__ import annotations
 
 import ast
-import asyncio
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -16,22 +15,35 @@ from typing import Any
 
 import pytest
 from broken_recorders import BROKEN_RECORDERS
+from broken_schedulers import (
+    BindsBeforeVolumes,
+    BindsWithoutDevices,
+    Dies,
+    EvictsItsEquals,
+    EvictsTooMany,
+    EvictsTwice,
+    ForgetsWhatItGave,
+    HoldsRoomForTheGone,
+    IgnoresBudgets,
+    IgnoresRoom,
+    IsDeaf,
+    IsQuadratic,
+    KeepsGhosts,
+    KeepsReservations,
+    KnowsBetter,
+    LeadsAlways,
+    LosesFailedPods,
+    Miscounts,
+    NeverConfirms,
+    PopsTheLeastImportantFirst,
+    PreemptsInVain,
+    SleepsForEver,
+    Spins,
+    blind_to,
+)
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.embedded.objects import JsonObject
-from kubesched.framework.extenders import Victims
-from kubesched.framework.interfaces import (
-    PostBindPlugin,
-    PostFilterResult,
-)
-from kubesched.framework.nominating_info import NominatingInfo
-from kubesched.framework.status import Code
-from kubesched.plugins.default_preemption import DefaultPreemption
-from kubesched.plugins.dynamic_resources import DynamicResources
-from kubesched.plugins.node_resources.fit import NodeResourcesFit
-from kubesched.plugins.volume_binding import VolumeBinding
-from kubesched.preemption.budgets import Budgets
-from kubesched.preemption.candidates import Candidate, candidates_of
 from kubesched.simulation import devices, storage, workloads
 from kubesched.simulation import run as simulation_run
 from kubesched.simulation.cluster import SimulatedCluster
@@ -41,373 +53,6 @@ from kubesched.simulation.virtual_loop import SENDER
 from kubesched.simulation.world import World
 
 MAX_SEEDS = 40
-
-
-class LosesFailedPods(SimulatedProcess):
-    """A pod whose attempt failed is forgotten."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        queue = self.assembly.scheduler.queue
-
-        def forget(info: Any, _failure: Any = None) -> bool:
-            queue.done(info.pod_info.uid)
-            return True
-
-        queue.add_unschedulable_if_not_present = forget  # type: ignore[method-assign]
-
-
-class Generous(NodeResourcesFit):
-    """Every pod fits everywhere."""
-
-    def filter_nodes(self, *_arguments: Any) -> None:
-        return None
-
-
-class IgnoresRoom(SimulatedProcess):
-    """Nodes never fill up."""
-
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Generous.name)
-        registry.register(Generous.name, lambda: Generous)
-        super().__init__(config, gates, registry, **settings)
-
-
-def blind_to(plugin: str) -> type[SimulatedProcess]:
-    """A scheduler in which one plugin has been replaced by one that does nothing."""
-
-    class Nothing(PostBindPlugin):
-        name = plugin
-
-        def post_bind(self, *_arguments: Any) -> None:
-            """Nothing is done."""
-
-    class Blind(SimulatedProcess):
-        __doc__ = f"There is no {plugin}."
-
-        def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-            registry.unregister(plugin)
-            registry.register(plugin, lambda: Nothing)
-            super().__init__(config, gates, registry, **settings)
-
-    return Blind
-
-
-class IsDeaf(SimulatedProcess):
-    """Pods that did not fit are never told that something changed."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.assembly.handlers._move = lambda *_arguments: None  # type: ignore[method-assign]
-
-
-class LeadsAlways(SimulatedProcess):
-    """Writes without asking whether it leads."""
-
-    def may_write(self) -> bool:
-        return True
-
-
-class Dies(SimulatedProcess):
-    """Falls over once it has something to do."""
-
-    async def run(self) -> None:
-        raise RuntimeError("fell over")
-
-
-class NeverConfirms(SimulatedProcess):
-    """What the watch says about bound pods is not heard."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.assembly.scheduler.cache.add_pod = lambda _pod: None  # type: ignore[method-assign]
-
-
-class KeepsGhosts(SimulatedProcess):
-    """Pods that are gone stay in the cache."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.assembly.scheduler.cache.remove_pod = lambda _pod: None  # type: ignore[method-assign]
-
-
-class Spins(SimulatedProcess):
-    """Looks for work again and again without ever resting."""
-
-    async def run(self) -> None:
-        while True:  # noqa: ASYNC110  # what it does wrong
-            await asyncio.sleep(0)
-
-
-class PopsTheLeastImportantFirst(SimulatedProcess):
-    """Takes pods in the wrong order."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        queue = self.assembly.scheduler.queue
-        pop_specific = queue.pop_specific_pod
-
-        def pop() -> Any:
-            ready = queue.pods_in_active_q()
-            if not ready:
-                return None
-            return pop_specific(min(ready, key=lambda pod: pod.spec.priority or 0))
-
-        queue.pop = pop  # type: ignore[method-assign]
-
-
-class SleepsForEver(SimulatedProcess):
-    """Who waits for an event is never tried again without one."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.assembly.scheduler.queue.next_deadline = lambda: None  # type: ignore[method-assign]
-
-
-class Careless(DefaultPreemption):
-    """Ignores disruption budgets."""
-
-    def __init__(self, args: Any, handle: Any) -> None:
-        super().__init__(args, handle)
-        self.evaluator._budgets.list = lambda: Budgets(())  # type: ignore[method-assign]
-        self.evaluator._best = lambda shortlist: max(  # type: ignore[method-assign]
-            candidates_of(shortlist), key=lambda item: len(item.victims.pods)
-        )
-
-
-class Deluded(DefaultPreemption):
-    """Room is announced where no victim could make any."""
-
-    def post_filter(self, state: Any, pod: Any, statuses: Any) -> Any:
-        for name in self.handle.table.row_of:
-            if statuses.get(name).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return PostFilterResult(NominatingInfo(override=True, node_name=name)), None
-        return super().post_filter(state, pod, statuses)
-
-
-class _Generous(DefaultPreemption):
-    """More pods of the chosen node are evicted than have to be."""
-
-    @staticmethod
-    def also(priority: int, own: int) -> bool:
-        raise NotImplementedError
-
-    def __init__(self, args: Any, handle: Any) -> None:
-        super().__init__(args, handle)
-        find = self.evaluator._find_candidates
-
-        def remember(state: Any, pod: Any, statuses: Any, **how: Any) -> Any:
-            self._priority = pod.spec.priority or 0
-            return find(state, pod, statuses, **how)
-
-        best = self.evaluator._best
-
-        def more(shortlist: Any) -> Any:
-            chosen = best(shortlist)
-            row = handle.table.row_of[chosen.node_name]
-            known = {pod.metadata.uid for pod in chosen.victims.pods}
-            added = [
-                info.pod
-                for info in handle.table.pods[row].values()
-                if info.uid not in known and self.also(info.priority, self._priority)
-            ]
-            victims = Victims((*chosen.victims.pods, *added), chosen.victims.pdb_violations)
-            return Candidate(chosen.node_name, victims)
-
-        self.evaluator._find_candidates = remember  # type: ignore[method-assign]
-        self.evaluator._best = more  # type: ignore[method-assign]
-
-
-class Ruthless(_Generous):
-    """Evicts its equals as well."""
-
-    @staticmethod
-    def also(priority: int, own: int) -> bool:
-        return priority >= own
-
-
-class Wasteful(_Generous):
-    """Evicts all it may."""
-
-    @staticmethod
-    def also(priority: int, own: int) -> bool:
-        return priority < own
-
-
-class Insistent(DefaultPreemption):
-    """Deletes victims that are terminating, too."""
-
-    def __init__(self, args: Any, handle: Any) -> None:
-        super().__init__(args, handle)
-        executor = self.evaluator.executor
-
-        def start(candidate: Any, preemptor: Any) -> None:
-            executor._preempting.add(preemptor.metadata.uid)
-            victims = list(candidate.victims.pods)
-            handle.spawn(executor._evict(candidate, victims, preemptor), "evict")
-
-        executor.start = start  # type: ignore[method-assign]
-
-
-class _PreemptsWith(SimulatedProcess):
-    """Preempts in another way, and is watched all the same."""
-
-    way: type[DefaultPreemption]
-
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        audited, way = registry.get(DefaultPreemption.name), self.way
-
-        class Both(audited, way):  # type: ignore[misc, valid-type]
-            """The other way, and watched."""
-
-        registry.unregister(DefaultPreemption.name)
-        registry.register(DefaultPreemption.name, lambda: Both)
-        super().__init__(config, gates, registry, **settings)
-
-
-class IgnoresBudgets(_PreemptsWith):
-    """Evicts whom it likes, and as many as it can."""
-
-    way = Careless
-
-
-class EvictsItsEquals(_PreemptsWith):
-    """Evicts pods of the same priority."""
-
-    way = Ruthless
-
-
-class EvictsTooMany(_PreemptsWith):
-    """Evicts pods that could have stayed."""
-
-    way = Wasteful
-
-
-class EvictsTwice(_PreemptsWith):
-    """Evicts pods that are terminating."""
-
-    way = Insistent
-
-
-class PreemptsInVain(_PreemptsWith):
-    """Nominates pods to nodes that they cannot use."""
-
-    way = Deluded
-
-
-class Hasty(VolumeBinding):
-    """Does not wait for volumes."""
-
-    async def pre_bind(self, *_arguments: Any) -> None:
-        return None
-
-    def pre_bind_pre_flight(self, *_arguments: Any) -> None:
-        return None
-
-
-class BindsBeforeVolumes(SimulatedProcess):
-    """Pods are bound before their claims."""
-
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Hasty.name)
-        registry.register(Hasty.name, lambda: Hasty)
-        super().__init__(config, gates, registry, **settings)
-
-
-class ForgetsWhatItGave(SimulatedProcess):
-    """Devices count as taken only when the watch says so."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        tracker = next(iter(self.assembly.frameworks.values())).handle.dra_manager.claims
-        tracker.add_in_flight = lambda _uid, _allocation: None
-        tracker.assume = lambda _claim: True
-
-
-class Pedantic(NodeResourcesFit):
-    """Compares every toleration with every other."""
-
-    def filter_nodes(self, state: Any, pod: Any, nodes: Any) -> Any:
-        tolerations = pod.spec.tolerations or ()
-        sum(one.key.startswith(other.key) for one in tolerations for other in tolerations)
-        return super().filter_nodes(state, pod, nodes)
-
-
-class IsQuadratic(SimulatedProcess):
-    """The work for a pod grows with the square of its size."""
-
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Pedantic.name)
-        registry.register(Pedantic.name, lambda: Pedantic)
-        super().__init__(config, gates, registry, **settings)
-
-
-class HoldsRoomForTheGone(SimulatedProcess):
-    """The room of a pod that is deleted while it is being bound is not given up."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.assembly.scheduler.cache.forget_pod = lambda _pod: None  # type: ignore[method-assign]
-
-
-class Possessive(DynamicResources):
-    """Does not take its reservations back."""
-
-    def unreserve(self, *_arguments: Any) -> None:
-        return None
-
-
-class KeepsReservations(SimulatedProcess):
-    """A pod that was not bound keeps its claims."""
-
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Possessive.name)
-        registry.register(Possessive.name, lambda: Possessive)
-        super().__init__(config, gates, registry, **settings)
-
-
-class Empty(DynamicResources):
-    """Does not write to claims."""
-
-    async def pre_bind(self, *_arguments: Any) -> None:
-        return None
-
-    def pre_bind_pre_flight(self, *_arguments: Any) -> None:
-        return None
-
-
-class BindsWithoutDevices(SimulatedProcess):
-    """Pods are bound before their claims are allocated."""
-
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Empty.name)
-        registry.register(Empty.name, lambda: Empty)
-        super().__init__(config, gates, registry, **settings)
-
-
-class KnowsBetter(SimulatedProcess):
-    """An extender is asked, but not heard."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        extended = self.assembly.scheduler.cycle._extended
-        if extended is not None:
-            extended._rows = lambda _extender, _names, rows: rows  # type: ignore[method-assign]
-
-
-class Miscounts(SimulatedProcess):
-    """Every pod is counted a little too large."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        table = self.assembly.scheduler.cache.table
-        account = table._account
-
-        def miscount(pod: Any, row: int, sign: int) -> None:
-            account(pod, row, sign)
-            table.requested[0].add(row, 1)
-
-        table._account = miscount  # type: ignore[method-assign]
 
 
 def _first_failure(process: type[SimulatedProcess], **pinned: Any) -> SimulationResult:

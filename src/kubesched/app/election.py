@@ -63,11 +63,11 @@ def make_elector(
     client: RestClient,
     lead: Callable[[], Awaitable[None]],
     record_event: Callable[..., object],
-    on_stopped_leading: Callable[[], None] = lambda: None,
+    on_stopped_leading: Callable[[], None],
     *,
     clock: Clock,
     random: Random,
-    metrics: LeaderMetrics | None = None,
+    metrics: LeaderMetrics | None,
 ) -> LeaderElector:
     """A candidate that runs `lead` for as long as it is the leader; `record_event` is as in `EventRecorder`."""
 

@@ -1,7 +1,7 @@
 """The flags of `kubesched run`: kube-scheduler's, and a few of our own.
 
 `RunOptions` is the table and the result at once: a field is a flag, its name with hyphens. How a command line is read
-is in `flag_parsing`; what the values mean for the configuration is in `completion`.
+is in `flag_parsing`; what the values mean for the configuration is in `settings`.
 
 A flag that this program cannot honour is still here, so that it is refused with a reason (`problems`) and not as
 unknown.

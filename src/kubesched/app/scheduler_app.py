@@ -48,7 +48,6 @@ class SchedulerApp:
         metrics_registry: MetricsRegistry | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
-        classes: bool = True,
         max_in_unschedulable_s: float = 300.0,
         extender_transport: Transport | None = None,
         recording: Recording | None = None,
@@ -85,7 +84,6 @@ class SchedulerApp:
             gates,
             registry,
             dependencies if recording is None else recorded_dependencies(dependencies, recording),
-            classes=classes,
             max_in_unschedulable_s=max_in_unschedulable_s,
         )
         connect(self.informers, self.assembly)

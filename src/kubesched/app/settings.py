@@ -12,7 +12,7 @@ from typing import Any
 
 from kubesched import logs
 from kubesched.app.flag_parsing import CommandLine
-from kubesched.app.flags import RunOptions, problems
+from kubesched.app.flags import RunOptions, attribute, problems
 from kubesched.config import features
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import default_config, load_file
@@ -102,7 +102,7 @@ def _with_deprecated(
 def _given(line: CommandLine, names: dict[str, str]) -> dict[str, Any]:
     """The flags among `names` that were given, as fields of a configuration record."""
     return {
-        target: getattr(line.options, name.replace("-", "_"))
+        target: getattr(line.options, attribute(name))
         for name, target in names.items()
         if name in line.given
     }

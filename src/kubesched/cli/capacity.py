@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
+from kubesched.cli.configuration import load_configuration
 from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.records import write_record
 from kubesched.cli.sources import add_state_source, load_state
 
 if TYPE_CHECKING:
-    from kubesched.planning.model import Capacity, Record, Stop, ZoneStop
+    from kubesched.planning.model import Capacity, Stop, ZoneStop
 
 _DESCRIPTION = """\
 Count how many more replicas of a workload fit into a cluster, and say what stops the next one.
@@ -76,17 +77,13 @@ def _count(text: str) -> int:
 
 def main(args: argparse.Namespace) -> int:
     from kubesched.app.event_loop import run
-    from kubesched.config import features
     from kubesched.config.defaults import without_extenders
-    from kubesched.config.load import default_config, load_file
     from kubesched.logs import silence
     from kubesched.planning.capacity import DEFAULT_LIMIT, count_capacity
     from kubesched.planning.manifests import read_manifests
 
-    # What a scheduler in memory logs about pods is what is printed here.
-    silence()
-    gates = features.parse(args.feature_gates)
-    config = load_file(args.config, gates) if args.config else default_config(gates)
+    silence()  # what a scheduler in memory logs about pods is printed here
+    config, gates = load_configuration(args)
     config, notes = without_extenders(config)
     manifests = read_manifests(args.filename)
     state = load_state(args)
@@ -96,28 +93,13 @@ def main(args: argparse.Namespace) -> int:
     )
     counted.notes[:0] = notes
     if args.output in ("json", "yaml"):
-        write(args.output, counted)
+        write_record(args.output, counted)
     else:
         print_capacity(counted, wide=args.output == "wide")
     return EXIT_BELOW_MINIMUM if counted.replicas < args.min else 0
 
 
-def write(form: str, record: Record) -> None:
-    """Prints a record as JSON or YAML."""
-    from kubesched.planning.model import to_json
-
-    text = to_json(record)
-    if form == "json":
-        sys.stdout.write(text.decode() + "\n")
-        return
-    import msgspec
-
-    from kubesched.config.output import to_yaml
-
-    sys.stdout.write(to_yaml(msgspec.json.decode(text)))
-
-
-def print_capacity(counted: Capacity, *, wide: bool = False) -> None:
+def print_capacity(counted: Capacity, *, wide: bool) -> None:
     """The count, where the pods went, and what stops the next one."""
     from kubesched.cli import terminal
 
@@ -161,24 +143,10 @@ def _zone_row(zone: str, pods: int, stop: ZoneStop | None) -> tuple[str, str, st
 
 def print_stop(stop: Stop) -> None:
     """Why a pod fits nowhere, as `explain` puts it."""
-    from kubesched.cli import terminal
+    from kubesched.cli.explain_tables import print_reasons
 
     print(f"The next pod: {stop.summary}")
     if stop.preemption is not None:
         victims = ", ".join(victim.pod for victim in stop.preemption.victims)
         print(f"It would preempt on {stop.preemption.node}: {victims}.")
-    if stop.reasons:
-        print()
-        terminal.table(
-            ("REASON", "NODES", "ONLY REASON", "PLUGIN", "WHAT WOULD CHANGE IT"),
-            [
-                (
-                    f"{reason.reason.removeprefix('node(s) ')}{': ' if reason.detail else ''}{reason.detail}",
-                    str(reason.nodes),
-                    str(reason.only_reason),
-                    reason.plugin,
-                    reason.remedy,
-                )
-                for reason in stop.reasons
-            ],
-        )
+    print_reasons(stop.reasons)

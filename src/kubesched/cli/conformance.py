@@ -123,7 +123,7 @@ def _print_report(report: Report) -> None:
             f"{report.selectors_in_agreement} of {report.selectors} device selectors agree"
         )
     rows = [
-        (aspect.value, str(tally.compared), str(tally.agreed), _share(tally.agreed, tally.compared))
+        (aspect.value, str(tally.compared), str(tally.agreed), conformance_run.share(tally))
         for aspect, tally in report.agreement.by_aspect.items()
         if tally.compared
     ]
@@ -153,13 +153,6 @@ def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "(none)"
     return str(value) or "(empty)"
-
-
-def _share(agreed: int, compared: int) -> str:
-    if not compared:
-        return "-"
-    # Rounding must not turn 99.99 % into 100 %.
-    return "100 %" if agreed == compared else f"{min(100 * agreed / compared, 99.99):.2f} %"
 
 
 def _as_json(report: Report) -> dict[str, Any]:

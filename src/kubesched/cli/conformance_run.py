@@ -20,6 +20,7 @@ from kubesched.cli.parsing import add_output, number, positive
 
 if TYPE_CHECKING:
     from kubesched.cli.parsing import Subparsers
+    from kubesched.conformance.comparison import Tally
     from kubesched.conformance.run import ConformanceSettings, Difference, Played, RunReport
     from kubesched.conformance.sequences import Sequence
 
@@ -242,7 +243,7 @@ def _print_report(report: RunReport) -> None:
         f"{report.refused} steps refused by both API servers"
     )
     rows = [
-        (name, str(tally.compared), str(tally.agreed), _share(tally.agreed, tally.compared))
+        (name, str(tally.compared), str(tally.agreed), share(tally))
         for name, tally in report.by_feature.items()
         if tally.compared
     ]
@@ -271,9 +272,11 @@ def _shown(value: object) -> str:
     return str(value) if value else "(nothing)"
 
 
-def _share(agreed: int, compared: int) -> str:
+def share(tally: Tally) -> str:
+    """How much of what was compared agrees."""
     # Rounding must not turn 99.99 % into 100 %.
-    return "100 %" if agreed == compared else f"{min(100 * agreed / compared, 99.99):.2f} %"
+    is_all = tally.agreed == tally.compared
+    return "100 %" if is_all else f"{min(100 * tally.agreed / tally.compared, 99.99):.2f} %"
 
 
 def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]:

@@ -6,14 +6,18 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kubesched.cli.configuration import load_configuration
 from kubesched.cli.parsing import Subparsers, add_feature_gates, add_output
+from kubesched.cli.records import write_record
 from kubesched.cli.sources import add_state_source, check_state_source, load_state
 from kubesched.errors import KubeschedError
 
 if TYPE_CHECKING:
     from kubesched.api.core_v1 import Pod
+    from kubesched.config.features import FeatureGates
+    from kubesched.config.types import KubeSchedulerConfiguration
     from kubesched.explain import Explainer, Explanation
     from kubesched.explain.selection import Selection
     from kubesched.state.cluster_state import ClusterState
@@ -89,8 +93,7 @@ def main(args: argparse.Namespace) -> int:
 
     if args.what == "schema":
         return _print_schema()
-    # What a scheduler in memory logs about pods is what is printed here.
-    silence()
+    silence()  # what a scheduler in memory logs about pods is printed here
     if args.what == "pod" and args.recording is not None and not args.config:
         check_state_source(args)
         played = _explain_recorded(args)
@@ -112,15 +115,15 @@ def _print_schema() -> int:
     return 0
 
 
-def _configuration(args: argparse.Namespace) -> tuple[Any, Any]:
-    from kubesched.config import features
-    from kubesched.config.load import default_config, load_file
-
-    gates = features.parse(args.feature_gates)
+def _configuration(
+    args: argparse.Namespace,
+) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
+    """What the options say; without `--config`, that of a recording is its own."""
     if args.config or args.recording is None:
-        return (load_file(args.config, gates) if args.config else default_config(gates)), gates
+        return load_configuration(args)
     import msgspec
 
+    from kubesched.config import features
     from kubesched.config.load import load
     from kubesched.recording.reader import RecordingReader
 
@@ -133,8 +136,8 @@ def _configuration(args: argparse.Namespace) -> tuple[Any, Any]:
 def _explaining(
     args: argparse.Namespace,
     state: ClusterState,
-    config: Any,  # noqa: ANN401  # imported lazily
-    gates: Any,  # noqa: ANN401  # as above
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
 ) -> Iterator[Explainer]:
     """An explainer, with an event loop for questions to extenders if they are to be asked."""
     from kubesched.explain.sources import explainer_of
@@ -157,7 +160,12 @@ def _explaining(
 # -- one pod ---------------------------------------------------------------------------------------
 
 
-def _explain_pod(args: argparse.Namespace, state: ClusterState, config: Any, gates: Any) -> int:  # noqa: ANN401  # as above
+def _explain_pod(
+    args: argparse.Namespace,
+    state: ClusterState,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+) -> int:
     namespace, name = _key(args)
     pod = _find_pod(state, namespace, name)
     with _explaining(args, state, config, gates) as explainer:
@@ -198,7 +206,7 @@ def _show(args: argparse.Namespace, explanation: Explanation) -> int:
     from kubesched.cli import explain_tables
 
     if args.output in ("json", "yaml"):
-        _write(args.output, explanation)
+        write_record(args.output, explanation)
     elif args.node:
         explain_tables.print_node(explanation)
     else:
@@ -239,24 +247,15 @@ def _find_pod(state: ClusterState, namespace: str, name: str) -> Pod:
     raise KubeschedError(f'pod "{namespace}/{name}" not found in {state.source}{hint}')
 
 
-def _write(form: str, explanation: Explanation | list[Explanation]) -> None:
-    from kubesched.explain.model import to_json
-
-    text = to_json(explanation)
-    if form == "json":
-        sys.stdout.write(text.decode() + "\n")
-        return
-    import msgspec
-
-    from kubesched.config.output import to_yaml
-
-    sys.stdout.write(to_yaml(msgspec.json.decode(text)))
-
-
 # -- several pods ----------------------------------------------------------------------------------
 
 
-def _explain_pods(args: argparse.Namespace, state: ClusterState, config: Any, gates: Any) -> int:  # noqa: ANN401  # as above
+def _explain_pods(
+    args: argparse.Namespace,
+    state: ClusterState,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+) -> int:
     from kubesched.cli import explain_tables
     from kubesched.explain import selection
     from kubesched.explain.groups import grouped
@@ -270,7 +269,7 @@ def _explain_pods(args: argparse.Namespace, state: ClusterState, config: Any, ga
     with _explaining(args, state, config, gates) as explainer:
         explanations = [explainer.explain(pod, wanted, fix=args.fix) for pod in pods]
     if args.output in ("json", "yaml"):
-        _write(args.output, explanations)
+        write_record(args.output, explanations)
     else:
         explain_tables.print_groups(grouped(explanations))
     return 0

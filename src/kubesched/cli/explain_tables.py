@@ -9,7 +9,7 @@ from kubesched.cli import terminal
 
 if TYPE_CHECKING:
     from kubesched.explain import Explanation
-    from kubesched.explain.model import Fix, NodeRow, Verdict, WokenBy
+    from kubesched.explain.model import Fix, NodeRow, Reason, Verdict, WokenBy
 
 PODS_NAMED = 5
 
@@ -42,11 +42,11 @@ _EVENTS = {
 }
 
 
-def print_pod(explanation: Explanation, *, wide: bool = False) -> None:
+def print_pod(explanation: Explanation, *, wide: bool) -> None:
     """Verdict, what it waits for, reasons, nodes, fixes, notes: in this order."""
     terminal.heading(f"{explanation.pod}: {explanation.summary}")
     _print_circumstances(explanation)
-    _print_reasons(explanation)
+    print_reasons(explanation.reasons)
     _print_choice(explanation)
     if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
         _print_nodes(explanation, wide=wide)
@@ -84,25 +84,22 @@ def _events(woken_by: Sequence[WokenBy]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _print_reasons(explanation: Explanation) -> None:
-    if not explanation.reasons:
+def print_reasons(reasons: Sequence[Reason]) -> None:
+    """Why nodes were rejected, and by which plugin; nothing if none was."""
+    if not reasons:
         return
     print()
     rows = [
         (
-            f"{_shortened(reason.reason)}{': ' if reason.detail else ''}{reason.detail}",
+            f"{reason.reason.removeprefix('node(s) ')}{': ' if reason.detail else ''}{reason.detail}",
             str(reason.nodes),
             str(reason.only_reason),
             reason.plugin,
             reason.remedy,
         )
-        for reason in explanation.reasons
+        for reason in reasons
     ]
     terminal.table(("REASON", "NODES", "ONLY REASON", "PLUGIN", "WHAT WOULD CHANGE IT"), rows)
-
-
-def _shortened(reason: str) -> str:
-    return reason.removeprefix("node(s) ")
 
 
 def _print_choice(explanation: Explanation) -> None:
@@ -219,4 +216,4 @@ def print_groups(groups: Sequence[Sequence[Explanation]]) -> None:
         terminal.heading(f"{named}{more}: {first.summary}")
         if len(group) > 1:
             print(f"({len(group)} pods)")
-        _print_reasons(first)
+        print_reasons(first.reasons)

@@ -1,7 +1,8 @@
-"""Signals that arrive while a command is still being loaded."""
+"""SIGINT and SIGTERM of commands that run until told to stop."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
@@ -19,3 +20,14 @@ def signals_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+
+
+def stop_event() -> asyncio.Event:
+    """An event of the running loop that both signals set, those that were held included."""
+    from kubesched.app.stopping import STOP_SIGNALS, release_signals
+
+    stop = asyncio.Event()
+    for signum in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    release_signals()
+    return stop

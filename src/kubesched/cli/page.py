@@ -7,13 +7,12 @@ import asyncio
 import contextlib
 import os
 import secrets
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubesched.cli.holding import signals_held
+from kubesched.cli.holding import signals_held, stop_event
 from kubesched.cli.parsing import Subparsers, add_feature_gates, add_page_options
 from kubesched.cli.sources import add_state_source, load_state
 
@@ -46,8 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from kubesched.logs import silence
 
-    # What a scheduler in memory logs about pods is what the page shows.
-    silence()
+    silence()  # what a scheduler in memory logs about pods is what the page shows
     with signals_held():
         from kubesched.app.event_loop import run
 
@@ -55,12 +53,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    from kubesched.app.stopping import release_signals
-
-    stop = asyncio.Event()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    release_signals()
+    stop = stop_event()
     async with _source(args) as source, served(source, args):
         print("Ctrl-C ends it.", flush=True)
         await stop.wait()

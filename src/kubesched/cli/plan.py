@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kubesched.cli.capacity import add_planning_options, write
+from kubesched.cli.capacity import add_planning_options
+from kubesched.cli.configuration import load_configuration
 from kubesched.cli.parsing import Subparsers
+from kubesched.cli.records import write_record
 from kubesched.cli.sources import load_state
 
 if TYPE_CHECKING:
@@ -132,8 +134,7 @@ def main(args: argparse.Namespace) -> int:
 
     if sum(isinstance(replicas, int) for replicas in args.replicas) > 1:
         return usage_error("--replicas N is for all files and can be given once")
-    # What a scheduler in memory logs about pods is what is printed here.
-    silence()
+    silence()  # what a scheduler in memory logs about pods is printed here
     earlier = None
     if args.diff:
         from kubesched.planning.comparison import read_plan
@@ -148,15 +149,12 @@ def main(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> Plan:
     from kubesched.app.event_loop import run
-    from kubesched.config import features
     from kubesched.config.defaults import without_extenders
-    from kubesched.config.load import default_config, load_file
     from kubesched.planning.manifests import read_manifests
     from kubesched.planning.plan import Changes, make_plan
     from kubesched.planning.scaling import Scale
 
-    gates = features.parse(args.feature_gates)
-    config = load_file(args.config, gates) if args.config else default_config(gates)
+    config, gates = load_configuration(args)
     notes: list[str] = []
     if not args.extenders:
         config, notes = without_extenders(config)
@@ -187,7 +185,7 @@ def _print(args: argparse.Namespace, plan: Plan, earlier: Plan | None) -> None:
 
     difference = compare_plans(earlier, plan) if earlier is not None else None
     if args.output in ("json", "yaml"):
-        write(args.output, plan if difference is None else difference)
+        write_record(args.output, plan if difference is None else difference)
     elif difference is not None:
         print_difference(difference, wide=args.output == "wide")
     else:

@@ -16,7 +16,7 @@ SHOWN = 20
 PODS_NAMED = 3
 
 
-def print_plan(plan: Plan, *, wide: bool = False) -> None:
+def print_plan(plan: Plan, *, wide: bool) -> None:
     """Counts first, then what was placed, moved, lost and left over, then utilisation and notes."""
     terminal.heading(_counts(plan))
     gone = [eviction for eviction in plan.evicted if not _came_back(plan, eviction.replacement)]
@@ -65,7 +65,7 @@ def print_plan(plan: Plan, *, wide: bool = False) -> None:
         print(f"\nnote: {note}")
 
 
-def print_difference(difference: PlanDifference, *, wide: bool = False) -> None:
+def print_difference(difference: PlanDifference, *, wide: bool) -> None:
     """What this plan does differently from an earlier one."""
     if difference.is_same:
         terminal.heading("The plans are the same.")

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-_NEGATIVE = re.compile(r"^-\d")
+from kubesched.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
     from kubesched.recording.reader import RecordingReader
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from kubesched.state.live import Progress
 
 
-def add_state_source(parser: argparse.ArgumentParser, *, files: bool = True) -> None:
-    """Add the group of source options; without `files` only a live cluster can be chosen."""
+_NEGATIVE = re.compile(r"^-\d")
+
+
+def add_state_source(parser: argparse.ArgumentParser) -> None:
+    """Add the group of source options."""
     group = parser.add_argument_group(
         "state",
         "where the objects come from; without any of these, the cluster that kubectl would talk to",
@@ -28,26 +31,25 @@ def add_state_source(parser: argparse.ArgumentParser, *, files: bool = True) -> 
     group.add_argument(
         "--context", default="", metavar="NAME", help="a live cluster: the context to use"
     )
-    if files:
-        group.add_argument(
-            "--from",
-            dest="from_",
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory of them, "
-            "or - for standard input; may be repeated",
-        )
-        parser._negative_number_matcher = _NEGATIVE  # else argparse takes -5m for an option
-        group.add_argument(
-            "--recording", metavar="DIR", help="a recording of 'kubesched run --record DIR'"
-        )
-        group.add_argument(
-            "--at",
-            metavar="T",
-            help="with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or the number of "
-            "an attempt of its last run (default: its end)",
-        )
+    group.add_argument(
+        "--from",
+        dest="from_",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a dump of 'kubectl get ... -o json|yaml' or of 'kubesched snapshot', a directory of them, "
+        "or - for standard input; may be repeated",
+    )
+    parser._negative_number_matcher = _NEGATIVE  # else argparse takes -5m for an option
+    group.add_argument(
+        "--recording", metavar="DIR", help="a recording of 'kubesched run --record DIR'"
+    )
+    group.add_argument(
+        "--at",
+        metavar="T",
+        help="with --recording: a time (2026-01-31T12:00:00Z), a time before its end (-5m), or the number of "
+        "an attempt of its last run (default: its end)",
+    )
 
 
 def load_state(args: argparse.Namespace) -> ClusterState:
@@ -57,13 +59,14 @@ def load_state(args: argparse.Namespace) -> ClusterState:
         StateError, CredentialsError, ApiError, TransportError: it cannot be had, and why.
     """
     check_state_source(args)
-    dumps: list[str] = getattr(args, "from_", [])
-    recording: str | None = getattr(args, "recording", None)
-    at: str | None = getattr(args, "at", None)
-    if recording is not None:
-        state = _recorded(recording, at)
+    if args.recording is not None:
+        state = _recorded(args.recording, args.at)
+    elif args.from_:
+        from kubesched.state.dumps import load_dumps
+
+        state = load_dumps(args.from_)
     else:
-        state = _dumped(dumps) if dumps else _live(args.kubeconfig, args.context)
+        state = _live(args.kubeconfig, args.context)
     for note in state.notes:
         print(f"note: {note}", file=sys.stderr)
     return state
@@ -71,21 +74,14 @@ def load_state(args: argparse.Namespace) -> ClusterState:
 
 def check_state_source(args: argparse.Namespace) -> None:
     """End the program if the options name no source, or several."""
-    dumps: list[str] = getattr(args, "from_", [])
-    recording: str | None = getattr(args, "recording", None)
-    if getattr(args, "at", None) is not None and recording is None:
+    is_recorded, is_live = args.recording is not None, bool(args.kubeconfig or args.context)
+    if args.at is not None and not is_recorded:
         raise SystemExit(_wrong_usage("--at needs --recording"))
-    if bool(dumps) + (recording is not None) + bool(args.kubeconfig or args.context) > 1:
+    if bool(args.from_) + is_recorded + is_live > 1:
         text = (
             "--from, --recording and --kubeconfig or --context name different sources; choose one"
         )
         raise SystemExit(_wrong_usage(text))
-
-
-def _dumped(paths: list[str]) -> ClusterState:
-    from kubesched.state.dumps import load_dumps
-
-    return load_dumps(paths)
 
 
 def _recorded(folder: str, at: str | None) -> ClusterState:
@@ -116,32 +112,16 @@ def _live(kubeconfig: str, context: str) -> ClusterState:
     from kubesched.app.event_loop import run
     from kubesched.state.live import load_live
 
-    shown = _ProgressLine()
+    line = ProgressLine()
     try:
-        return run(load_live(kubeconfig, context, shown.update))
+        return run(load_live(kubeconfig, context, lambda progress: line.show(_listing(progress))))
     finally:
-        shown.clear()
+        line.clear()
 
 
-class _ProgressLine:
-    """One line on a terminal that is rewritten; nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
-
-    def update(self, progress: Progress) -> None:
-        if self._is_terminal:
-            of = f" of {progress.listed + progress.remaining}" if progress.remaining else ""
-            self._write(f"listing {progress.resource}: {progress.listed}{of}")
-
-    def clear(self) -> None:
-        if self._is_terminal:
-            self._write("")
-
-    @staticmethod
-    def _write(text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+def _listing(progress: Progress) -> str:
+    of = f" of {progress.listed + progress.remaining}" if progress.remaining else ""
+    return f"listing {progress.resource}: {progress.listed}{of}"
 
 
 def _wrong_usage(message: str) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from kubesched.cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
     from kubesched.sweeps.executors import Work
@@ -47,31 +48,21 @@ def run_with_progress(
     from kubesched.sweeps.store import ResultStore
     from kubesched.sweeps.sweep import run_sweep
 
-    bar = _Bar(enabled=len(cells) > 1 and sys.stderr.isatty())
+    line = ProgressLine(enabled=len(cells) > 1)
     try:
         yield from run_sweep(
-            work, shared, cells, parse(args.executor), ResultStore(args.results), bar.show
+            work,
+            shared,
+            cells,
+            parse(args.executor),
+            ResultStore(args.results),
+            lambda progress: line.show(_bar(progress)),
         )
     finally:
-        bar.clear()
+        line.clear()
 
 
-class _Bar:
-    """One line on a terminal that is rewritten; nothing elsewhere."""
-
-    def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled
-
-    def show(self, progress: Progress) -> None:
-        filled = _BAR * progress.done // max(1, progress.total)
-        failed = f", {progress.failed} failed" if progress.failed else ""
-        bar = "█" * filled + "░" * (_BAR - filled)
-        self._write(f"{bar} {progress.done} of {progress.total}{failed}")
-
-    def clear(self) -> None:
-        self._write("")
-
-    def _write(self, text: str) -> None:
-        if self._enabled:
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
+def _bar(progress: Progress) -> str:
+    filled = _BAR * progress.done // max(1, progress.total)
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return f"{'█' * filled}{'░' * (_BAR - filled)} {progress.done} of {progress.total}{failed}"

@@ -17,6 +17,21 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
+class ProgressLine:
+    """One line on stderr that is rewritten; nothing unless a terminal shows it."""
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self._enabled = enabled and sys.stderr.isatty()
+
+    def show(self, text: str) -> None:
+        if self._enabled:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        self.show("")
+
+
 def heading(text: str) -> None:
     if is_terminal():
         _rich_print(f"[bold]{_escape(text)}[/bold]")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import re
 import shlex
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubesched.cli.holding import signals_held
+from kubesched.cli.holding import signals_held, stop_event
 from kubesched.cli.parsing import (
     Subparsers,
     add_feature_gates,
@@ -42,6 +40,16 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "up", help="start a playground cluster with the scheduler", description=_DESCRIPTION
     )
+    _add_cluster_options(parser)
+    _add_access_options(parser)
+    _add_scheduler_options(parser)
+    add_page_options(parser)
+    parser.add_argument("--no-page", action="store_true", help="serve no page")
+    add_feature_gates(parser)
+    parser.set_defaults(parser=parser)
+
+
+def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", type=_count, default=10, metavar="N", help="nodes to register (default: 10)"
     )
@@ -50,13 +58,6 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--stages", metavar="FILE", help="a file of pod life-cycle stages for the fake kubelets"
-    )
-    parser.add_argument(
-        "--port",
-        type=port_number,
-        default=0,
-        metavar="PORT",
-        help="API server port (default: any free one)",
     )
     parser.add_argument(
         "--data-dir",
@@ -73,6 +74,16 @@ def add_parser(subparsers: Subparsers) -> None:
         type=_name,
         help="of the cluster, its context and its kubeconfig; several clusters need several names",
     )
+
+
+def _add_access_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port",
+        type=port_number,
+        default=0,
+        metavar="PORT",
+        help="API server port (default: any free one)",
+    )
     parser.add_argument(
         "--address",
         type=ip_address,
@@ -87,6 +98,9 @@ def add_parser(subparsers: Subparsers) -> None:
         help="allow: every authenticated user may do everything (default); rbac: what roles say",
     )
     parser.add_argument("--kubeconfig", metavar="FILE", help="where to write the kubeconfig")
+
+
+def _add_scheduler_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="scheduler configuration (KubeSchedulerConfiguration)"
     )
@@ -113,10 +127,6 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="QUANTITY",
         help="how much the recording may take (default: 1Gi, in memory 32Mi)",
     )
-    add_page_options(parser)
-    parser.add_argument("--no-page", action="store_true", help="serve no page")
-    add_feature_gates(parser)
-    parser.set_defaults(parser=parser)
 
 
 def _count(text: str) -> int:
@@ -224,12 +234,8 @@ def _kubeconfig_path(data_dir: Path | None, name: str) -> Path:
 
 async def _up(settings: PlaygroundSettings, args: argparse.Namespace, began: float) -> int:
     from kubesched.app.playground import playground
-    from kubesched.app.stopping import release_signals
 
-    stop = asyncio.Event()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    release_signals()
+    stop = stop_event()
     async with playground(settings) as running:
         _announce(running, settings, time.monotonic() - began)
         code = await _demonstrate(running) if args.demo else 0

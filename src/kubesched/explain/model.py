@@ -198,10 +198,6 @@ class Explanation(_Record):
     """What limits the answer: what cannot be known, what was not asked."""
 
 
-def to_json(explanation: Explanation | list[Explanation], *, indent: int = 2) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(explanation), indent=indent)
-
-
 def schema() -> dict[str, Any]:
     """The JSON schema of an explanation."""
     made = msgspec.json.schema(Explanation)

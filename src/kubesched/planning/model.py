@@ -145,7 +145,3 @@ class Plan(Record):
     tightest: str
     """The resource of which the largest share is requested afterwards: what runs out next."""
     notes: list[str]
-
-
-def to_json(record: Record) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record), indent=2)

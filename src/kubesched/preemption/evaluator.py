@@ -52,7 +52,7 @@ from kubesched.preemption.extenders import ask_extenders, interested_in
 from kubesched.preemption.kept_verdicts import NOT_HELPFUL, KeptVerdicts
 from kubesched.preemption.known_victims import KnownVictims
 from kubesched.preemption.row_pods import RowPodsCache
-from kubesched.preemption.victims import NO_VICTIMS, USUAL_RULES, Preemptor, VictimRules
+from kubesched.preemption.victims import NO_VICTIMS, Preemptor, VictimRules
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
 
@@ -108,8 +108,8 @@ class Evaluator:
         count: CandidateCount,
         *,
         in_background: bool,
-        rules: VictimRules = USUAL_RULES,
-        ordered_scores: OrderedScores | None = None,
+        rules: VictimRules,
+        ordered_scores: OrderedScores | None,
     ) -> None:
         """With `in_background`, victims are evicted after the attempt instead of during it."""
         self.executor = Executor(handle, plugin_name)

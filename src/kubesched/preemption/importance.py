@@ -30,7 +30,7 @@ def _rank(pod: PodInfo, now_us: int) -> tuple[int, int]:
 
 
 def by_importance(
-    pods: Iterable[PodInfo], now_us: int, more_important: MoreImportant | None = None
+    pods: Iterable[PodInfo], now_us: int, more_important: MoreImportant | None
 ) -> list[PodInfo]:
     """Sorted, the most important first, by the default rule unless another is given."""
     if more_important is None:

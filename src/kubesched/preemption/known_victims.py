@@ -67,9 +67,8 @@ class KnownVictims:
         try:
             return kept.find(preemptor, rows, wanted, self._row_pods)
         except Broken:
-            return (
-                None  # a filter failed for some node: only the dry run tells whether that matters
-            )
+            # A filter failed for some node: only the dry run tells whether that matters.
+            return None
 
     def _kept_for(self, preemptor: Preemptor, budgets: Budgets) -> _ClassVictims | None:
         memo = preemptor.state.class_memo

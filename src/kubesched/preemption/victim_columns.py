@@ -50,7 +50,7 @@ def filter_what_if(
     preemptor: Preemptor,
     view: BulkWhatIfColumns,
     rivals: Rivals | None,
-    plugins: list[FilterPlugin] | None = None,
+    plugins: list[FilterPlugin] | None,
 ) -> FilterOutcome:
     """Filter what-if rows; rows with nominated pods have to pass with them and without.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+import msgspec
 import pytest
 from msgspec import structs
 from planning_worlds import ONE_WORKER, deployment_manifest, pod_manifest, random_state
@@ -14,7 +15,6 @@ from kubesched.clock import ManualClock
 from kubesched.explain import Verdict
 from kubesched.planning.capacity import _Count, count_capacity
 from kubesched.planning.manifests import Manifest
-from kubesched.planning.model import to_json
 from kubesched.planning.workloads import Workloads
 from kubesched.planning.world import PlanError
 from kubesched.state.cluster_state import ClusterState
@@ -198,7 +198,7 @@ def _claim_template():
 def test_the_same_seed_gives_the_same_bytes():
     state = random_state(Random(7))
     manifest = deployment_manifest(Random(7), 2)
-    first, second = (to_json(counted(state, manifest, seed=3)) for _ in range(2))
+    first, second = (msgspec.json.encode(counted(state, manifest, seed=3)) for _ in range(2))
     assert first == second
 
 

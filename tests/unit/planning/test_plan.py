@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import msgspec
 import pytest
 from planning_worlds import deployment_manifest, nodes, owned, planned, random_state
 
@@ -14,7 +15,6 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.explain import Verdict
 from kubesched.planning.manifests import Manifest
-from kubesched.planning.model import to_json
 from kubesched.planning.nodes import NewNodes
 from kubesched.planning.world import PlanError
 from kubesched.testing import make_pod
@@ -364,7 +364,7 @@ def test_the_same_seed_gives_the_same_bytes_and_the_state_stays(seed):
         "force": True,
         "add_nodes": [NewNodes.parse("1:like=node-0")],
     }
-    first, second = (to_json(planned(state, seed=seed, **changes)) for _ in range(2))
+    first, second = (msgspec.json.encode(planned(state, seed=seed, **changes)) for _ in range(2))
     assert first == second
     assert list(state) == before
     assert state.count(Node) == 8

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from planning_worlds import nodes, owned, planned
 
 from kubesched.api import codec
 from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.planning.comparison import compare_plans, read_plan
-from kubesched.planning.model import to_json
 from kubesched.planning.page import page
 from kubesched.planning.scaling import Scale
 from kubesched.planning.world import PlanError
@@ -79,7 +79,7 @@ def test_scales_that_make_no_sense(text):
 def test_a_plan_compared_with_itself_is_the_same(tmp_path):
     plan = planned(with_deployment(), scale=[Scale("deployment/web", 5)])
     path = tmp_path / "plan.json"
-    path.write_bytes(to_json(plan))
+    path.write_bytes(msgspec.json.encode(plan))
     difference = compare_plans(read_plan(str(path)), plan)
     assert difference.is_same
     assert not difference.placed

@@ -1,0 +1,18 @@
+"""Machine-readable output: `-o json` and `-o yaml`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def write_record(form: str, record: object) -> None:
+    """Prints a record, or a list of them, as JSON or YAML."""
+    import msgspec
+
+    text = msgspec.json.encode(record)
+    if form == "json":
+        sys.stdout.write(msgspec.json.format(text, indent=2).decode() + "\n")
+        return
+    from kubesched.config.output import to_yaml
+
+    sys.stdout.write(to_yaml(msgspec.json.decode(text)))
