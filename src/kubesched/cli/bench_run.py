@@ -148,6 +148,12 @@ def _add_end_to_end(parser: argparse.ArgumentParser) -> None:
         help="as-created: pods come while the scheduler works; drained: before it starts "
         "(default: as-created)",
     )
+    group.add_argument(
+        "--percentage-of-nodes-to-score",
+        type=positive,
+        metavar="N",
+        help="replaces the workload's, for all schedulers; 100: no sampling",
+    )
 
 
 @dataclass(slots=True)
@@ -282,6 +288,7 @@ def _end_to_end(
         warm_ups=args.warmup,
         pace=Pace(release=Release(args.release), pods_per_s=args.rate),
         limits=ClientLimits(args.qps, args.burst),
+        percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
     )
 
     def run(workload: Workload, progress: Progress) -> list[RunResult]:

@@ -56,6 +56,8 @@ class EndToEndOptions:
     """Rounds before the first one that counts."""
     pace: Pace = field(default_factory=Pace)
     limits: ClientLimits = field(default_factory=ClientLimits)
+    percentage_of_nodes_to_score: int | None = None
+    """Replaces the workload's own setting."""
 
     @property
     def control_plane(self) -> str:
@@ -140,7 +142,7 @@ async def _played(
     clock: Clock,
     report: Callable[[str], None],
 ) -> list[Measurement]:
-    config = _config(workload)
+    config = _config(workload, options.percentage_of_nodes_to_score)
     async with observed_bindings(plane.client, clock) as observer:
         driver = Driver(
             plane,
@@ -163,12 +165,13 @@ async def _plane(assets: Assets | None, folder: Path) -> AsyncIterator[Plane]:
         yield plane
 
 
-def _config(workload: Workload) -> dict[str, Any]:
+def _config(workload: Workload, percentage_of_nodes_to_score: int | None) -> dict[str, Any]:
     path = workload.case.scheduler_config
-    if not path:
-        return {}
-    read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    return dict(read) if isinstance(read, dict) else {}
+    read = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if path else {}
+    config = dict(read) if isinstance(read, dict) else {}
+    if percentage_of_nodes_to_score is not None:
+        config["percentageOfNodesToScore"] = percentage_of_nodes_to_score
+    return config
 
 
 def _result(
