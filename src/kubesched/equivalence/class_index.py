@@ -16,12 +16,13 @@ An index without traits to group by (`traits=None`) has a single group, and its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.equivalence.layer_stack import Columns, LayerStack, LayerStacks
 from kubesched.equivalence.ranking import (
     GroupKey,
     SortedRanking,
@@ -100,9 +101,11 @@ class ClassIndex:
         filters: Sequence[IndexedFilter],
         scores: Sequence[IndexedScore],
         traits: Sequence[Trait] | None,
+        stacks: LayerStacks,
     ) -> None:
         """Raises Unfit."""
         self._framework = framework
+        self._stacks = stacks
         self._table = table
         self._is_grouped = traits is not None
         self._node_filters = [f.plugin for f in filters if f.rule.depends_on is Scope.NODE]
@@ -113,21 +116,46 @@ class ClassIndex:
         self.raws = [RawScores(s, table.capacity) for s in scores if s.plugin.normalizes]
         self._keyed_raws = self.raws if self._is_grouped else []
         self._group_by(traits or ())
-        row_rules = [f.rule for f in filters if f.rule.depends_on is Scope.ROW]
-        self._passes = [rule.at for rule in row_rules if rule.at is not None]
+        row_filters = [f for f in filters if f.rule.depends_on is Scope.ROW]
+        self._passes = [f.rule.at for f in row_filters if f.rule.at is not None]
         self._points = [(s.rule.at, s.weight) for s in self._row_scores if s.rule.at is not None]
         self._is_scalar = (
-            len(self._passes) == len(row_rules)
+            len(self._passes) == len(row_filters)
             and len(self._points) == len(self._row_scores)
             and not any(raw.scope is Scope.ROW for raw in self.raws)
         )
+        self._stack: LayerStack | None = None
+        self.pending: list[int] = []
+        self._stack_key = self._find_stack_key(row_filters)
         self._build(state, pod)
+
+    def _find_stack_key(self, row_filters: Sequence[IndexedFilter]) -> Hashable:
+        """Equal for indices that can be in one stack; None if this one cannot be in any."""
+        filters, scores = row_filters, self._row_scores
+        self.filters = [f.rule.together for f in filters if f.rule.together is not None]
+        self.scores = [(s.rule.together, s.weight) for s in scores if s.rule.together is not None]
+        is_stackable = self._is_scalar and self._is_grouped and self._has_static_keys
+        if not is_stackable or len(self.filters) < len(filters) or len(self.scores) < len(scores):
+            return None
+        plugins = (*[f.plugin for f in filters], *[(s.plugin, s.weight) for s in scores])
+        return plugins, *[rule.key for rule in (*self.filters, *[rule for rule, _ in self.scores])]
 
     def _group_by(self, traits: Sequence[Trait]) -> None:
         self._traits = tuple(traits)
         self._has_static_keys = all([t.is_static for t in traits]) and all(
             [raw.scope is Scope.NODE for raw in self._keyed_raws]
         )
+
+    @property
+    def columns(self) -> Columns:
+        ranking = self.ranking
+        return Columns(ranking.group_of, ranking.level, self._static_ok, self._static_level)
+
+    def move_to(self, columns: Columns) -> None:
+        """See `Stackable`."""
+        self._static_ok, self._static_level = columns.static_ok, columns.static_level
+        self._adopt()
+        self.ranking.move_to(columns.group_of, columns.level)
 
     def _adopt(self) -> None:
         self._static_ok_cells = _cells(self._static_ok)
@@ -137,10 +165,11 @@ class ClassIndex:
 
     def _build(self, state: CycleState, pod: Pod) -> None:
         table = self._table
+        self.leave_stack()
         capacity, whole = table.capacity, slice(0, table.high_water)
         self._cursor, self._node_cursor = table.pod_log.end, table.node_log.end
-        self._static_ok: Mask = np.zeros(capacity, dtype=np.bool_)
-        self._static_level: Ints = np.zeros(capacity, dtype=np.int64)
+        self._static_ok = np.zeros(capacity, dtype=np.bool_)
+        self._static_level = np.zeros(capacity, dtype=np.int64)
         self._adopt()
         self._calm_uses = 0
 
@@ -182,6 +211,9 @@ class ClassIndex:
         copy.raws = [raw.copy() for raw in self.raws]
         copy._keyed_raws = copy.raws
         copy._group_by(traits)
+        copy._stack, copy.pending = None, []
+        if not copy._has_static_keys:
+            copy._stack_key = None
         try:
             copy.ranking = ranking.split(rows, copy._key_of)
         except TooManyGroups:
@@ -201,6 +233,9 @@ class ClassIndex:
         end = table.pod_log.end
         if end == self._cursor:
             return
+        lag = end - self._cursor
+        if self._stack is not None:
+            self._follow_stack(self._stack)
         logged = table.pod_log.since(self._cursor)
         if logged is None or (len(logged) > SCALAR_ROWS and len(logged) > table.high_water // 4):
             if not self._follow_nodes():
@@ -209,12 +244,14 @@ class ClassIndex:
             return
         nodes_changed = self._node_cursor != table.node_log.end
         if nodes_changed:
-            self._sync_nodes(state, pod)
+            self.pending += self._sync_nodes(state, pod)
+        if self.pending:
+            logged, self.pending = logged + self.pending, []
         self._cursor = end
         keeps_key = self._has_static_keys and not nodes_changed
         rows = logged if len(logged) == 1 else list(dict.fromkeys(logged))
         if len(rows) > UNSORTED_ROWS or not self._is_sorted:
-            self._choose_order(len(rows))
+            self._choose_order(len(rows) if self._stack is None else lag)
         try:
             if len(rows) > SCALAR_ROWS or not self._is_scalar:
                 index = np.array(rows, dtype=np.intp)
@@ -224,6 +261,23 @@ class ClassIndex:
                     self._renew(row, keeps_key=keeps_key)
         except TooManyGroups:
             raise Unfit from None
+        if not self._is_sorted and self._stack is None and self._stack_key is not None:
+            self._stack = self._stacks.of(self._stack_key)
+            self._stack.add(self)
+
+    def _follow_stack(self, stack: LayerStack) -> None:
+        """Have the stack evaluate the dirty rows, if they are many; those that are left are then this layer's."""
+        if stack.refresh():
+            self._cursor = max(self._cursor, stack.cursor)
+        else:
+            self.leave_stack()
+
+    def leave_stack(self) -> None:
+        """Keep columns of its own."""
+        if self._stack is not None:
+            self._cursor = max(self._cursor, self._stack.cursor)
+            self._stack.remove(self)
+            self._stack = None
 
     def _choose_order(self, changed: int) -> None:
         """Keep rows sorted or not, by how many are dirty between two pods."""
@@ -238,13 +292,17 @@ class ClassIndex:
             return
         self._calm_uses = 0 if is_much else self._calm_uses + 1
         if self._calm_uses > CALM_USES:
+            self.leave_stack()
             self.ranking, self._is_sorted = ranking.sorted(), True
 
     def _follow_nodes(self) -> bool:
         return all([trait.follow() for trait in self._traits])
 
-    def _sync_nodes(self, state: CycleState, pod: Pod) -> None:
-        """Renew what depends on node objects alone; the rows are in the other log as well."""
+    def _sync_nodes(self, state: CycleState, pod: Pod) -> list[int]:
+        """Renew what depends on node objects alone, and return the rows.
+
+        They are in the other log as well, but a stack may have evaluated them before, from what was kept of the nodes.
+        """
         table = self._table
         logged = table.node_log.since(self._node_cursor)
         self._node_cursor = table.node_log.end
@@ -257,6 +315,7 @@ class ClassIndex:
         self._static_level[rows] = self._sum(state, pod, view, self._node_scores, ok)
         for raw in self.raws:
             raw.column[rows] = self._raw(state, pod, view, raw.plugin)
+        return logged
 
     def _renew(self, row: int, *, keeps_key: bool) -> None:
         """Verdict, level and, unless it is what it was, key of one row."""

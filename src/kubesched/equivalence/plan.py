@@ -241,7 +241,8 @@ class Plan:
     ) -> tuple[ClassIndex, Premises]:
         """For a layer that is missing. Raises Unfit."""
         filters, scores = self._indexed_filters, self._indexed_scores
-        index = ClassIndex(self._framework, self._table, state, pod, filters, scores, traits)
+        framework, table, stacks = self._framework, self._table, self._layers.stacks
+        index = ClassIndex(framework, table, state, pod, filters, scores, traits, stacks)
         return index, Premises(self._table, self._indexed_rules())
 
     # -- deciding --------------------------------------------------------------------------------------------------

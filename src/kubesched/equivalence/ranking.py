@@ -33,7 +33,7 @@ from kubesched.snapshot.columns import Ids, Indices, Ints, Mask
 NO_GROUP: Final = -1
 GROUP_LIMIT: Final = 256
 """Groups are visited one by one for every pod; with more of them, columns are as fast."""
-_NOWHERE: Final = np.iinfo(np.int64).min // 2
+NOWHERE: Final = np.iinfo(np.int64).min // 2
 """Less than any total, with room for a level on top."""
 
 _CODE_LIMIT: Final = 1 << 62
@@ -112,6 +112,11 @@ class Ranking(ABC):
         self.by_number: list[Group | None] = []
         self._free_numbers: list[int] = []
 
+    def move_to(self, group_of: Ids, level: Ints) -> None:
+        """Use these arrays from now on, which have the same content."""
+        self.group_of, self.level = group_of, level
+        self._adopt()
+
     def _adopt(self) -> None:
         self._group_cells = memoryview(self.group_of)  # type: ignore[arg-type]  # arrays offer the buffer protocol
         self._level_cells = memoryview(self.level)  # type: ignore[arg-type]  # as above
@@ -175,8 +180,7 @@ class Ranking(ABC):
         """
         copy = UnsortedRanking(0)
         copy.capacity = self.capacity
-        copy.group_of, copy.level = self.group_of.copy(), self.level
-        copy._adopt()
+        copy.move_to(self.group_of.copy(), self.level.copy())
         copy.by_number, copy._free_numbers = [None] * len(self.by_number), [*self._free_numbers]
         for group in self.groups.values():
             twin = copy.groups[group.key] = Group(group.key, group.number)
@@ -187,6 +191,7 @@ class Ranking(ABC):
                 copy.put(row, (*shared.key, *key_of(row)), self._level_cells[row])
         if refused is not None:
             copy.remove_all(refused)
+        copy.level[copy.group_of == NO_GROUP] = NOWHERE
         return copy
 
     def sample(self, group: Group) -> int:
@@ -256,8 +261,7 @@ class SortedRanking(Ranking):
         """
         copy = SortedRanking(0)
         copy.capacity, copy._blocks = self.capacity, self._blocks
-        copy.group_of, copy.level = self.group_of.copy(), self.level.copy()
-        copy._adopt()
+        copy.move_to(self.group_of.copy(), self.level.copy())
         copy.by_number, copy._free_numbers = [None] * len(self.by_number), [*self._free_numbers]
         for group in self.groups.values():
             copy.groups[group.key] = copy.by_number[group.number] = group.copy()
@@ -405,15 +409,19 @@ def _codes_of(columns: Sequence[Ints]) -> Ints | Codes:
 
 
 class UnsortedRanking(Ranking):
-    """Only the arrays: the best rows are searched for when needed."""
+    """Only the arrays: the best rows are searched for when needed. Rows in no group have the level NOWHERE."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.level.fill(NOWHERE)
 
     @classmethod
     def of(cls, ranking: SortedRanking) -> UnsortedRanking:
         """Takes over the arrays of a sorted ranking, which must not be used any more."""
         unsorted = cls(0)
         unsorted.capacity = ranking.capacity
-        unsorted.group_of, unsorted.level = ranking.group_of, ranking.level
-        unsorted._adopt()
+        unsorted.move_to(ranking.group_of, ranking.level)
+        unsorted.level[unsorted.group_of == NO_GROUP] = NOWHERE
         for number, group in enumerate(ranking.by_number):
             if group is None:
                 unsorted._free_numbers.append(number)
@@ -453,7 +461,7 @@ class UnsortedRanking(Ranking):
     def relevel(self, rows: Indices, ok: Mask, level: Ints) -> tuple[Mask, Indices, Ints]:
         """Set the levels of rows that keep their key; returns those that were in no group and now belong into one."""
         is_new = self.group_of[rows] == NO_GROUP
-        self.level[rows] = level
+        self.level[rows] = np.where(is_new, NOWHERE, level)
         if not ok.all():
             self.remove_all(rows[~ok])
         is_new &= ok
@@ -470,6 +478,7 @@ class UnsortedRanking(Ranking):
         if group is not None:
             group.count -= 1
             self._group_cells[row] = NO_GROUP
+            self._level_cells[row] = NOWHERE
 
     def remove_all(self, rows: Indices) -> None:
         """Take several rows, each named once, out of their groups."""
@@ -477,15 +486,18 @@ class UnsortedRanking(Ranking):
         for group in self.groups.values():
             group.count -= counts[group.number + 1]
         self.group_of[rows] = NO_GROUP
+        self.level[rows] = NOWHERE
 
     def live_groups(self) -> list[Group]:
         return [group for group in self.groups.values() if group.count]
 
     def best(self, groups: Sequence[Group], points: Sequence[int]) -> Ties:
         if len(groups) == 1:
-            level = np.where(self.group_of == groups[0].number, self.level, _NOWHERE)
+            level = self.level
+            if len(self.live_groups()) > 1:
+                level = np.where(self.group_of == groups[0].number, level, NOWHERE)
             return Ties.of(np.flatnonzero(level == level.max()))
-        by_number = np.full(len(self.by_number) + 1, _NOWHERE, dtype=np.int64)
+        by_number = np.full(len(self.by_number) + 1, NOWHERE, dtype=np.int64)
         for group, group_points in zip(groups, points, strict=True):
             by_number[group.number] = group_points
         totals = self.level + by_number.take(self.group_of)
@@ -493,6 +505,11 @@ class UnsortedRanking(Ranking):
 
     def _find_sample(self, group: Group) -> int:
         return int((self.group_of == group.number).argmax())
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        is_nowhere = self.level == NOWHERE
+        assert (is_nowhere == (self.group_of == NO_GROUP)).all(), "a row in no group has a level"
 
     def sorted(self) -> SortedRanking:
         """The same rows in sets."""

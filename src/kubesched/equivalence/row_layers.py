@@ -22,6 +22,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from kubesched.equivalence.class_index import ClassIndex, Unfit
+from kubesched.equivalence.layer_stack import LayerStacks
 from kubesched.equivalence.premises import Premises
 from kubesched.snapshot.node_table import NodeTable
 
@@ -69,6 +70,7 @@ class RowLayers:
         self._shapes: dict[bytes, int] = {}
         """Shape -> number of its layers."""
         self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self.stacks = LayerStacks(table)
 
     def knows(self, shape: bytes) -> bool:
         """Is there any layer of that shape?"""
@@ -133,6 +135,7 @@ class RowLayers:
     def drop(self, layer: RowLayer) -> None:
         """Plans over this layer must not use it any more."""
         layer.is_dropped = True
+        layer.index.leave_stack()
         del self._layers[layer.key]
         shape = layer.key[0]
         left = self._shapes[shape] - 1

@@ -41,7 +41,14 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.framework.rules import Premise, Rule, Scope, this_attempt_only, unconditional
+from kubesched.framework.rules import (
+    Premise,
+    Rule,
+    Scope,
+    Together,
+    this_attempt_only,
+    unconditional,
+)
 from kubesched.framework.status import (
     SKIP,
     Code,
@@ -100,6 +107,7 @@ __all__ = [
     "SignPlugin",
     "StateNotFound",
     "Status",
+    "Together",
     "Trait",
     "Verdicts",
     "Wait",

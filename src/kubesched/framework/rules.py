@@ -17,9 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
 
 from kubesched.framework.traits import Trait
+from kubesched.snapshot.views import NodeColumns
 
 T = TypeVar("T")
 
@@ -50,6 +53,21 @@ def this_attempt_only() -> None:
     """
 
 
+ManyPods = Callable[[NodeColumns], np.ndarray[Any, Any]]
+"""The answers for several pods at the nodes of a view, in an array of pods by nodes."""
+
+
+class Together(NamedTuple):
+    """How rules of pods that differ in their numbers only are evaluated with one array operation."""
+
+    key: Hashable
+    """Rules of one plugin with equal keys can be evaluated together."""
+    numbers: Any
+    """This pod's part, for `join`."""
+    join: Callable[[Sequence[Any]], ManyPods]
+    """From the numbers of several pods to their answers. It may hold on to the table's columns, as `Rule.at` may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[T]):
     """What an answer depends on. `T` is bool for filters and int for scores."""
@@ -72,6 +90,11 @@ class Rule(Generic[T]):
     """For scores with traits: final scores of a few rows, given how many feasible nodes each row stands for.
 
     Optional. Replaces `pre_score`, `score_nodes` and `normalize_scores` where there are few groups.
+    """
+    together: Together | None = None
+    """With ROW scope: the same answers for several pods at once. Optional, beside `at`.
+
+    Used where pods of many shapes take turns, so that each finds the rows that the others have changed.
     """
 
     @property

@@ -16,7 +16,15 @@ from random_clusters import random_node, random_pod
 from kubesched.api.core_v1 import Service, ServiceSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.cache.cache import Cache
-from kubesched.equivalence import EquivalenceEngine, class_index, class_rows, plan, ranking
+from kubesched.equivalence import (
+    EquivalenceEngine,
+    class_index,
+    class_rows,
+    layer_stack,
+    plan,
+    ranking,
+)
+from kubesched.equivalence.layer_stack import LayerStack
 from kubesched.equivalence.plan import Plan
 from kubesched.framework import traits
 from kubesched.framework.cycle_state import CycleState
@@ -37,21 +45,31 @@ from kubesched.scheduler import algorithm
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
+from kubesched.testing import make_pod
 from kubesched.testing.builders import HOSTNAME
 from kubesched.testing.frameworks import default_framework
 from kubesched.testing.harness import DictListers
 
 WAYS = {
     "as configured": {},
-    "in arrays, unsorted, with layers of their own": {
+    "in arrays, stacked, with layers of their own": {
         "SCALAR_ROWS": 0,
+        "STACKED_ROWS": 0,
         "UNSORTED_ROWS": -1,
         "FEW_GROUPS": 0,
         "FEW_ROWS": 0,
         "MANY_ROWS": 0,
     },
-    "with few groups": {"GROUP_LIMIT": 3, "VALUES_LIMIT": 2, "UNSORTED_ROWS": 2, "CALM_USES": 1},
-    "between shared and own layers": {"SPLIT_ROWS": 1, "LAG_ROWS": 0, "BUSY_ROWS": 3},
+    "with few groups, between shared and own layers, sorted and stacked": {
+        "GROUP_LIMIT": 6,
+        "VALUES_LIMIT": 2,
+        "UNSORTED_ROWS": 2,
+        "STACKED_ROWS": 1,
+        "CALM_USES": 1,
+        "SPLIT_ROWS": 1,
+        "LAG_ROWS": 0,
+        "BUSY_ROWS": 3,
+    },
 }
 """Bounds that decide which code of a plan runs: each way takes the branches that the others do not."""
 
@@ -298,7 +316,12 @@ def test_classes_and_plain_columns_decide_alike(
     seed: int, way: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound, value in WAYS[way].items():
-        modules = {"VALUES_LIMIT": traits, "GROUP_LIMIT": ranking, "FEW_GROUPS": plan}
+        modules = {
+            "VALUES_LIMIT": traits,
+            "GROUP_LIMIT": ranking,
+            "FEW_GROUPS": plan,
+            "STACKED_ROWS": layer_stack,
+        }
         modules |= dict.fromkeys(
             ("FEW_ROWS", "MANY_ROWS", "SPLIT_ROWS", "LAG_ROWS", "BUSY_ROWS"), class_rows
         )
@@ -343,3 +366,50 @@ def test_many_of_these_decisions_come_from_plans(monkeypatch: pytest.MonkeyPatch
         for number in range(260):
             history.step(number)
     assert sum(served) > 100
+
+
+class ManyShapes(History):
+    """Pods of twelve shapes in turn, which differ in their requests; some soon fit nowhere, or only here and there."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, parallelism=16)
+        rng = Random(seed)
+        self.templates = [
+            make_pod("template")
+            .label("app", "web")
+            .cpu(f"{rng.choice([50, 400, 900]) + n}m")
+            .memory(f"{n + 1}Mi")
+            for n in range(12)
+        ]
+        self.turn = 0
+
+    def place(self, number: int, template) -> None:
+        self.turn += 1
+        super().place(number, self.templates[self.turn % len(self.templates)])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 5, 7, 8])  # without images, which are scored alone
+def test_many_shapes_in_turn_decide_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_index, "UNSORTED_ROWS", 3)
+    monkeypatch.setattr(class_index, "CALM_USES", 3)
+    monkeypatch.setattr(layer_stack, "STACKED_ROWS", 2)
+    sizes: list[int] = []
+    moved: list[int] = []
+    original = LayerStack.refresh
+
+    def refresh(self) -> bool:
+        before = self.cursor
+        done = original(self)
+        if done and self.cursor != before:
+            sizes.append(len(self._members))
+            moved.append(sum(len(member.pending) for member in self._members))
+        return done
+
+    monkeypatch.setattr(LayerStack, "refresh", refresh)
+    history = ManyShapes(seed)
+    for number in range(400):
+        history.step(number)
+    assert max(sizes) > 5, "several layers were evaluated together"
+    assert any(moved), "rows began or ceased to pass meanwhile"
+    for side in history.sides:
+        side.cache.check_invariants()

@@ -21,7 +21,10 @@ Balances = npt.NDArray[np.int16]
 
 
 def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Balances:
-    """The balance of each node; all matrices have the shape (resources, nodes). Overwrites `amounts`."""
+    """The balance of each node; all matrices have the shape (resources, nodes). Overwrites `amounts`.
+
+    Where every node has all resources, there may be a dimension for pods before that of the nodes.
+    """
     fractions = np.divide(amounts, capacity, out=amounts)
     np.minimum(fractions, 1.0, out=fractions)
     if absent is None:
@@ -40,7 +43,7 @@ def _balance_of(fractions: Floats) -> Balances:
     """The balance of nodes that all have the same resources. Overwrites `fractions`."""
     count = len(fractions)
     if count < 2:
-        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int16)
+        return np.full(fractions.shape[1:], MAX_NODE_SCORE, dtype=np.int16)
     if count == 2:
         # Works on twice the deviation and halves the result: scaling by powers of two does not change rounding.
         deviation = fractions[0]

@@ -17,7 +17,7 @@ from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin
-from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.rules import ManyPods, Rule, Scope, Together
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.node_resources import int64
@@ -76,11 +76,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             wanted = self._scored.for_pod(pod_requests(pod, self._compared), nodes.table)
             if not wanted.any_requested:
                 return np.zeros(length, dtype=np.int64)
-        if not wanted.resources:
-            return np.full(length, _UNCHANGED, dtype=np.int64)
         if self._scored.extended and (backed := self._backed(wanted)):
             view = self._device_backed.with_devices(nodes, backed)
             return self._score_one_by_one(wanted.resources, view)
+        return self._score_nodes(wanted, nodes)
+
+    def _score_nodes(self, wanted: ScoredRequests, nodes: NodeColumns) -> Ints:
+        length = len(nodes)
+        if not wanted.resources:
+            return np.full(length, _UNCHANGED, dtype=np.int64)
         amounts = resource_amounts(nodes, wanted.indices)
         if not (amounts.is_exact and wanted.is_exact):
             return self._score_one_by_one(wanted.resources, nodes)
@@ -91,7 +95,10 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
         wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
         if self._scored.extended and wanted is not None and self._backed(wanted):
             return None
-        return Rule(Scope.ROW, at=None if wanted is None else self._score_row(wanted))
+        if wanted is None:
+            return Rule(Scope.ROW)
+        together = Together(wanted.indices, wanted, self._score_pods)
+        return Rule(Scope.ROW, at=self._score_row(wanted), together=together)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
@@ -111,6 +118,18 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin):
             ],
             dtype=np.int64,
         )
+
+    def _score_pods(self, pods: Sequence[ScoredRequests]) -> ManyPods:
+        """The scores of several pods that request the same resources. See `Strategy.score_pods` for what it earns."""
+        several = ScoredRequests.of_pods(pods)
+
+        def score(nodes: NodeColumns) -> Ints:
+            amounts = resource_amounts(nodes, several.indices)
+            if several.is_exact and amounts.is_exact and amounts.absent is None:
+                return _score_block(amounts.for_pods(), several).astype(np.int64)
+            return np.stack([self._score_nodes(wanted, nodes) for wanted in pods])
+
+        return score
 
     def _score_row(self, wanted: ScoredRequests) -> Callable[[int], int]:
         """The score of one row. Usually two resources are compared: their columns are looked up once.
@@ -160,8 +179,9 @@ def _score_block(amounts: Amounts, wanted: ScoredRequests) -> Balances:
     capacity, used, absent = amounts.capacity, amounts.used, amounts.absent
     amount = used + wanted.amounts
     scores = balances(amount, capacity, absent)
-    np.copyto(amount, used)
-    scores -= balances(amount, capacity, absent)
+    before = amount[:, : used.shape[1]]  # the same memory; what is used is the same for all pods
+    np.copyto(before, used)
+    scores -= balances(before, capacity, absent)
     # Twice the score, 50 + (50 + with - without) / 2: it is not negative, so shifting divides as upstream does.
     scores += 3 * _HALF_SCORE
     scores >>= 1

@@ -34,7 +34,7 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     SignPlugin,
 )
-from kubesched.framework.rules import Rule, Scope, unconditional
+from kubesched.framework.rules import ManyPods, Rule, Scope, Together, unconditional
 from kubesched.framework.status import Code, Status, error_status, unschedulable
 from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
 from kubesched.plugins.helper.args import checked_args
@@ -134,7 +134,11 @@ class NodeResourcesFit(
         needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
         has_scalars = any(need.is_scalar for need in needs)
         premise = self._device_backed.current_version if has_scalars else unconditional
-        return Rule(Scope.ROW, premise=premise, at=self._fits_row(needs))
+        together = None
+        if not has_scalars and all([need.amount <= int64.MAX for need in needs]):
+            names = tuple([need.name for need in needs])
+            together = Together(names, needs, self._fit_pods)
+        return Rule(Scope.ROW, premise=premise, at=self._fits_row(needs), together=together)
 
     def _shortage(self, need: Need, nodes: NodeColumns) -> Mask | None:
         """Where a resource does not suffice; None for nowhere."""
@@ -181,6 +185,23 @@ class NodeResourcesFit(
 
         return fits
 
+    def _fit_pods(self, pods: Sequence[Sequence[Need]]) -> ManyPods:
+        """The verdicts on several pods that need the same of CPU, memory and storage, which every table knows."""
+        index = self.handle.table.resource_index
+        compared = [
+            (index[needs[0].name], np.array([[need.amount] for need in needs], dtype=np.int64))
+            for needs in zip(*pods, strict=True)
+        ]
+
+        def fit(nodes: NodeColumns) -> Mask:
+            slots: Mask = nodes.pod_count < nodes.allowed_pods
+            passing: Mask = np.repeat(slots[None], len(pods), axis=0)
+            for resource, amounts in compared:
+                passing &= nodes.allocatable(resource) - nodes.requested(resource) >= amounts
+            return passing
+
+        return fit
+
     # -- score -----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
@@ -203,8 +224,10 @@ class NodeResourcesFit(
         if self._scored.extended and wanted is not None and self._backed(wanted):
             return None
         table = self.handle.table
-        at = None if wanted is None else self._strategy.row_scorer(wanted, table)
-        return Rule(Scope.ROW, at=at)
+        if wanted is None:
+            return Rule(Scope.ROW)
+        together = Together(wanted.indices, wanted, self._strategy.score_pods)
+        return Rule(Scope.ROW, at=self._strategy.row_scorer(wanted, table), together=together)
 
     def _resources(self, pod: Pod, table: NodeTable) -> ScoredRequests:
         return self._scored.for_pod(pod_requests(pod, SCORED), table)

@@ -53,6 +53,13 @@ class Amounts:
             scores[where] = score(part)
         return scores
 
+    def for_pods(self) -> Amounts:
+        """Matrices of shape (resources, 1, nodes): with amounts of several pods, operations give pods by nodes."""
+        absent = None if self.absent is None else self.absent[:, None]
+        return Amounts(
+            slice(None), self.capacity[:, None], self.used[:, None], self.spare[:, None], absent
+        )
+
     def _blocks(self, length: int) -> Iterator[tuple[slice, Amounts]]:
         """The view's nodes in parts that fit the cache, and where each part lies in the view."""
         for start in range(0, length, BLOCK):

@@ -21,6 +21,7 @@ from kubesched.config.plugin_args import (
     UtilizationShapePoint,
 )
 from kubesched.framework.interfaces import MAX_NODE_SCORE
+from kubesched.framework.rules import ManyPods
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.resource_matrix import Amounts, Floats, resource_amounts
 from kubesched.plugins.node_resources.scored_resources import (
@@ -46,6 +47,22 @@ class Strategy(ABC):
         if not (amounts.is_exact and wanted.is_exact):
             return self.score_one_by_one(wanted.resources, nodes)
         return amounts.scored(length, lambda part: self._score_block(part, wanted))
+
+    def score_pods(self, pods: Sequence[ScoredRequests]) -> ManyPods:
+        """The scores of several pods that request the same resources.
+
+        77 against 130 µs per decision with 100 templates in turn, together with NodeResourcesFit's filter and
+        NodeResourcesBalancedAllocation (benchmarks/awkward.py).
+        """
+        several = ScoredRequests.of_pods(pods)
+
+        def score(nodes: NodeColumns) -> Ints:
+            amounts = resource_amounts(nodes, several.indices)
+            if several.is_exact and amounts.is_exact and amounts.absent is None:
+                return self._score_block(amounts.for_pods(), several).astype(np.int64)
+            return np.stack([self.score_nodes(wanted, nodes) for wanted in pods])
+
+        return score
 
     def _score_block(self, amounts: Amounts, wanted: ScoredRequests) -> Floats:
         """The scores, but for a fraction that is still to be dropped."""
@@ -188,7 +205,7 @@ class RequestedToCapacityRatio(MostAllocated):
         return self._curve[min(max(utilization, 0), MAX_NODE_SCORE)]
 
     def _mean(self, shares: Floats, absent: Mask | None, weights: list[int]) -> Floats:
-        counted = np.array(weights, dtype=np.float64) @ (shares > 0)
+        counted = np.tensordot(np.array(weights, dtype=np.float64), shares > 0, axes=1)
         # Halves go up: there are no negative scores.
         return np.floor(_weighted_sum(shares, weights) / np.maximum(counted, 1.0) + 0.5)
 
