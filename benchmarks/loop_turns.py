@@ -13,6 +13,7 @@ that ran in turns of more than 20 ms are printed too, from samples taken every 5
     relist      nodes and pods are listed again: their watches ended with "too old resource version"
     pool        a tenth of the nodes is deleted at once
     backlog     pods in a hundred shapes that fit nowhere
+    unique      as many pods with a label of their own each, which fit nowhere
     small node  a node that helps none of them
     large node  a node that takes some of them
 """
@@ -175,6 +176,9 @@ class Cluster(NullServer):
                 )
                 for index in range(number)
             ), pods
+        if what == "unique":
+            names = (f"lone-{index}" for index in range(number))
+            return (self._pod_bytes(name, name, "199") for name in names), pods
         if what == "pool":
             gone = range(self._nodes - number, self._nodes)
             self._nodes -= number
@@ -309,6 +313,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
             ("relist", "relist", 0),
             ("pool", "pool", arguments.nodes // 10),
             ("backlog", "backlog", arguments.backlog),
+            ("unique", "unique", arguments.backlog),
             ("small node", "small", 1),
             ("large node", "large", 1),
         ]

@@ -20,8 +20,9 @@ from kubesched.framework.events import Action, ClusterEvent
 from kubesched.framework.handle import Listers
 from kubesched.framework.runtime import Framework
 from kubesched.plugins.helper.volumes.claims import claim_uses, is_fully_bound
+from kubesched.queue.contents import GATED
 from kubesched.queue.hints import HintMap
-from kubesched.queue.scheduling_queue import GATED, SchedulingQueue
+from kubesched.queue.scheduling_queue import SchedulingQueue
 
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 _UNBOUND_CLAIMS: Final = "UnboundClaims"

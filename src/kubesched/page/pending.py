@@ -17,7 +17,7 @@ from kubesched.explain.explainer import condition_of
 from kubesched.explain.waiting import woken_by
 from kubesched.framework.pod_status import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.queue.scheduling_queue import GATED
+from kubesched.queue.contents import GATED
 from kubesched.scheduler.factory import Assembly
 
 LIMIT: Final = 5000

@@ -116,11 +116,15 @@ class BackoffQueue:
         """Pop the first rejected pod, expired or not; never one whose attempt failed with an error."""
         return self._plain.pop()
 
-    def pop_rested(self, now: float) -> list[QueuedPodInfo]:
-        """Pop every pod whose backoff has expired: rejected pods first, then errors."""
+    def pop_rested(self, now: float, limit: int | None = None) -> list[QueuedPodInfo]:
+        """Pop every pod whose backoff has expired, or so many of them: rejected pods first, then errors."""
         expired: list[QueuedPodInfo] = []
         for heap in (self._plain, self._error):
-            while (head := heap.peek()) is not None and not self.policy.is_backing_off(head, now):
+            while (
+                len(expired) != limit
+                and (head := heap.peek()) is not None
+                and not self.policy.is_backing_off(head, now)
+            ):
                 heap.pop()
                 expired.append(head)
         return expired

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.queue.active import ActiveQueue
-from kubesched.queue.backoff import BackoffQueue
+from kubesched.metrics import SchedulerMetrics
+from kubesched.queue.active import ACTIVE, ActiveQueue
+from kubesched.queue.backoff import BACKOFF, BackoffQueue
+from kubesched.queue.contents import GATED
 from kubesched.queue.hints import HintMap
 from kubesched.queue.in_flight import InFlight
-from kubesched.queue.unschedulable import UnschedulablePods
+from kubesched.queue.unschedulable import UNSCHEDULABLE, UnschedulablePods
 
 
 def check_places(
@@ -38,3 +40,18 @@ def check_gates(
             assert info.gating_plugin_events == hints.events_of(info.gating_plugin), (
                 f"{info} listens wrongly"
             )
+
+
+def check_sizes(
+    metrics: SchedulerMetrics, active: ActiveQueue, backoff: BackoffQueue, pool: UnschedulablePods
+) -> None:
+    """`pending_pods` shows what is there."""
+    sizes = {
+        queue: metrics.pending_pods.labels(queue).current()
+        for queue in (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
+    }
+    gated = sum(info.is_gated for info in pool)
+    expected = (len(active), len(backoff), len(pool) - gated, gated)
+    assert tuple(sizes.values()) == expected, (
+        f"pending_pods says {sizes}, the queue holds {expected}"
+    )

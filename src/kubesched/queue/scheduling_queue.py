@@ -44,10 +44,12 @@ from kubesched.metrics import SchedulerMetrics
 from kubesched.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
 from kubesched.queue.announcements import Announcements, ClassFailure
 from kubesched.queue.backoff import BACKOFF, FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
+from kubesched.queue.contents import GATED, QueueContents
+from kubesched.queue.deliveries import SLICE, Deliveries
 from kubesched.queue.entries import Entries, Signer
 from kubesched.queue.hints import HintEvaluator, HintMap, ResolvedEvent, Strategy
 from kubesched.queue.in_flight import InFlight
-from kubesched.queue.invariants import check_gates, check_places
+from kubesched.queue.invariants import check_gates, check_places, check_sizes
 from kubesched.queue.log_lines import (
     MOVED,
     log_checking,
@@ -61,19 +63,18 @@ from kubesched.queue.rejection import PreCheck
 from kubesched.queue.saved_queue import SavedPod, SavedQueue
 from kubesched.queue.settings import QueueSettings
 from kubesched.queue.unschedulable import UNSCHEDULABLE, UnschedulablePods
-from kubesched.queue.waiting_classes import WaitingClass
+from kubesched.queue.waiting_classes import Stamps, WaitingClass
 from kubesched.snapshot.pods import PodInfo
 
 log = get_logger(__name__)
 
-GATED: Final = "gated"
 LEFTOVER_PERIOD_S: Final = 30.0  # how often unschedulable pods are checked for a flush
 
 _ADDED: Final = EVENT_UNSCHEDULABLE_POD_ADD.label
 _UPDATED: Final = EVENT_UNSCHEDULABLE_POD_UPDATE.label
 
 
-class SchedulingQueue:
+class SchedulingQueue(QueueContents):
     """activeQ, backoffQ, unschedulablePods and in-flight pods, and the transitions between them."""
 
     def __init__(
@@ -107,6 +108,8 @@ class SchedulingQueue:
         self.settings = settings = settings or QueueSettings()
         self.on_ready: Callable[[], None] = _nothing
         """Called when `pop` may have something to give, and on close. Must not call back into the queue."""
+        self.divides_events = False
+        """Whether events beside many pods are evaluated in slices: the caller then calls `deliver_some` in every turn."""
         self._clock = clock
         self._started = clock.monotonic()
         self._hints = hints
@@ -118,14 +121,19 @@ class SchedulingQueue:
             max_s=settings.max_backoff_s,
             whole_seconds=settings.pop_from_backoff_q,
         )
-        self._active = ActiveQueue(rank, metrics)
-        self._backoff = BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, metrics)
-        self._pool = UnschedulablePods(metrics)
+        super().__init__(
+            ActiveQueue(rank, metrics),
+            BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, metrics),
+            UnschedulablePods(metrics),
+        )
         self._announcements = Announcements(self._pool.classes.get)
+        self._flushes_until: float | None = None
+        """While expired backoffs are flushed in slices: the time of the flush."""
         self._in_flight = InFlight(
             metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)
         )
         self._evaluator = HintEvaluator(hints, stopwatch or clock, metrics)
+        self._deliveries = Deliveries(self._pool, self._evaluator, self._bring_back)
         self._pre_enqueue = PreEnqueueRunner(
             pre_enqueue,
             hints,
@@ -157,6 +165,7 @@ class SchedulingQueue:
                 self._in_flight.record(self._hints.resolve(event), old, new, now)
             return
         key = key_of(old.metadata)
+        self._deliveries.catch_up(key)
         for queue in (self._active, self._backoff):
             info = queue.get(key)
             if info is not None:
@@ -188,7 +197,7 @@ class SchedulingQueue:
 
     def pop(self) -> QueuedPodInfo | None:
         """The pod to try next, now in flight; None if there is nothing to try at the moment."""
-        while True:
+        while not self._deliveries.is_under_way and self._flushes_until is None:
             info = self._active.pop()
             if info is None and self.settings.pop_from_backoff_q:
                 info = self._backoff.pop_rejected()
@@ -196,6 +205,7 @@ class SchedulingQueue:
                     self._metrics.queue_incoming_pods_total.labels(ACTIVE, POP_FROM_BACKOFF_Q).inc()
             if info is None or self._take(info):
                 return info
+        return None
 
     def pop_specific_pod(self, pod: Pod) -> QueuedPodInfo | None:
         """That pod, now in flight, wherever it waited; None if it waits nowhere or is gated."""
@@ -263,14 +273,35 @@ class SchedulingQueue:
     ) -> None:
         """Something happened in the cluster: bring back the pods it may help, among those passing `pre_check`."""
         resolved = self._hints.resolve(event)
-        if resolved.is_of_interest:
-            asked = (resolved, old, new, pre_check, self._evaluator)
-            has_pods = len(self._pool) > 0  # mostly not, while all goes well
-            classes = self._pool.classes.worth_waking(*asked) if has_pods else ()
-            pods = self._pool.worth_requeuing(*asked) if has_pods else ()
-            if log.enabled(5):
-                log_not_helped(self._pool, pods, classes, resolved)
-            self._move(pods, classes, resolved, old, new)
+        if not resolved.is_of_interest:
+            return
+        if self._deliveries or (self.divides_events and len(self._pool) > SLICE):
+            now = self._clock.monotonic()
+            self._in_flight.record(resolved, old, new, now)
+            self._deliveries.add(resolved, old, new, pre_check, now)
+            self.on_ready()
+            return
+        asked = (resolved, old, new, pre_check, self._evaluator)
+        has_pods = len(self._pool) > 0  # mostly not, while all goes well
+        classes = self._pool.classes.worth_waking(*asked) if has_pods else ()
+        pods = self._pool.worth_requeuing(*asked) if has_pods else ()
+        if log.enabled(5):
+            log_not_helped(self._pool, pods, classes, resolved)
+        self._move(pods, classes, resolved, old, new)
+
+    def deliver_some(self) -> bool:
+        """Evaluate a slice of an event, or flush some expired backoffs; False if there is nothing left to do.
+
+        Until then no pod is popped.
+        """
+        if self._flushes_until is not None:
+            self._flush_backoff_slice(self._flushes_until)
+            return True
+        if not self._deliveries:
+            return False
+        if self._deliveries.deliver_slice():
+            self.on_ready()
+        return True
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Move pods to activeQ now, backed off or not; a pod in flight follows once its attempt fails."""
@@ -290,6 +321,8 @@ class SchedulingQueue:
         Pods behind a head are woken as it was. Classes form again as pods are tried.
         """
         self._announcements.tell_all()
+        while self.deliver_some():
+            pass
         is_poppable = False
         for info, waiting in self._pool.dissolve_classes():
             place = self._requeue(info, waiting.strategy, waiting.label)
@@ -334,10 +367,17 @@ class SchedulingQueue:
 
     def flush_backoff_completed(self) -> None:
         """Move every pod whose backoff has expired to activeQ."""
-        activated = False
-        for info in self._backoff.pop_rested(self._clock.monotonic()):
+        if self._flushes_until is None:
+            self._flush_backoff_slice(self._clock.monotonic())
+
+    def _flush_backoff_slice(self, now: float) -> None:
+        limit = SLICE if self.divides_events else None
+        rested, activated = self._backoff.pop_rested(now, limit), False
+        for info in rested:
             activated |= self._move_to_active(info, BACKOFF_COMPLETE, from_backoff=True)
-        if activated:
+        is_done = len(rested) != limit
+        self._flushes_until = None if is_done else now
+        if activated or not is_done:
             self.on_ready()
 
     def flush_unschedulable_leftovers(self) -> None:
@@ -361,54 +401,7 @@ class SchedulingQueue:
             is_flush=True,
         )
 
-    # What is where.
-
-    def get_pod(self, namespace: str, name: str) -> QueuedPodInfo | None:
-        """The entry of a pod that waits in some queue. Not to be changed."""
-        return self._find_entry(f"{namespace}/{name}")
-
-    def is_behind_head(self, namespace: str, name: str) -> bool:
-        """Whether a pod waits until another pod of its class has been tried for all."""
-        return self._pool.classes.is_behind_head(f"{namespace}/{name}")
-
-    def place_of(self, namespace: str, name: str) -> str | None:
-        """Where a pod waits, in the words of `pending_pods`: active, backoff, unschedulable, gated; None if nowhere."""
-        key = f"{namespace}/{name}"
-        if key in self._active:
-            return ACTIVE
-        if key in self._backoff:
-            return BACKOFF
-        info = self._pool.get(key)
-        if info is None:
-            return None
-        return GATED if info.is_gated else UNSCHEDULABLE
-
-    def pending_pods(self) -> tuple[list[Pod], str]:
-        """Every waiting pod, and a summary for people."""
-        queues: tuple[Iterable[QueuedPodInfo], ...] = (self._active, self._backoff, self._pool)
-        pods = [info.pod_info.pod for queue in queues for info in queue]
-        return pods, "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*self.sizes)
-
-    def entries(self) -> list[tuple[str, QueuedPodInfo]]:
-        """(place, entry) of every waiting pod, in the order of trial where there is one. Not to be changed."""
-        pool = [(GATED if info.is_gated else UNSCHEDULABLE, info) for info in self._pool]
-        return [
-            *((ACTIVE, info) for info in self._active.in_order()),
-            *((BACKOFF, info) for info in self._backoff.in_order()),
-            *pool,
-        ]
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Pods in activeQ, backoffQ and unschedulablePods."""
-        return len(self._active), len(self._backoff), len(self._pool)
-
-    def pods_in_active_q(self) -> list[Pod]:
-        return [info.pod_info.pod for info in self._active]
-
-    def unschedulable_pods(self) -> list[Pod]:
-        """Pods waiting for an event, gated ones included."""
-        return [info.pod_info.pod for info in self._pool]
+    # Saved and checked.
 
     def in_flight_uids(self) -> list[str]:
         """Pods being tried, the longest in flight first."""
@@ -418,7 +411,10 @@ class SchedulingQueue:
     def can_be_saved(self) -> bool:
         """Whether the queue follows from its entries: no pod is tried, and none waits for that, or to be told something."""
         return (
-            not len(self._in_flight) and not self._announcements and not self._pool.classes.heads()
+            not len(self._in_flight)
+            and not self._announcements
+            and not self._deliveries
+            and not self._pool.classes.heads()
         )
 
     def save(self) -> SavedQueue:
@@ -458,15 +454,7 @@ class SchedulingQueue:
         if self.settings.pop_from_backoff_q:
             poppable.append(self._backoff)
         check_gates(poppable, self._pool, self._hints)
-        sizes = {
-            queue: self._metrics.pending_pods.labels(queue).current()
-            for queue in (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
-        }
-        gated = sum(info.is_gated for info in self._pool)
-        expected = (len(self._active), len(self._backoff), len(self._pool) - gated, gated)
-        assert tuple(sizes.values()) == expected, (
-            f"pending_pods says {sizes}, the queue holds {expected}"
-        )
+        check_sizes(self._metrics, self._active, self._backoff, self._pool)
 
     # Transitions.
 
@@ -518,14 +506,19 @@ class SchedulingQueue:
             log_move(info, label, UNSCHEDULABLE, f"{MOVED}, because the pod is gated")
 
     def _requeue(
-        self, info: QueuedPodInfo, strategy: Strategy, label: str, turn: int | None = None
+        self,
+        info: QueuedPodInfo,
+        strategy: Strategy,
+        label: str,
+        turn: int | None = None,
+        now: float | None = None,
     ) -> str:
-        """Put a pod where the strategy wants it; returns the queue in which it ended up."""
+        """Put a pod where the strategy wants it (at the time of an event); returns the queue in which it ended up."""
         if strategy is Strategy.SKIP:
             self._pool.add_or_update(info, label)
             return UNSCHEDULABLE
         must_rest = strategy is Strategy.AFTER_BACKOFF and self._backoff.policy.is_backing_off(
-            info, self._clock.monotonic()
+            info, self._clock.monotonic() if now is None else now
         )
         if must_rest:
             return BACKOFF if self._move_to_backoff(info, label, turn) else UNSCHEDULABLE
@@ -560,25 +553,39 @@ class SchedulingQueue:
         is_flush: bool = False,
     ) -> None:
         """Bring pods back from the pool, wake classes, and remember the event for the pods in flight."""
-        now, is_poppable = self._clock.monotonic(), False
-        for info, strategy in pods:
-            self._pool.remove(info.pod_info.key)
-            is_poppable |= self._is_poppable(self._requeue(info, strategy, event.label))
-        if classes:
-            self._pool.classes.wake(classes, event.label, now, is_flush=is_flush)
-        for waiting, _strategy in classes:
-            is_poppable |= self._release_next(waiting)
+        now = self._clock.monotonic()
+        is_poppable = self._bring_back(pods, classes, event.label, Stamps(now), is_flush=is_flush)
         self._in_flight.record(event, old, new, now)
         if self._in_flight.event_count and log.enabled(5):
             log.info("Event received while pods are in flight", v=5, event=event.label)
         if is_poppable:
             self.on_ready()
 
-    def _release_next(self, waiting: WaitingClass) -> bool:
+    def _bring_back(
+        self,
+        pods: Iterable[tuple[QueuedPodInfo, Strategy]],
+        classes: Sequence[tuple[WaitingClass, Strategy]],
+        label: str,
+        stamps: Stamps,
+        *,
+        is_flush: bool = False,
+    ) -> bool:
+        """Bring back pods and wake classes, at the time of an event; returns whether any of them can be popped."""
+        is_poppable, now = False, stamps.now
+        for info, strategy in pods:
+            self._pool.remove(info.pod_info.key)
+            is_poppable |= self._is_poppable(self._requeue(info, strategy, label, now=now))
+        if classes:
+            self._pool.classes.wake(classes, label, stamps, is_flush=is_flush)
+        for waiting, _strategy in classes:
+            is_poppable |= self._release_next(waiting, now)
+        return is_poppable
+
+    def _release_next(self, waiting: WaitingClass, now: float | None = None) -> bool:
         """Let the next pod of a woken class be tried for all; returns whether it can be popped."""
         while (head := self._pool.classes.next_head(waiting)) is not None:
             info, turn = head
-            place = self._requeue(info, waiting.strategy, waiting.label, turn)
+            place = self._requeue(info, waiting.strategy, waiting.label, turn, now)
             if place != UNSCHEDULABLE:  # else it is gated by now
                 waiting.place = place
                 return self._is_poppable(place)
@@ -609,6 +616,7 @@ class SchedulingQueue:
 
     def _activate(self, pod: Pod) -> bool:
         key = key_of(pod.metadata)
+        self._deliveries.catch_up(key)
         info = self._pool.get(key)
         if info is not None:
             return self._move_to_active(info, FORCE_ACTIVATE.label)
@@ -668,13 +676,6 @@ class SchedulingQueue:
     def _wake_if(self, place: str) -> None:
         if self._is_poppable(place):
             self.on_ready()
-
-    def _find_entry(self, key: str) -> QueuedPodInfo | None:
-        for queue in (self._active, self._pool, self._backoff):
-            info = queue.get(key)
-            if info is not None:
-                return info
-        return None
 
     def _find_queued(self, key: str) -> PodInfo | None:
         info = self._find_entry(key)

@@ -11,7 +11,7 @@ class are asked once per class. The outcome is exactly what asking every pod wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import Final, NamedTuple
 
@@ -73,7 +73,8 @@ class UnschedulablePods:
 
         Returns how many others there are, and the keys of those that were last told something else.
         """
-        others, untold = self.classes.settle(info, self._rejection(info), message)
+        self._arrivals += 1
+        others, untold = self.classes.settle(info, self._rejection(info), self._arrivals, message)
         self._parked(info, event_label, 1 + others)
         return others, untold
 
@@ -116,6 +117,37 @@ class UnschedulablePods:
                 moves += cohort.worth_requeuing(*asked)
         moves.sort(key=lambda item: self._arrival_of(item[0].pod_info.key))
         return moves
+
+    @property
+    def arrivals(self) -> int:
+        """How many pods have come here so far."""
+        return self._arrivals
+
+    def lone_keys(self) -> Iterable[str]:
+        """The pods that do not wait with their class."""
+        return self._slots.keys()
+
+    def evaluate(
+        self,
+        key: str,
+        event: ResolvedEvent,
+        old: object,
+        new: object,
+        pre_check: PreCheck | None,
+        evaluator: HintEvaluator,
+        mark: int,
+    ) -> tuple[QueuedPodInfo, Strategy] | None:
+        """A pod that the event may help, and how, if it came here before that many others had."""
+        info = self.get(key)
+        if info is None or self._arrival_of(key) > mark:
+            return None
+        rejection = self._rejection(info)
+        if not rejection.is_concerned(event):
+            return None
+        if pre_check is not None and not pre_check(info.pod_info.pod):
+            return None
+        strategy = rejection.evaluate(info, event, old, new, evaluator)
+        return None if strategy is Strategy.SKIP else (info, strategy)
 
     @property
     def gated_count(self) -> int:

@@ -37,6 +37,22 @@ FIRST_TURN: Final = -(2**62)
 """Among equals, pods that are tried for their class go first, in the order of their arrival."""
 
 
+class Stamps:
+    """Time stamps for the classes that one event wakes, in the order of their last ones."""
+
+    __slots__ = ("_before", "_step", "now")
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self._step, self._before = -1, inf
+
+    def after(self, stamp: float) -> float:
+        """The new time stamp of a class, given its last one: equal ones stay equal."""
+        if stamp != self._before:
+            self._step, self._before = self._step + 1, stamp
+        return self.now + self._step * STAMP_STEP_S
+
+
 class Member:
     """A parked pod."""
 
@@ -71,6 +87,7 @@ class WaitingClass:
 
     __slots__ = (
         "_next_stamp",
+        "asleep_since",
         "class_key",
         "flushed_at",
         "head_arrival",
@@ -85,9 +102,11 @@ class WaitingClass:
         "strategy",
     )
 
-    def __init__(self, class_key: bytes, rejection: Rejection) -> None:
+    def __init__(self, class_key: bytes, rejection: Rejection, arrival: int) -> None:
         self.class_key = class_key
         self.rejection = rejection
+        self.asleep_since = arrival
+        """Its place in the order of arrivals when it last fell asleep."""
         self.members: OrderedDict[str, Member] = OrderedDict()
         """Parked pods by key, in the order in which they will be tried."""
         self.settled = 0
@@ -176,7 +195,8 @@ class WaitingClasses:
         assert class_key, f"{info} has no class to wait in"
         waiting = self._classes.get((class_key, rejection))
         if waiting is None:
-            waiting = self._classes[class_key, rejection] = WaitingClass(class_key, rejection)
+            waiting = WaitingClass(class_key, rejection, arrival)
+            self._classes[class_key, rejection] = waiting
             waiting.message = message
         elif waiting.message != message:
             waiting.message = None
@@ -184,15 +204,16 @@ class WaitingClasses:
         self._members[key] = waiting.members[key] = Member(info, waiting, arrival)
 
     def settle(
-        self, info: QueuedPodInfo, rejection: Rejection, message: str
+        self, info: QueuedPodInfo, rejection: Rejection, now: int, message: str
     ) -> tuple[int, list[str]]:
-        """Settle the class of its head, which goes back to its place before the others.
+        """Settle the class of its head, which goes back to its place before the others; `now` counts arrivals.
 
         Returns how many others there are, and the keys of those that were last told something else.
         """
         waiting = self._heads.pop(info.pod_info.uid)
         arrival = waiting.head_arrival
         waiting.settle()
+        waiting.asleep_since = now
         others = len(waiting.members)
         untold = [] if waiting.message == message else [*waiting.members]
         waiting.message = message
@@ -246,16 +267,14 @@ class WaitingClasses:
         self,
         woken: Iterable[tuple[WaitingClass, Strategy]],
         label: str,
-        now: float,
+        stamps: Stamps,
         *,
         is_flush: bool = False,
     ) -> None:
         """Wake classes. Those that were settled at different times stay in that order."""
-        step, before = -1, inf
         for waiting, strategy in sorted(woken, key=lambda entry: entry[0].stamp):
-            if waiting.stamp != before:
-                step, before = step + 1, waiting.stamp
-            waiting.wake(strategy, label, now + step * STAMP_STEP_S, now if is_flush else None)
+            flushed_at = stamps.now if is_flush else None
+            waiting.wake(strategy, label, stamps.after(waiting.stamp), flushed_at)
 
     def next_head(self, waiting: WaitingClass) -> tuple[QueuedPodInfo, int] | None:
         """Take the first pod of a woken class and its turn; None, and the class sleeps, if there is none left."""
@@ -278,6 +297,11 @@ class WaitingClasses:
         member = self._members.get(key)
         return member is not None and member.waiting.is_awake
 
+    def class_of(self, key: str) -> WaitingClass | None:
+        """The class that a pod is parked in."""
+        member = self._members.get(key)
+        return None if member is None else member.waiting
+
     def headed_by(self, uid: str) -> WaitingClass | None:
         """The class for which that pod is tried."""
         return self._heads.get(uid)
@@ -289,11 +313,12 @@ class WaitingClasses:
         new: object,
         pre_check: PreCheck | None,
         evaluator: HintEvaluator,
+        among: Iterable[WaitingClass] | None = None,
     ) -> list[tuple[WaitingClass, Strategy]]:
-        """Sleeping classes that the event may help, where one answer holds for all pods of a class."""
+        """Sleeping classes (of some) that the event may help, where one answer holds for all pods of a class."""
         own_uid = _uid_of(new) or _uid_of(old)
         woken: list[tuple[WaitingClass, Strategy]] = []
-        for waiting in self._asleep(event):
+        for waiting in self._asleep(event, among):
             rejection = waiting.rejection
             if not rejection.asks_per_class(event):
                 continue
@@ -325,12 +350,27 @@ class WaitingClasses:
                     if strategy is not Strategy.SKIP:
                         yield info, strategy
 
-    def _asleep(self, event: ResolvedEvent) -> list[WaitingClass]:
+    def asked_one_by_one(self, event: ResolvedEvent, among: Iterable[WaitingClass]) -> list[str]:
+        """Keys of the pods of sleeping classes where some hint looks at the very pod."""
+        return [
+            key
+            for waiting in self._asleep(event, among)
+            if not waiting.rejection.asks_per_class(event)
+            for key in waiting.members
+        ]
+
+    def _asleep(
+        self, event: ResolvedEvent, among: Iterable[WaitingClass] | None = None
+    ) -> list[WaitingClass]:
         return [
             waiting
-            for waiting in self._classes.values()
-            if not waiting.is_awake and waiting.rejection.is_concerned(event)
+            for waiting in (self._classes.values() if among is None else among)
+            if not waiting.is_awake and waiting.members and waiting.rejection.is_concerned(event)
         ]
+
+    def is_deliverable(self, waiting: WaitingClass, mark: int) -> bool:
+        """Whether a class waits since before the event that so many pods had arrived until."""
+        return self._classes.get(waiting.key) is waiting and waiting.asleep_since <= mark
 
     # -- what is where ---------------------------------------------------------------------------------------------
 
@@ -402,6 +442,7 @@ class WaitingClasses:
             )
         by_arrival = sorted(large.members.items(), key=lambda entry: entry[1].arrival)
         large.members = OrderedDict(by_arrival)
+        large.asleep_since = min(large.asleep_since, small.asleep_since)
         if large.message != small.message:
             large.message = None
         self._classes[large.key] = large

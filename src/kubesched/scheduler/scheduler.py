@@ -260,6 +260,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled; bindings in flight are then called off and undone."""
+        self.queue.divides_events = True
         if self._flight is not None:
             self._flight.began()
         async with asyncio.TaskGroup() as group:
@@ -291,7 +292,7 @@ class Scheduler:
         Returns whether any attempt was made, or the attempt to be awaited.
         """
         deadline = self._clock.monotonic() + BURST_S
-        worked = False
+        worked = self.queue.deliver_some()
         for _ in range(BURST_PODS):
             if self._is_draining or self._is_saturated():
                 break
