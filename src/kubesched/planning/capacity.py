@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -239,8 +240,8 @@ class _Count:
         self._world = world
         self._templates = templates
         self._limit = limit
-        self._by_node: Counter[str] = Counter()
-        self._pods = 0
+        self._before: list[int] = world.assembly.table.pod_count.array.tolist()
+        """Pods by row when counting began."""
         self._cycle_number = world.assembly.scheduler.queue.scheduling_cycle
         self._signatures: dict[int, bytes | None] = {}
 
@@ -249,7 +250,8 @@ class _Count:
         replicas, stopped = self._count()
         world = self._world
         zones: Counter[str] = Counter()
-        for name, count in self._by_node.items():
+        by_node = self._by_node()
+        for name, count in by_node.items():
             zones[zone_of(world.find(Node, "", name))] += count
         return Capacity(
             source=state.source,
@@ -264,33 +266,42 @@ class _Count:
                 for template in self._templates
             ],
             replicas=replicas,
-            pods=self._pods,
+            pods=sum(by_node.values()),
             is_limited=stopped is None,
             zones=dict(sorted(zones.items())),
-            nodes=dict(sorted(self._by_node.items())),
+            nodes=by_node,
             next=stopped,
             pending=pending,
             notes=[f"left out, as the scheduler would: {problem}" for problem in world.problems],
         )
 
+    def _by_node(self) -> dict[str, int]:
+        """Where the copies are."""
+        table = self._world.assembly.table
+        names, counts = table.names, table.pod_count.array.tolist()
+        added = zip(names, self._before, counts, strict=False)
+        return dict(sorted((name, now - then) for name, then, now in added if now > then))
+
     def _count(self) -> tuple[int, Stop | None]:
         numbers = [0] * len(self._templates)
-        places = [self._placing(template) for template in self._templates]
+        places = [self._placing(at, template) for at, template in enumerate(self._templates)]
         for replica in range(self._limit):
             for at, template in enumerate(self._templates):
                 for _ in range(template.per_replica):
                     # The first goes through the queue, which a PreEnqueue plugin may keep it out of.
-                    place = places[at] if numbers[at] else self._place
-                    if not place(at, template, numbers[at]):
+                    place = places[at] if numbers[at] else partial(self._place, at, template)
+                    if not place(numbers[at]):
                         return replica, stop_of(self._world, self._untried(template, numbers[at]))
                     numbers[at] += 1
         return self._limit, None
 
-    def _placing(self, template: _Template) -> Callable[[int, _Template, int], bool]:
+    def _placing(self, at: int, template: _Template) -> Callable[[int], bool]:
+        """What places the copy of a number, the first one apart."""
         framework = self._framework_of(template)
         others = {plugin.name for plugin in (*framework.reserve, *framework.permit)}
-        is_short = template.is_plain and others <= IDLE_WITHOUT_CLAIMS
-        return self._place_shortly if is_short else self._place
+        if template.is_plain and others <= IDLE_WITHOUT_CLAIMS:
+            return self._placing_shortly(at, template, framework)
+        return partial(self._place, at, template)
 
     def _framework_of(self, template: _Template) -> Framework:
         return self._world.assembly.frameworks[template.pod.spec.scheduler_name]
@@ -303,20 +314,29 @@ class _Count:
         self._world.listers.put(pod)  # preemption looks it up
         return pod
 
-    def _place_shortly(self, at: int, template: _Template, number: int) -> bool:
-        """What `_place` does, for pods that no plugin reserves anything for: decide once, count the copy there."""
-        scheduler, framework = self._world.assembly.scheduler, self._framework_of(template)
-        framework.attempt_begins()
-        state = CycleState()
-        self._cycle_number += 1
-        state.cycle, state.signature = self._cycle_number, self._signatures[at]
-        result = scheduler.cycle.algorithm.schedule(framework, state, template.stand_in())
-        if not isinstance(result, ScheduleResult):
-            return False
-        scheduler.cache.assume_pod(template.placed(number, result.node_name))
-        self._by_node[result.node_name] += 1
-        self._pods += 1
-        return True
+    def _placing_shortly(
+        self, at: int, template: _Template, framework: Framework
+    ) -> Callable[[int], bool]:
+        """What `_place` does, for pods that no plugin reserves anything for: decide once, count the copy there.
+
+        Copies are counted in the table alone. The cache knows single pods for the sake of later events, of which there are none.
+        """
+        schedule = self._world.assembly.scheduler.cycle.algorithm.schedule
+        add_pod = self._world.assembly.table.add_pod
+        stand_in, placed = template.stand_in(), template.placed
+
+        def place(number: int) -> bool:
+            state = CycleState()
+            self._cycle_number += 1
+            state.cycle, state.signature = self._cycle_number, self._signatures[at]
+            result = schedule(framework, state, stand_in)
+            if not isinstance(result, ScheduleResult):
+                return False
+            node_name = result.node_name
+            add_pod(placed(number, node_name), node_name)
+            return True
+
+        return place
 
     def _place(self, at: int, template: _Template, number: int) -> bool:
         world, info = self._world, template.copy(number)
@@ -334,8 +354,6 @@ class _Count:
         if not isinstance(outcome, Assumed):
             return False
         template.learn(queued.pod_info)
-        self._by_node[outcome.node_name] += 1
-        self._pods += 1
         return True
 
     def _queued(self, at: int, info: PodInfo) -> QueuedPodInfo | None:

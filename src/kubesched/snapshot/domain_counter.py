@@ -264,6 +264,13 @@ class DomainCounter:
         return self._counts
 
     @property
+    def cells(self) -> memoryview:
+        """The same, for reading single counts."""
+        if not self._version:
+            self._build()
+        return self._cells
+
+    @property
     def total(self) -> int:
         """Pods in all domains together."""
         if not self._version:

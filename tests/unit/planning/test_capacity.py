@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 
 import msgspec
@@ -260,5 +261,7 @@ def test_the_short_way_gives_what_the_whole_cycle_gives(seed, monkeypatch):
     if seed % 3 == 0:
         manifests.append(pod_manifest(rng, "second"))
     shortly = counted(state, *manifests, limit=200, seed=seed)
-    monkeypatch.setattr(_Count, "_placing", lambda count, _template: count._place)
+    monkeypatch.setattr(
+        _Count, "_placing", lambda count, at, template: partial(count._place, at, template)
+    )
     assert counted(state, *manifests, limit=200, seed=seed) == shortly

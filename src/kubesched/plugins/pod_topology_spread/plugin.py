@@ -40,10 +40,10 @@ from kubesched.plugins.pod_topology_spread.constraints import (
     defaulted_constraints,
     own_constraints,
 )
+from kubesched.plugins.pod_topology_spread.few_rows import FewRows
 from kubesched.plugins.pod_topology_spread.filtering import FilterState, HardConstraint
 from kubesched.plugins.pod_topology_spread.scoring import (
     ScoreState,
-    final_scores,
     normalized,
     raw_scores,
     traits,
@@ -196,12 +196,8 @@ class PodTopologySpread(
         if soft is None:
             return Rule(traits=(), premise=premise)
         counted = [constraint.counted for constraint in soft.constraints]
-        requires_all = self._requires_all(pod)
-
-        def final(rows: Sequence[int], counts: Sequence[int]) -> list[int]:
-            return final_scores(counted, rows, counts, requires_all=requires_all)
-
-        return Rule(traits=traits(soft), premise=premise, final=final)
+        few = FewRows(counted, self.handle.table, requires_all=self._requires_all(pod))
+        return Rule(traits=traits(soft), premise=premise, final=few.scores)
 
     # -- events and signature --------------------------------------------------------------------------------------
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -134,94 +132,6 @@ def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Ints:
     if ignored is not None:
         final[ignored] = 0
     return final
-
-
-def final_scores(
-    counted: Sequence[Counted], rows: Sequence[int], counts: Sequence[int], *, requires_all: bool
-) -> list[int]:
-    """`weigh`, `raw_scores` and `normalized` for a few rows, each of which stands for that many feasible nodes.
-
-    Step by step the same in plain Python: for three zones a dozen array operations cost more than the handful of
-    look-ups there is to do (52 against 89 µs per decision with spread-soft, benchmarks/decisions.py).
-    """
-    domain_ids: list[list[int]] = []
-    is_lacking = False
-    for soft in counted:
-        id_at = soft.domains.column.ids.item
-        ids = [id_at(row) for row in rows]
-        domain_ids.append(ids)
-        is_lacking = is_lacking or min(ids) < 0
-    if is_lacking:
-        return _final_with_lacking(counted, rows, counts, domain_ids, requires_all=requires_all)
-    everywhere = range(len(rows))
-    totals: list[float] = []
-    for soft, ids in zip(counted, domain_ids, strict=True):
-        weight = natural_log(_size(soft, ids, counts, everywhere) + 2)
-        extra = float(soft.constraint.max_skew - 1)
-        pods = _pods_of(soft, rows, ids)
-        if totals:
-            totals = [t + (n * weight + extra) for t, n in zip(totals, pods, strict=True)]
-        else:
-            totals = [n * weight + extra for n in pods]
-    return _reversed([math.floor(t + 0.5) for t in totals])
-
-
-def _final_with_lacking(
-    counted: Sequence[Counted],
-    rows: Sequence[int],
-    counts: Sequence[int],
-    domain_ids: Sequence[Sequence[int]],
-    *,
-    requires_all: bool,
-) -> list[int]:
-    """The same where some rows lack a label. A constraint says nothing about them, or with `requires_all` they are ignored."""
-    taking_part: Sequence[int] = range(len(rows))
-    if requires_all:
-        taking_part = [at for at in taking_part if all([ids[at] >= 0 for ids in domain_ids])]
-    final = [0] * len(rows)
-    if not taking_part:
-        return final
-    totals = [0.0] * len(rows)
-    for soft, ids in zip(counted, domain_ids, strict=True):
-        weight = natural_log(_size(soft, ids, counts, taking_part) + 2)
-        extra = float(soft.constraint.max_skew - 1)
-        pods = _pods_of(soft, rows, ids)
-        for at in taking_part:
-            totals[at] += pods[at] * weight + extra if ids[at] >= 0 else 0.0
-    scores = _reversed([math.floor(totals[at] + 0.5) for at in taking_part])
-    for at, score in zip(taking_part, scores, strict=True):
-        final[at] = score
-    return final
-
-
-def _pods_of(counted: Counted, rows: Sequence[int], ids: Sequence[int]) -> list[int]:
-    """The pods that count for each row; anything for a row that lacks the label."""
-    if counted.constraint.topology_key == HOSTNAME:
-        count_at = counted.counter.count_at
-        return [count_at(row) for row in rows]
-    count_in = counted.domains.counts.item
-    return [count_in(domain) for domain in ids]
-
-
-def _reversed(raw: Sequence[int]) -> list[int]:
-    """Turn "high is bad" into 0..100."""
-    highest = max(raw)
-    if not highest:
-        return [MAX_NODE_SCORE] * len(raw)
-    both = highest + min(raw)
-    return [MAX_NODE_SCORE * (both - score) // highest for score in raw]
-
-
-def _size(
-    counted: Counted, ids: Sequence[int], counts: Sequence[int], taking_part: Sequence[int]
-) -> int:
-    """How many nodes there are for the hostname, how many values otherwise; lacking the label is a value too."""
-    if counted.constraint.topology_key == HOSTNAME:
-        return sum([counts[at] for at in taking_part])
-    if counted.domains.column.shared:
-        return len({ids[at] for at in taking_part})
-    with_label = sum([counts[at] for at in taking_part if ids[at] >= 0])
-    return with_label + any([ids[at] < 0 for at in taking_part])
 
 
 _LN2_HIGH = 6.93147180369123816490e-01
