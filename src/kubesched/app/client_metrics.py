@@ -161,7 +161,9 @@ class MeasuredBucket(TokenBucket):
     def take(self) -> bool:
         is_taken = super().take()
         if is_taken:
-            self._waits.observe(0.0)
+            self._waits.counts[0] += (
+                1  # as `observe(0.0)`, written out because it is done for every request
+            )
         return is_taken
 
     async def acquire(self, max_wait_s: float) -> float:

@@ -93,7 +93,7 @@ class Informer(Generic[T]):
         )
         self._clock = clock
         self._transform = transform
-        self._handlers: list[EventHandler[T]] = []
+        self._handlers: tuple[EventHandler[T], ...] = ()
         self._synced = asyncio.Event()
 
     # For users.
@@ -116,7 +116,7 @@ class Informer(Generic[T]):
         if handler.on_add is not None:
             for obj in self.store.values():
                 self._call(handler.on_add, key_of(obj.metadata), obj)
-        self._handlers.append(handler)
+        self._handlers = (*self._handlers, handler)
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         self.store.add_index(name, function)
@@ -175,7 +175,7 @@ class Informer(Generic[T]):
         if self.on_change is not None:
             self.on_change(self.name, "a" if old is None else "u", key, old, obj)
         self.store.put(key, obj)
-        for handler in tuple(self._handlers):
+        for handler in self._handlers:
             if old is None:
                 if handler.on_add is not None:
                     self._call(handler.on_add, key, obj)
@@ -193,7 +193,7 @@ class Informer(Generic[T]):
             self.on_change(self.name, "t" if final is None else "d", key, old, final)
         self.store.remove(key)
         gone = DeletedFinalStateUnknown(key, old) if final is None else final
-        for handler in tuple(self._handlers):
+        for handler in self._handlers:
             if handler.on_delete is not None:
                 self._call(handler.on_delete, key, gone)
 

@@ -216,7 +216,7 @@ class Reflector(Generic[T]):
                 resourceVersion=self.resource_version,
                 err=error,
             )
-            self._reached("")
+            self._reached("", None)
         else:
             doing = "watch" if self.resource_version else "list"
             log.error("Failed to watch", f"failed to {doing} {self.name}: {error}", type=self.name)
@@ -323,7 +323,7 @@ class Reflector(Generic[T]):
             self._restore.finish(self.name)
         self._is_restored, self._highest = False, None
         self._distrusted.clear()
-        self._reached(resource_version)
+        self._reached(resource_version, _number(resource_version))
         self._confirm()
         self._failed_streams = 0
         self.last_error = None
@@ -417,13 +417,14 @@ class Reflector(Generic[T]):
         self._taken += 1
         if event.type != "BOOKMARK":
             self._sink.apply(event)
-        self._reached(resource_version)
+        self._reached(resource_version, revision)
 
-    def _reached(self, resource_version: str) -> None:
+    def _reached(self, resource_version: str, revision: int | None) -> None:
+        """`revision` is that version as a number, if it is one."""
         self.resource_version = resource_version
-        self._revision = _number(resource_version)
-        if self._revision is not None:
-            self._highest = self._revision
+        self._revision = revision
+        if revision is not None:
+            self._highest = revision
 
     def _watch_timeout_s(self) -> float:
         return self._settings.min_watch_s * (1.0 + self._random.random())
@@ -431,8 +432,9 @@ class Reflector(Generic[T]):
 
 def _number(resource_version: str) -> int | None:
     """A revision as a number, if it is one of those that API servers count with."""
-    is_number = len(resource_version) <= MAX_REVISION_DIGITS and resource_version.isascii()
-    return int(resource_version) if is_number and resource_version.isdigit() else None
+    is_short = len(resource_version) <= MAX_REVISION_DIGITS
+    is_number = is_short and resource_version.isdigit() and resource_version.isascii()
+    return int(resource_version) if is_number else None
 
 
 def is_resource_version_too_large(error: ApiError) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod, PodSpec, PodStatus, Volume
+from kubesched.api.meta import ObjectMeta
 
 TOKEN_VOLUME: Final = "kube-api-access-"
 """The API server adds a volume of this name and five random letters to every pod. The letters are dropped: nothing reads them, and
@@ -59,7 +60,7 @@ class Sharing:
         sibling = self._sibling_of(pod)
         self._share_spec(pod, sibling.spec)
         self._share_status(pod, sibling.status)
-        self._replace_parts(metadata, sibling.metadata, _METADATA)
+        self._share_metadata(metadata, sibling.metadata)
         texts = self._texts
         _replace(metadata, "namespace", texts.setdefault(metadata.namespace, metadata.namespace))
         if len(texts) > PARTS_LIMIT:
@@ -81,6 +82,20 @@ class Sharing:
         # Of volumes one may differ from pod to pod (a claim), and the others recur.
         _share_each(spec.volumes, self._volumes)
         self._replace_parts(spec, known, _SPEC)
+
+    def _share_metadata(self, metadata: ObjectMeta, known: ObjectMeta) -> None:
+        """As `_replace_parts`, written out for the usual case: labels and owners are those of the sibling."""
+        labels, owners = known.labels, known.owner_references
+        if (
+            metadata.annotations is None
+            and labels is not metadata.labels
+            and labels == metadata.labels
+            and owners == metadata.owner_references
+        ):
+            _replace(metadata, "labels", labels)
+            _replace(metadata, "owner_references", owners)
+        else:
+            self._replace_parts(metadata, known, _METADATA)
 
     def _share_status(self, pod: Pod, known: PodStatus) -> None:
         status = pod.status

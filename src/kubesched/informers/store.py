@@ -31,7 +31,7 @@ class Store(Generic[T]):
         """Counts changes."""
         self._objects: dict[str, T] = {}
         self._indexes: dict[str, Index[T]] = {NAMESPACE_INDEX: Index(_namespace_of)}
-        self._listeners: list[Callable[[T | None, T | None], None]] = []
+        self._listeners: tuple[Callable[[T | None, T | None], None], ...] = ()
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -70,8 +70,13 @@ class Store(Generic[T]):
 
         Listeners only note what changed: they must neither fail nor change a store.
         """
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        self._listeners = (*self._listeners, listener)
+        return lambda: self._unsubscribe(listener)
+
+    def _unsubscribe(self, listener: Callable[[T | None, T | None], None]) -> None:
+        listeners = list(self._listeners)
+        listeners.remove(listener)
+        self._listeners = tuple(listeners)
 
     def put(self, key: str, obj: T) -> T | None:
         """Add or replace; returns what was there before."""
@@ -80,7 +85,7 @@ class Store(Generic[T]):
         self.version += 1
         for index in self._indexes.values():
             index.change(key, old, obj)
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             listener(old, obj)
         return old
 
@@ -91,7 +96,7 @@ class Store(Generic[T]):
             self.version += 1
             for index in self._indexes.values():
                 index.change(key, old, None)
-            for listener in tuple(self._listeners):
+            for listener in self._listeners:
                 listener(old, None)
         return old
 

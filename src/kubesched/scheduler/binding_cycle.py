@@ -151,9 +151,9 @@ class BindingCycle:
             not framework.post_bind
             and (handle.waiting_pods is None or handle.waiting_pods.get(pod.uid) is None)
             and not self._is_status_pending(pod.key)
-            and not any(
-                extender.is_binder and extender.is_interested(pod.pod)
-                for extender in handle.extenders
+            and not (
+                handle.extenders
+                and any(e.is_binder and e.is_interested(pod.pod) for e in handle.extenders)
             )
         )
 

@@ -364,7 +364,8 @@ async def test_failing_handler_does_not_affect_others_and_is_counted(collection,
         raise RuntimeError("bug in a plugin")
 
     scene = Scene(collection, story)
-    scene.informer._handlers.insert(0, EventHandler(on_add=fail, on_update=fail, on_delete=fail))
+    failing = EventHandler(on_add=fail, on_update=fail, on_delete=fail)
+    scene.informer._handlers = (failing, *scene.informer._handlers)
     collection.create("a")
     async with scene.running():
         collection.update("a")
