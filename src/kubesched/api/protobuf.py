@@ -29,7 +29,7 @@ class ProtobufError(KubeschedError):
 
 
 # Writing. As long as every text is ASCII and shorter than 128 characters a message is ASCII too: tags and lengths are
-# single characters then, and a message is made by filling in a template. What is not so short is left to JSON.
+# single characters then, and a message is made by joining texts. What is not so short is left to JSON.
 
 
 def varint(value: int) -> bytes:
@@ -49,31 +49,38 @@ def bytes_field(number: int, content: bytes) -> bytes:
     return b"%c%b%b" % (number << 3 | _BYTES, varint(length), content)
 
 
-def _template(*numbers: int) -> str:
-    """A message of short texts with these field numbers; each takes a length and a text."""
-    return "".join(f"{number << 3 | _BYTES:c}%c%s" for number in numbers)
+_LENGTHS = [chr(length) for length in range(0x80)]
+"""What stands before a short text. There are no others: an index beyond these means that a text is too long."""
+
+
+def _short(number: int, text: str) -> str:
+    """A field of short text."""
+    return f"{number << 3 | _BYTES:c}{_LENGTHS[len(text)]}{text}"
 
 
 def _envelope(api_version: str, kind: str) -> bytes:
-    type_meta = _template(1, 2) % (len(api_version), api_version, len(kind), kind)
+    type_meta = _short(1, api_version) + _short(2, kind)
     return _MAGIC + bytes_field(1, type_meta.encode("ascii"))
 
 
 _BINDING = _envelope("v1", "Binding")
-_BINDING_METADATA = _template(1, 3, 5)
-_BINDING_TARGET = _template(1, 3)
-_BINDING_PARTS = _template(1, 2)
 _EVENT = _envelope("events.k8s.io/v1", "Event")
-_EVENT_METADATA = _template(1, 3)
-_EVENT_REPORT = _template(4, 5, 6, 7)
-_REFERENCE_NAMES = _template(2, 3, 4)
 
 
 def encode_binding(namespace: str, name: str, uid: str, node_name: str) -> bytes | None:
     """A core/v1 Binding of a pod to a node; None if one of the names is too long for this."""
-    metadata = _BINDING_METADATA % (len(name), name, len(namespace), namespace, len(uid), uid)
-    target = _BINDING_TARGET % (4, "Node", len(node_name), node_name)
-    parts = _BINDING_PARTS % (len(metadata), metadata, len(target), target)
+    # Fields of the metadata are 1, 3 and 5, those of the target 1 and 3; the binding has the two as 1 and 2.
+    lengths = _LENGTHS
+    try:
+        metadata = (
+            f"\n{lengths[len(name)]}{name}"
+            f"\x1a{lengths[len(namespace)]}{namespace}"
+            f"*{lengths[len(uid)]}{uid}"
+        )
+        target = f"\n\x04Node\x1a{lengths[len(node_name)]}{node_name}"
+        parts = f"\n{lengths[len(metadata)]}{metadata}\x12{lengths[len(target)]}{target}"
+    except IndexError:
+        return None
     return _BINDING + bytes_field(2, parts.encode("ascii")) if parts.isascii() else None
 
 
@@ -82,6 +89,7 @@ def encode_event(event: Event) -> bytes | None:
     if event.series is not None or event.related is not None or event.event_time is None:
         return None
     about = event.regarding
+    moment = datetime.fromisoformat(event.event_time)
     template = EventTemplate(
         controller=event.reporting_controller,
         instance=event.reporting_instance,
@@ -92,7 +100,6 @@ def encode_event(event: Event) -> bytes | None:
         api_version=about.api_version,
         field_path=about.field_path,
     )
-    moment = datetime.fromisoformat(event.event_time)
     return template.fill(
         event.metadata.name,
         event.metadata.namespace,
@@ -111,7 +118,7 @@ class EventTemplate:
     There is one event per pod, and all but the last few fields are the same in most of them.
     """
 
-    __slots__ = ("_kind", "_report", "_type", "_version")
+    __slots__ = ("_field_path", "_is_short", "_kind", "_report", "_type", "_version")
 
     def __init__(
         self,
@@ -125,22 +132,17 @@ class EventTemplate:
         api_version: str,
         field_path: str,
     ) -> None:
-        self._report = _EVENT_REPORT % (
-            len(controller),
-            controller,
-            len(instance),
-            instance,
-            len(action),
-            action,
-            len(reason),
-            reason,
+        texts = (controller, instance, action, reason, type_, kind, api_version, field_path)
+        self._is_short = max(map(len, texts)) < len(_LENGTHS)
+        if not self._is_short:
+            return
+        self._report = (
+            _short(4, controller) + _short(5, instance) + _short(6, action) + _short(7, reason)
         )
-        self._kind = _template(1) % (len(kind), kind)
-        self._version = (
-            _template(5) % (len(api_version), api_version),
-            _template(7) % (len(field_path), field_path),
-        )
-        self._type = _template(11) % (len(type_), type_)
+        self._kind = _short(1, kind)
+        self._version = _short(5, api_version)
+        self._field_path = _short(7, field_path)
+        self._type = _short(11, type_)
 
     def fill(
         self,
@@ -154,22 +156,26 @@ class EventTemplate:
         note: bytes,
     ) -> bytes | None:
         """The message; `time` is as `micro_time` encodes it. None if a text is too long or not ASCII."""
-        metadata = _EVENT_METADATA % (len(name), name, len(namespace), namespace)
-        names = _REFERENCE_NAMES % (
-            len(about_namespace),
-            about_namespace,
-            len(about_name),
-            about_name,
-            len(about_uid),
-            about_uid,
-        )
-        version, field_path = self._version
-        regarding = (
-            f"{self._kind}{names}{version}2{len(about_revision):c}{about_revision}{field_path}"
-        )
-        texts = (
-            f"\n{len(metadata):c}{metadata}{self._report}B{len(regarding):c}{regarding}{self._type}"
-        )
+        if not self._is_short:
+            return None
+        lengths = _LENGTHS
+        try:
+            metadata = f"\n{lengths[len(name)]}{name}\x1a{lengths[len(namespace)]}{namespace}"
+            regarding = (
+                f"{self._kind}"
+                f"\x12{lengths[len(about_namespace)]}{about_namespace}"
+                f"\x1a{lengths[len(about_name)]}{about_name}"
+                f'"{lengths[len(about_uid)]}{about_uid}'
+                f"{self._version}"
+                f"2{lengths[len(about_revision)]}{about_revision}"
+                f"{self._field_path}"
+            )
+            texts = (
+                f"\n{lengths[len(metadata)]}{metadata}{self._report}"
+                f"B{lengths[len(regarding)]}{regarding}{self._type}"
+            )
+        except IndexError:
+            return None
         if not texts.isascii():
             return None
         return _EVENT + bytes_field(
