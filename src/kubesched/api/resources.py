@@ -387,14 +387,25 @@ def _effective(
 def same_resource_status(old: Pod, new: Pod) -> bool:
     """Whether two versions of a pod say the same where its requests on its node (`ACCOUNTED`) look at the status."""
     before, after = old.status, new.status
-    return before is after or (
-        before.resources == after.resources
-        and before.allocated_resources == after.allocated_resources
-        and _pending_resizes(before) == _pending_resizes(after)
-        and _reported(old.spec.containers, before.container_statuses)
-        == _reported(new.spec.containers, after.container_statuses)
-        and _reported(old.spec.init_containers, before.init_container_statuses)
-        == _reported(new.spec.init_containers, after.init_container_statuses)
+    if before is after:
+        return True
+    if (
+        before.resources != after.resources
+        or before.allocated_resources != after.allocated_resources
+        or _pending_resizes(before) != _pending_resizes(after)
+    ):
+        return False
+    if not (
+        before.container_statuses
+        or after.container_statuses
+        or before.init_container_statuses
+        or after.init_container_statuses
+    ):
+        return True  # nothing was reported yet, as when a pod has just been bound
+    return _reported(old.spec.containers, before.container_statuses) == _reported(
+        new.spec.containers, after.container_statuses
+    ) and _reported(old.spec.init_containers, before.init_container_statuses) == _reported(
+        new.spec.init_containers, after.init_container_statuses
     )
 
 
