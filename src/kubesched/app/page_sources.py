@@ -29,12 +29,12 @@ from kubesched.embedded.local import LocalApi
 from kubesched.explain.explainer import Explainer
 from kubesched.explain.model import Explanation
 from kubesched.explain.selection import Selection
-from kubesched.explain.sources import PretendingClient
 from kubesched.page.actions import PlaygroundActions
 from kubesched.page.source import Source, View, state_of_listers, view_of_state
 from kubesched.recording.reader import RecordingReader
 from kubesched.recording.recorded_dependencies import Recording
 from kubesched.state.cluster_state import ClusterState
+from kubesched.state.memory import PretendingClient
 
 WATCH_QPS = -1.0
 

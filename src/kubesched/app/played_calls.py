@@ -13,13 +13,14 @@ from kubesched import errors
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of, object_key
-from kubesched.errors import ApiError, KubeschedError, NotFound, TransportError
+from kubesched.errors import ApiError, KubeschedError, TransportError
 from kubesched.framework.extenders import Extender, ExtenderFilterResult, Victims
 from kubesched.recording.recorded_dependencies import object_name
 from kubesched.recording.recorder import actor
 from kubesched.recording.records import CallDone
 from kubesched.scheduler.flight import in_call
 from kubesched.scheduler.http_extender import ExtenderError
+from kubesched.state.memory import PretendingClient
 
 R = TypeVar("R", bound=Record)
 
@@ -74,40 +75,7 @@ def _raised(error: list[str]) -> Exception:
     return ExtenderError(message) if name == "ExtenderError" else KubeschedError(message)
 
 
-class AcceptingCalls:
-    """The client of everything whose outcome the log tells elsewhere, or that no decision depends on."""
-
-    async def bind_pod(self, pod: Pod, node_name: str) -> None:
-        """How it went is in the log as the end of the binding."""
-
-    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        """Conditions come back as informer events."""
-
-    async def delete_pod(self, pod: Pod) -> None:
-        """Only plugins delete."""
-
-    async def get(self, kind: type[R], namespace: str, name: str) -> R:
-        raise NotFound(f'{kind.__name__} "{name}" is not in the log')
-
-    async def create(self, obj: R) -> R:
-        return obj
-
-    async def update(self, obj: R) -> R:
-        return obj
-
-    async def update_status(self, obj: R) -> R:
-        return obj
-
-    async def patch_status(
-        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
-    ) -> R:
-        raise NotFound(f'{kind.__name__} "{name}" is not in the log')
-
-    async def delete(self, obj: Record) -> None:
-        """Only plugins delete."""
-
-
-class PlayedCalls(AcceptingCalls):
+class PlayedCalls(PretendingClient):
     """The plugins' client: calls return when, and with what, the log says."""
 
     def __init__(self, gates: Gates) -> None:

@@ -21,7 +21,6 @@ from kubesched.api.names import key_of
 from kubesched.api.times import format_time
 from kubesched.api.watch import WatchEvent
 from kubesched.app.played_calls import (
-    AcceptingCalls,
     Gates,
     PlayedCalls,
     PlayedExtender,
@@ -72,7 +71,7 @@ from kubesched.simulation.run import quiet_logs
 from kubesched.simulation.virtual_loop import VirtualLoop, run_virtual
 from kubesched.snapshot.node_table import NodeTable
 from kubesched.snapshot.pods import PodInfo
-from kubesched.state.memory import NoEvents
+from kubesched.state.memory import NoEvents, PretendingClient
 
 _CODES = {code.upstream_name: code for code in Code}
 
@@ -213,7 +212,7 @@ class _Player:
             registry,
             Dependencies(
                 listers=self._informers,
-                client=AcceptingCalls(),
+                client=PretendingClient(),  # what its calls came to is in the log
                 recorder=lambda _profile: no_events,
                 clock=self.clock,
                 random=Random(self._header.seed),

@@ -38,6 +38,7 @@ from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.recorded_dependencies import Recording, recorded_dependencies
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
+from kubesched.state.memory import NoEvents
 from kubesched.state.stored_objects import StoredObjects
 from kubesched.testing.claim_controller import (
     claim_statuses,
@@ -115,7 +116,7 @@ class CoreCluster(StoredObjects):
         dependencies = Dependencies(
             listers=self.listers,
             client=self,
-            recorder=lambda _name: _Silence(),
+            recorder=lambda _name: NoEvents(),
             clock=self.clock,
             random=Random(seed),
             call_later=_no_timers,
@@ -350,21 +351,6 @@ class CoreCluster(StoredObjects):
 
     def new_suffix(self) -> str:
         return str(self._revision)
-
-
-class _Silence:
-    """Drops events, so that only the cost of making them is measured."""
-
-    def event(
-        self,
-        regarding: object,
-        related: object | None,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-    ) -> None:
-        pass
 
 
 class _NeverCancelled:

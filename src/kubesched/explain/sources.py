@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
-
-from kubesched.api.core_v1 import Pod
-from kubesched.api.meta import Record
 from kubesched.config.defaults import without_extenders
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.errors import NotFound
 from kubesched.explain.explainer import Explainer, Run
 from kubesched.explain.extenders import KeptObjects
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.algorithm import MIN_FEASIBLE_NODES_TO_FIND
 from kubesched.scheduler.http_extender import make_extenders
 from kubesched.state.cluster_state import ClusterState
-from kubesched.state.memory import in_memory_scheduler
+from kubesched.state.memory import PretendingClient, in_memory_scheduler
 
 SAMPLING = (
     "kube-scheduler looks at a part of the nodes only, unless percentageOfNodesToScore is 100; which part is not known, "
     "so that on a cluster it schedules a node further down may be taken"
 )
-
-
-R = TypeVar("R", bound=Record)
-
-
-class PretendingClient:
-    """A client whose writes succeed and change nothing: PostFilter plugins go on to say what they would have said."""
-
-    async def bind_pod(self, pod: Pod, node_name: str) -> None: ...
-
-    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None: ...
-
-    async def delete_pod(self, pod: Pod) -> None: ...
-
-    async def get(self, kind: type[R], namespace: str, name: str) -> R:
-        raise NotFound(f'{kind.__name__} "{namespace}/{name}" is not read here')
-
-    async def create(self, obj: R) -> R:
-        return obj
-
-    async def update(self, obj: R) -> R:
-        return obj
-
-    async def update_status(self, obj: R) -> R:
-        return obj
-
-    async def patch_status(
-        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
-    ) -> R:
-        raise NotFound(f'{kind.__name__} "{namespace}/{name}" is not read here')
-
-    async def delete(self, obj: Record) -> None: ...
 
 
 def explainer_of(

@@ -12,15 +12,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.api.meta import Record
 from kubesched.api.names import key_of
 from kubesched.clock import Clock, ManualClock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.errors import KubeschedError
+from kubesched.errors import KubeschedError, NotFound
 from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.framework.registry import Registry
 from kubesched.framework.waiting_pods import CallLater
@@ -39,6 +40,8 @@ from kubesched.scheduler.factory import (
 )
 from kubesched.state.cluster_state import ClusterState
 from kubesched.state.collector import collector_paused
+
+R = TypeVar("R", bound=Record)
 
 
 class MemoryListers:
@@ -102,18 +105,39 @@ class RefusingClient:
         raise AssertionError(f"{key_of(obj.metadata)} must not be deleted here")
 
 
+class PretendingClient:
+    """A client whose writes succeed and change nothing: PostFilter plugins go on to say what they would have said."""
+
+    async def bind_pod(self, pod: Pod, node_name: str) -> None: ...
+
+    async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None: ...
+
+    async def delete_pod(self, pod: Pod) -> None: ...
+
+    async def get(self, kind: type[R], namespace: str, name: str) -> R:
+        raise NotFound(f'{kind.__name__} "{namespace}/{name}" is not read here')
+
+    async def create(self, obj: R) -> R:
+        return obj
+
+    async def update(self, obj: R) -> R:
+        return obj
+
+    async def update_status(self, obj: R) -> R:
+        return obj
+
+    async def patch_status(
+        self, kind: type[R], namespace: str, name: str, patch: Mapping[str, Any]
+    ) -> R:
+        raise NotFound(f'{kind.__name__} "{namespace}/{name}" is not read here')
+
+    async def delete(self, obj: Record) -> None: ...
+
+
 class NoEvents:
     """An event recorder that keeps nothing."""
 
-    def event(
-        self,
-        regarding: object,
-        related: object | None,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-    ) -> None:
+    def event(self, *_event: object, **_named: object) -> None:
         """Called for every event."""
 
 

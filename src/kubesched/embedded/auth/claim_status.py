@@ -17,7 +17,7 @@ from kubesched.embedded.auth.rbac import Attributes, RbacAuthorizer
 from kubesched.embedded.auth.users import User
 from kubesched.embedded.failures import invalid
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.embedded.registry.rest_storage import AdmissionRequest
 from kubesched.embedded.resources.catalog import ResourceInfo
 
 CLAIMS = "resourceclaims.resource.k8s.io"
@@ -29,15 +29,8 @@ class ClaimStatusCheck:
     def __init__(self, authorizer: RbacAuthorizer) -> None:
         self._authorizer = authorizer
 
-    def __call__(
-        self,
-        registry: RestStorage,
-        resource: ResourceInfo,
-        obj: JsonObject,
-        old: JsonObject | None,
-        subresource: str,
-        options: WriteOptions,
-    ) -> None:
+    def __call__(self, request: AdmissionRequest) -> None:
+        _, resource, obj, old, _, options = request
         user = options.user
         if user is None or resource.key != CLAIMS:
             return

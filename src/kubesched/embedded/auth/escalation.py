@@ -22,7 +22,7 @@ from kubesched.embedded.auth.rbac import (
 from kubesched.embedded.auth.users import MASTERS, User
 from kubesched.embedded.failures import forbidden, not_found
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
 from kubesched.embedded.resources.catalog import ResourceInfo
 
 _EVERYTHING: list[JsonObject] = [
@@ -38,15 +38,8 @@ class EscalationCheck:
     def __init__(self, authorizer: RbacAuthorizer) -> None:
         self._authorizer = authorizer
 
-    def __call__(
-        self,
-        registry: RestStorage,
-        resource: ResourceInfo,
-        obj: JsonObject,
-        old: JsonObject | None,
-        subresource: str,
-        options: WriteOptions,
-    ) -> None:
+    def __call__(self, request: AdmissionRequest) -> None:
+        registry, resource, obj, old, _, options = request
         user = options.user
         if user is None or resource.group != GROUP or MASTERS in user.groups:
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kubesched.api import field_errors
 from kubesched.api.field_errors import FieldError, required
@@ -79,10 +79,19 @@ class WriteOptions:
 
 NO_OPTIONS = WriteOptions()
 
-AdmissionCheck: TypeAlias = Callable[
-    ["RestStorage", ResourceInfo, JsonObject, JsonObject | None, str, WriteOptions], None
-]
-"""(registry, resource, new object, old object or None, subresource, options)."""
+
+class AdmissionRequest(NamedTuple):
+    """A write that is about to be stored."""
+
+    registry: RestStorage
+    resource: ResourceInfo
+    obj: JsonObject
+    old: JsonObject | None
+    subresource: str
+    options: WriteOptions
+
+
+AdmissionCheck: TypeAlias = Callable[[AdmissionRequest], None]
 
 
 class RestStorage:
@@ -581,7 +590,7 @@ class RestStorage:
         options: WriteOptions,
     ) -> None:
         for check in self.status_checks if subresource == "status" else self.checks:
-            check(self, resource, obj, old, subresource, options)
+            check(AdmissionRequest(self, resource, obj, old, subresource, options))
 
     def _put(
         self,

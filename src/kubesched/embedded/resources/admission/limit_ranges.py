@@ -11,9 +11,8 @@ from kubesched.api import quantity
 from kubesched.api.quantity import Quantity
 from kubesched.embedded.failures import forbidden
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
 from kubesched.embedded.resources.admission.pod_totals import Totals, pod_total
-from kubesched.embedded.resources.catalog import ResourceInfo
 
 RESOURCE = "limitranges"
 ANNOTATION = "kubernetes.io/limit-ranger"
@@ -49,15 +48,9 @@ def _fill(
             yield f"{', '.join(missing)} {word} for {noun} {container.get('name', '')}"
 
 
-def check_limits(
-    registry: RestStorage,
-    resource: ResourceInfo,
-    obj: JsonObject,
-    old: JsonObject | None,
-    subresource: str,
-    options: WriteOptions,
-) -> None:
+def check_limits(request: AdmissionRequest) -> None:
     """Refuse a pod or claim outside the bounds of its namespace."""
+    registry, resource, obj, old, subresource, _ = request
     is_pod = resource.key == "pods"
     if not (is_pod and (old is None or subresource == "resize")) and not (
         resource.key == "persistentvolumeclaims" and not subresource

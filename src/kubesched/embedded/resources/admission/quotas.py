@@ -9,7 +9,7 @@ from __future__ import annotations
 from kubesched.api import quantity
 from kubesched.embedded.failures import forbidden
 from kubesched.embedded.objects import JsonObject
-from kubesched.embedded.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.embedded.registry.rest_storage import AdmissionRequest, RestStorage
 from kubesched.embedded.resources.admission.pod_totals import Totals
 from kubesched.embedded.resources.admission.quota_usage import (
     add,
@@ -26,19 +26,13 @@ _CHANGES_COUNT = frozenset({"pods", "services", "persistentvolumeclaims"})
 """Resources whose updates may use more than before."""
 
 
-def charge_quotas(
-    registry: RestStorage,
-    resource: ResourceInfo,
-    obj: JsonObject,
-    old: JsonObject | None,
-    subresource: str,
-    options: WriteOptions,
-) -> None:
+def charge_quotas(request: AdmissionRequest) -> None:
     """Refuse the write, or charge every quota it concerns.
 
     Raises:
         Forbidden: naming the first quota that is exceeded.
     """
+    registry, resource, obj, old, _, options = request
     collection = registry.store.collection(RESOURCE)
     if not resource.namespaced or not collection.count:
         return
