@@ -16,11 +16,7 @@ from kubesched.client.events import EventBroadcaster, EventRecorder, EventStatis
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rate_limit import TokenBucket
 from kubesched.client.rest import RestClient, user_agent
-from kubesched.client.transport import (
-    DEFAULT_DEADLINE_S,
-    ConnectionConfig,
-    Transport,
-)
+from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig, Transport
 from kubesched.clock import Clock, SystemClock
 
 JSON = "application/json"

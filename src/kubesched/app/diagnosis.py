@@ -104,9 +104,7 @@ def compare_with_informers(app: SchedulerApp) -> bool:
     missed_nodes, redundant_nodes = nodes - cached_nodes, cached_nodes - nodes
     if missed_nodes or redundant_nodes:
         log.info(
-            "Cache mismatch",
-            missedNodes=_some(missed_nodes),
-            redundantNodes=_some(redundant_nodes),
+            "Cache mismatch", missedNodes=_some(missed_nodes), redundantNodes=_some(redundant_nodes)
         )
     missed_pods, redundant_pods = pods - held - in_flight, held - pods - in_flight
     if missed_pods or redundant_pods:

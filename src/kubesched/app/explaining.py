@@ -30,11 +30,7 @@ class LoggedAttempt:
 
 
 def find_attempt(
-    reader: RecordingReader,
-    pod: str,
-    *,
-    number: int | None = None,
-    wall_time: float | None = None,
+    reader: RecordingReader, pod: str, *, number: int | None = None, wall_time: float | None = None
 ) -> LoggedAttempt | None:
     """The pod's last attempt, or its last one up to a time; with a number, that attempt of the last run.
 

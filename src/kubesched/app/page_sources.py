@@ -139,10 +139,7 @@ def recording_source(
 
 @contextlib.asynccontextmanager
 async def watched_source(
-    kubeconfig: str,
-    context: str,
-    config: KubeSchedulerConfiguration | None,
-    gates: FeatureGates,
+    kubeconfig: str, context: str, config: KubeSchedulerConfiguration | None, gates: FeatureGates
 ) -> AsyncIterator[Source]:
     """A live cluster, whoever schedules it: watched by the scheduler's informers, with nothing ever scheduled.
 

@@ -122,11 +122,7 @@ async def _scheduler(
         asyncio.TaskGroup() as group,
     ):
         app = SchedulerApp(
-            config,
-            settings.gates,
-            connections.main,
-            connections.recorder,
-            recording=recording,
+            config, settings.gates, connections.main, connections.recorder, recording=recording
         )
         tasks = [group.create_task(app.run()), group.create_task(connections.write_events())]
         await app.synced.wait()

@@ -18,13 +18,7 @@ from kubesched.metrics.process import register_process_metrics
 from kubesched.metrics.registry import MetricsRegistry, Stability
 from kubesched.recording.recorder import Recorder
 
-_LOSSES = (
-    events.QUEUE_FULL,
-    events.REJECTED,
-    events.GAVE_UP,
-    events.SHUT_DOWN,
-    events.BAD_EVENT,
-)
+_LOSSES = (events.QUEUE_FULL, events.REJECTED, events.GAVE_UP, events.SHUT_DOWN, events.BAD_EVENT)
 
 
 def make_registry(options: RunOptions) -> MetricsRegistry:

@@ -178,10 +178,7 @@ class Serving:
             prefixes = {f"{PATH}/": self._page, **prefixes}
         return SecureServer(
             HealthPages(
-                exposed.healthz,
-                exposed.livez,
-                exposed.readyz,
-                HealthMetrics(exposed.sli_registry),
+                exposed.healthz, exposed.livez, exposed.readyz, HealthMetrics(exposed.sli_registry)
             ),
             pages,
             Authenticator(lambda: self.trust.current, tokens, clock=self._clock),

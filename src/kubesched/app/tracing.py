@@ -20,13 +20,7 @@ import yaml
 
 from kubesched import __version__
 from kubesched.api.core_v1 import Pod
-from kubesched.client.transport import (
-    DirectTransport,
-    Request,
-    Response,
-    StartedRequest,
-    Transport,
-)
+from kubesched.client.transport import DirectTransport, Request, Response, StartedRequest, Transport
 from kubesched.clock import Clock
 from kubesched.errors import ConfigError, FieldProblem, TransportError
 from kubesched.logs import get_logger

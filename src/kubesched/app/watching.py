@@ -60,8 +60,7 @@ def connect(factory: InformerFactory, assembly: Assembly) -> None:
             on_add=handlers.pod_added,
             on_update=handlers.pod_updated,
             on_delete=lambda gone: handlers.pod_deleted(
-                _last_state(gone),
-                final_state_unknown=isinstance(gone, DeletedFinalStateUnknown),
+                _last_state(gone), final_state_unknown=isinstance(gone, DeletedFinalStateUnknown)
             ),
         )
     )

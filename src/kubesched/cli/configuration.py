@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from kubesched.config.types import KubeSchedulerConfiguration
 
 
-def load_configuration(
-    args: argparse.Namespace,
-) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
+def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
     """The named file, or the defaults, and the feature gates.
 
     Raises:

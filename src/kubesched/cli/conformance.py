@@ -44,11 +44,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--limit", type=positive, metavar="N", help="stop after N pods (default: all)"
     )
     golden.add_argument(
-        "--show",
-        type=positive,
-        default=10,
-        metavar="N",
-        help="disagreements to show (default: 10)",
+        "--show", type=positive, default=10, metavar="N", help="disagreements to show (default: 10)"
     )
     golden.add_argument(
         "--explain",

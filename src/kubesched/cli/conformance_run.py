@@ -149,12 +149,7 @@ async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunRe
     async with stages(settings.assets, settings.folder) as on_stage:
         with _progress(settings.sequences) as progress, _recorder(args.record) as record:
             report = await run(
-                settings,
-                on_stage,
-                stop=stop,
-                progress=progress,
-                record=record,
-                differed=differed,
+                settings, on_stage, stop=stop, progress=progress, record=record, differed=differed
             )
         report.kube_scheduler = await version_of(settings.assets)
         if not args.no_shrink:

@@ -115,9 +115,7 @@ def _print_schema() -> int:
     return 0
 
 
-def _configuration(
-    args: argparse.Namespace,
-) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
+def _configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfiguration, FeatureGates]:
     """What the options say; without `--config`, that of a recording is its own."""
     if args.config or args.recording is None:
         return load_configuration(args)

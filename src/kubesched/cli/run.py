@@ -25,10 +25,7 @@ EXIT_FAILURE = 1
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
-        "run",
-        help="run the scheduler against a cluster",
-        description=_DESCRIPTION,
-        add_help=False,
+        "run", help="run the scheduler against a cluster", description=_DESCRIPTION, add_help=False
     )
     _add_flags(parser)
 

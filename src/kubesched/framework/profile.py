@@ -9,11 +9,7 @@ from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profi
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
 from kubesched.config.schema import RawArgs, decode_args
-from kubesched.config.types import (
-    ExtensionPoint,
-    KubeSchedulerConfiguration,
-    KubeSchedulerProfile,
-)
+from kubesched.config.types import ExtensionPoint, KubeSchedulerConfiguration, KubeSchedulerProfile
 from kubesched.errors import ConfigError, FieldProblem, KubeschedError, describe
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import EXTENSION_POINTS, Plugin

@@ -14,12 +14,7 @@ from importlib.metadata import entry_points
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.errors import ConfigError, FieldProblem, KubeschedError
-from kubesched.framework.interfaces import (
-    EXTENSION_POINTS,
-    FilterPlugin,
-    Plugin,
-    ScorePlugin,
-)
+from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin, Plugin, ScorePlugin
 
 ENTRY_POINT_GROUP = "kubesched.plugins"
 

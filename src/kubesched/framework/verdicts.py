@@ -26,10 +26,7 @@ class Verdicts:
     __slots__ = ("broken", "codes", "describe")
 
     def __init__(
-        self,
-        codes: Codes,
-        describe: Callable[[int], Status],
-        broken: Mask | None = None,
+        self, codes: Codes, describe: Callable[[int], Status], broken: Mask | None = None
     ) -> None:
         self.codes = codes
         self.describe = describe

@@ -9,12 +9,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
-from kubesched.framework.handle import (
-    BindingRest,
-    DirectBindingClient,
-    GiveUp,
-    SchedulerClient,
-)
+from kubesched.framework.handle import BindingRest, DirectBindingClient, GiveUp, SchedulerClient
 from kubesched.framework.status import Status, error_status
 from kubesched.logs import get_logger
 
@@ -43,9 +38,7 @@ class DefaultBinder(DirectBindPlugin):
         if log.enabled(3):
             log.info("Attempting to bind pod to node", v=3, pod=pod, node=node_name)
         return self._direct.start_binding(
-            pod,
-            node_name,
-            lambda rest: done(None if rest is None else partial(_outcome, rest)),
+            pod, node_name, lambda rest: done(None if rest is None else partial(_outcome, rest))
         )
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:

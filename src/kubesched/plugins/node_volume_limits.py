@@ -196,19 +196,11 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
             on_event(Resource.CSI_NODE, Action.ADD),
-            on_event(
-                Resource.CSI_NODE,
-                Action.UPDATE,
-                self.after_csi_node_update,
-                per_class=True,
-            ),
+            on_event(Resource.CSI_NODE, Action.UPDATE, self.after_csi_node_update, per_class=True),
             on_event(Resource.POD, Action.DELETE, self.after_pod_deletion, per_class=True),
             on_event(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, uses_claim),
             on_event(
-                Resource.VOLUME_ATTACHMENT,
-                Action.DELETE,
-                self.after_detachment,
-                per_class=True,
+                Resource.VOLUME_ATTACHMENT, Action.DELETE, self.after_detachment, per_class=True
             ),
         )
 

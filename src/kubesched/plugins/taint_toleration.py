@@ -12,11 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from kubesched.api.core_v1 import Node, Pod, Taint, Toleration
-from kubesched.api.tolerations import (
-    PREFER_NO_SCHEDULE,
-    first_untolerated_taint,
-    is_tolerated,
-)
+from kubesched.api.tolerations import PREFER_NO_SCHEDULE, first_untolerated_taint, is_tolerated
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle

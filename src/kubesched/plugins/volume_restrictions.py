@@ -158,10 +158,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
             on_event(Resource.POD, Action.DELETE, self.after_pod_deletion, per_class=True),
             on_event(Resource.NODE, Action.ADD),
             on_event(
-                Resource.PERSISTENT_VOLUME_CLAIM,
-                Action.ADD,
-                uses_claim_directly,
-                per_class=True,
+                Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, uses_claim_directly, per_class=True
             ),
         )
 

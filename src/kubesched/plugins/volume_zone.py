@@ -150,12 +150,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            on_event(
-                Resource.STORAGE_CLASS,
-                Action.ADD,
-                self.after_class_added,
-                per_class=True,
-            ),
+            on_event(Resource.STORAGE_CLASS, Action.ADD, self.after_class_added, per_class=True),
             on_event(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
             on_event(
                 Resource.PERSISTENT_VOLUME_CLAIM,

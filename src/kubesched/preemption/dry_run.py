@@ -32,12 +32,7 @@ from kubesched.preemption.candidates import (
     Shortlist,
 )
 from kubesched.preemption.row_pods import CountedBelow, RowPodsCache
-from kubesched.preemption.victim_columns import (
-    Broken,
-    VictimColumns,
-    filter_what_if,
-    without_lower,
-)
+from kubesched.preemption.victim_columns import Broken, VictimColumns, filter_what_if, without_lower
 from kubesched.preemption.victims import (
     NO_VICTIMS,
     USUAL_RULES,

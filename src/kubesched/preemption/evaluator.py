@@ -18,20 +18,11 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.extenders import Extender, Victims
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import (
-    PostFilterAnswer,
-    PostFilterResult,
-)
+from kubesched.framework.interfaces import PostFilterAnswer, PostFilterResult
 from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, NominatingInfo
 from kubesched.framework.runtime import Framework
-from kubesched.framework.status import (
-    Code,
-    NodeToStatus,
-    Status,
-    error_status,
-    unschedulable,
-)
+from kubesched.framework.status import Code, NodeToStatus, Status, error_status, unschedulable
 from kubesched.logs import get_logger
 from kubesched.preemption.budgets import BudgetLister
 from kubesched.preemption.candidates import (

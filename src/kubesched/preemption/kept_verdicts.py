@@ -110,11 +110,7 @@ class _ClassVerdicts:
         self._pods, self._swaps = self._table.pod_log.end, self._table.swap_log.end
 
     def follow(
-        self,
-        preemptor: Preemptor,
-        statuses: NodeToStatus,
-        budgets: Budgets,
-        row_pods: RowPodsCache,
+        self, preemptor: Preemptor, statuses: NodeToStatus, budgets: Budgets, row_pods: RowPodsCache
     ) -> NodeToStatus | None:
         """The verdicts as they are now; None if only a dry run over all rows can tell them."""
         table = self._table

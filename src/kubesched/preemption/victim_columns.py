@@ -119,11 +119,7 @@ class VictimColumns:
     """The victims on some rows, as a shortlist. Every row has a potential victim, but may turn out to need none."""
 
     def __init__(
-        self,
-        preemptor: Preemptor,
-        rows: Indices,
-        pods: Sequence[RowPods],
-        budgets: Budgets,
+        self, preemptor: Preemptor, rows: Indices, pods: Sequence[RowPods], budgets: Budgets
     ) -> None:
         """The pod must fit the rows without their pods of lower priority; `pods` are the rows' pods, in the same order.
 

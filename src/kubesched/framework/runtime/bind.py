@@ -9,11 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.direct_bind import BindOutcome, DirectBindPlugin
-from kubesched.framework.interfaces import (
-    Plugin,
-    PreBindPlugin,
-    PreBindPreFlightResult,
-)
+from kubesched.framework.interfaces import Plugin, PreBindPlugin, PreBindPreFlightResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised, rejection_or_failure
 from kubesched.framework.status import SKIP, Code, Status, error_status
@@ -94,11 +90,7 @@ def pre_bind_groups(framework: Framework, state: CycleState) -> Iterator[list[Pr
 
 
 async def _side_by_side(
-    framework: Framework,
-    plugins: list[PreBindPlugin],
-    state: CycleState,
-    pod: Pod,
-    node_name: str,
+    framework: Framework, plugins: list[PreBindPlugin], state: CycleState, pod: Pod, node_name: str
 ) -> Status | None:
     """Run a group concurrently; the first failure cancels the others."""
     metrics = framework.handle.metrics

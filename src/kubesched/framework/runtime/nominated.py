@@ -18,11 +18,7 @@ import numpy as np
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Nominator
 from kubesched.framework.interfaces import FilterPlugin
-from kubesched.framework.runtime.filter import (
-    FilterOutcome,
-    is_row_local,
-    run_filters,
-)
+from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.pre_filter import run_add_pod
 from kubesched.framework.status import Status

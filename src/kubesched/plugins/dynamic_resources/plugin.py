@@ -438,9 +438,7 @@ class DynamicResources(
             on_event(Resource.NODE, node_actions),
             on_event(Resource.RESOURCE_CLAIM, changed, self.after_claim_change),
             on_event(
-                Resource.POD,
-                Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-                self.after_pod_change,
+                Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self.after_pod_change
             ),
             on_event(Resource.DEVICE_CLASS, changed),
             on_event(Resource.RESOURCE_SLICE, changed),

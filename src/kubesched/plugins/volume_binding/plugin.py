@@ -262,18 +262,8 @@ class VolumeBinding(
             on_event(Resource.PERSISTENT_VOLUME, changed),
             on_event(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
             on_event(Resource.CSI_NODE, changed, after_csi_node_change, per_class=True),
-            on_event(
-                Resource.CSI_DRIVER,
-                Action.UPDATE,
-                after_driver_update,
-                per_class=True,
-            ),
-            on_event(
-                Resource.CSI_STORAGE_CAPACITY,
-                changed,
-                after_capacity_change,
-                per_class=True,
-            ),
+            on_event(Resource.CSI_DRIVER, Action.UPDATE, after_driver_update, per_class=True),
+            on_event(Resource.CSI_STORAGE_CAPACITY, changed, after_capacity_change, per_class=True),
         )
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:

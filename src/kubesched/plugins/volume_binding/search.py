@@ -290,11 +290,7 @@ class Search:
         return choice
 
     def _match_free(
-        self,
-        free: Sequence[VolumeFacts],
-        volumes: _Numbered,
-        choice: Ranks,
-        undecided: Mask,
+        self, free: Sequence[VolumeFacts], volumes: _Numbered, choice: Ranks, undecided: Mask
     ) -> None:
         """Give every undecided node the first volume it reaches that no earlier claim took there."""
         numbers = volumes.numbers([facts.volume for facts in free])

@@ -79,11 +79,7 @@ class Checker:
     """Turns claims into `ClaimRequests`; raises AllocationError for what cannot be handled."""
 
     def __init__(
-        self,
-        features: Features,
-        classes: ClassLookup,
-        pools: Sequence[Pool],
-        is_eligible: Eligible,
+        self, features: Features, classes: ClassLookup, pools: Sequence[Pool], is_eligible: Eligible
     ) -> None:
         self._features = features
         self._classes = classes

@@ -33,10 +33,7 @@ from kubesched.plugins.dynamic_resources.structured.failures import (
 )
 from kubesched.plugins.dynamic_resources.structured.features import Features
 from kubesched.plugins.dynamic_resources.structured.pools import PooledDevice
-from kubesched.plugins.dynamic_resources.structured.requests import (
-    ClaimRequests,
-    Request,
-)
+from kubesched.plugins.dynamic_resources.structured.requests import ClaimRequests, Request
 from kubesched.plugins.dynamic_resources.structured.taints import is_repelled
 
 
