@@ -41,7 +41,7 @@ class Connections:
         host_name: str,
         prefers_protobuf: bool = False,
     ) -> None:
-        """`prefers_protobuf` is about what is written for every pod, if the server knows the encoding."""
+        """With `prefers_protobuf`, bindings and events are sent as protobuf, if the server accepts it."""
         self._transport, self._lock_transport = transport, lock_transport
         self._make_limiter = make_limiter
         self._clock, self._random = clock, random

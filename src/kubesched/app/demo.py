@@ -71,7 +71,7 @@ class Placement:
 
 
 def create(api: LocalApi) -> int:
-    """Create what is not there yet; returns how many pods to expect."""
+    """Create the missing objects; returns the number of pods to expect."""
     from kubesched.errors import AlreadyExists
 
     expected = 0

@@ -40,7 +40,7 @@ MAX_NAMED: Final = 100
 
 @contextlib.asynccontextmanager
 async def diagnosis(app: SchedulerApp, client: RestClient) -> AsyncIterator[None]:
-    """Answer SIGUSR2 as long as the body runs. One diagnosis at a time; asking again meanwhile changes nothing."""
+    """Handle SIGUSR2 while the body runs. Signals during a diagnosis are ignored."""
     loop = asyncio.get_running_loop()
     running: set[asyncio.Task[None]] = set()
     async with asyncio.TaskGroup() as group:

@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Record)
 
 
 class DryRunCalls:
-    """A `SchedulerClient` that only says what it was asked for."""
+    """A `SchedulerClient` that logs calls instead of making them."""
 
     async def bind_pod(self, pod: Pod, node_name: str) -> None:
         log.info("Would bind pod to node", pod=pod, node=node_name)

@@ -86,7 +86,7 @@ def _integers(text: str, before: tuple[int, ...] | None) -> tuple[int, ...]:
 
 
 def _gates(text: str, before: str | None) -> str:
-    """Uses add up; what is in them is `config.features`' business."""
+    """Repeated uses add up; `config.features` parses them."""
     return f"{before},{text}" if before else text
 
 

@@ -141,7 +141,7 @@ def recording_source(
 async def watched_source(
     kubeconfig: str, context: str, config: KubeSchedulerConfiguration | None, gates: FeatureGates
 ) -> AsyncIterator[Source]:
-    """A live cluster, whoever schedules it: watched by the scheduler's informers, with nothing ever scheduled.
+    """A live cluster, watched with the scheduler's informers; nothing is scheduled.
 
     Raises:
         CredentialsError: no cluster is configured, or its credentials cannot be used.

@@ -36,7 +36,7 @@ UNLIMITED_QPS = -1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundSettings:
-    """What `kubesched up` can be told."""
+    """The settings of `kubesched up`."""
 
     kubeconfig: Path
     name: str = "kubesched"

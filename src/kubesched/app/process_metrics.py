@@ -1,4 +1,4 @@
-"""Metrics about the process as a whole: what was built, which features are on, who leads, which events were lost."""
+"""Metrics about the process as a whole: build, feature gates, leadership, lost events, recording."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def register_tasks(registry: MetricsRegistry, loop: asyncio.AbstractEventLoop) -
 
 
 def register_recorder(registry: MetricsRegistry, recorder: Recorder) -> None:
-    """Whether recording goes on, and what the recording takes."""
+    """Whether decisions are being recorded, and the size of the recording."""
     registry.gauge(
         "kubesched_recorder_active", "Whether decisions are being recorded: 0 once that has failed."
     ).labels().read_from(lambda: 0.0 if recorder.stopped_reason else 1.0)

@@ -64,7 +64,7 @@ SHUTDOWN_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposed:
-    """What there is to see."""
+    """What the server exposes."""
 
     registry: MetricsRegistry
     sli_registry: MetricsRegistry

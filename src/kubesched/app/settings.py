@@ -41,13 +41,13 @@ IGNORED_WITH_FILE = (*_CLIENT_FIELDS, "profiling", "contention-profiling")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Everything a scheduler process is told."""
+    """The complete settings of a scheduler process."""
 
     options: RunOptions
     config: KubeSchedulerConfiguration
     gates: FeatureGates
     ignored_flags: tuple[str, ...] = ()
-    """Flags that were given and count for nothing because there is a file."""
+    """Flags that were given but are ignored because there is a file."""
 
 
 def complete(line: CommandLine, gates: FeatureGates) -> RunSettings:

@@ -1,4 +1,4 @@
-"""How our argparse parsers look: shared by all commands."""
+"""Parsers, argument types and options that all commands share."""
 
 from __future__ import annotations
 

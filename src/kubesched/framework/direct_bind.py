@@ -10,7 +10,7 @@ from kubesched.framework.interfaces import BindPlugin
 from kubesched.framework.status import Status
 
 BindOutcome = Callable[[], Awaitable[Status | None]]
-"""What is left to do of a binding that was started: returns what `bind` would have returned."""
+"""The rest of a started binding: returns what `bind` would have returned."""
 
 
 class DirectBindPlugin(BindPlugin):
@@ -25,7 +25,7 @@ class DirectBindPlugin(BindPlugin):
     def start_bind(
         self, pod: Pod, node_name: str, done: Callable[[BindOutcome | None], None]
     ) -> Callable[[], None]:
-        """Start to bind and return; the function that is returned calls the binding off.
+        """Start binding; returns a function that cancels it.
 
         `done` is called once, later: with None when the pod is bound, otherwise with what is left to do.
         """

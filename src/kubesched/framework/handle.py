@@ -41,7 +41,7 @@ class Lister(Protocol[T_co]):
         ...
 
     def subscribe(self, listener: Callable[[Any, Any], None]) -> Callable[[], None]:
-        """Have every change told as (old or None, new or None), as it happens; returns how to stop.
+        """Call the listener with (old or None, new or None) on every change; returns a function that unsubscribes.
 
         For derived values too large to rebuild, and for binding cycles that wait. Listeners only record what changed:
         they must neither fail nor decide anything.
@@ -102,11 +102,11 @@ class EventRecorder(Protocol):
 
 
 BindingRest = Callable[[], Awaitable[None]]
-"""What is left to do of a binding that was started: returns when the pod is bound, or raises why it is not."""
+"""The rest of a started binding: returns when the pod is bound, raises if it is not."""
 BindingDone = Callable[[BindingRest | None], None]
-"""Called when a binding that was started has succeeded (None), or when its outcome takes more than an answer."""
+"""Called with None when a started binding has succeeded, otherwise with the work that is left."""
 GiveUp = Callable[[], None]
-"""Calls off a binding that was started: `BindingDone` is not called any more."""
+"""Cancels a started binding: `BindingDone` is not called after that."""
 
 
 @runtime_checkable
@@ -114,7 +114,7 @@ class DirectBindingClient(Protocol):
     """A client that can bind a pod without a task to wait for the answer."""
 
     def start_binding(self, pod: Pod, node_name: str, done: BindingDone) -> GiveUp:
-        """`bind_pod` as a callback: `done` is called once, later, unless the binding is called off."""
+        """`bind_pod` as a callback: `done` is called once, later, unless the binding is cancelled."""
         ...
 
 
@@ -153,7 +153,7 @@ class SchedulerClient(Protocol):
 
 
 class FrameworkOfPlugins(Protocol):
-    """The framework as a plugin may know it."""
+    """The part of the framework that plugins may use."""
 
     profile_name: str
 

@@ -66,9 +66,9 @@ class PostFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class PreBindPreFlightResult:
-    """May this plugin's PreBind run beside its neighbours', and will it do anything at all?
+    """Whether this plugin's PreBind may run in parallel with its neighbours', and whether it will act at all.
 
-    A plain SKIP status says neither; a result that skips but allows company does not split its neighbours.
+    A plain SKIP status ends a parallel group; a result that skips and allows parallel runs does not.
     """
 
     allow_parallel: bool = False
@@ -324,7 +324,7 @@ class ScorePlugin(_ScorePhase):
 
 
 class ReservePlugin(Plugin):
-    """Books resources of its own once a node is chosen."""
+    """Reserves resources that the plugin manages itself, once a node is chosen."""
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
@@ -343,7 +343,7 @@ class Wait:
 
 
 class PermitPlugin(Plugin):
-    """Says yes, no, or not yet."""
+    """Allows, rejects or delays the binding."""
 
     @abstractmethod
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait | None: ...
@@ -373,7 +373,7 @@ class BindPlugin(Plugin):
 
 
 class PostBindPlugin(Plugin):
-    """Is told about pods that were bound."""
+    """Notified of pods that were bound."""
 
     @abstractmethod
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> Awaitable[None] | None: ...

@@ -141,7 +141,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def _require_driver(
         self, findings: _Findings, nodes: NodeColumns, driver: str, where: Mask
     ) -> None:
-        """A driver may insist on being installed where its volumes are to go."""
+        """Reject nodes that lack a driver which must be installed where its volumes are used."""
         known: CSIDriver | None = listers_of(self.handle).of(CSIDriver).get("", driver)
         if known is not None and known.spec.prevent_pod_scheduling_if_missing:
             missing = where & ~self._storage.csi_nodes.lists(nodes, driver)
@@ -281,7 +281,7 @@ class _Storage:
 
 
 class _Findings:
-    """What is wrong with which node: the first finding about a node stands."""
+    """The problems by node; the first one of a node is kept."""
 
     def __init__(self, nodes: NodeColumns) -> None:
         self._codes = np.zeros(len(nodes), dtype=np.uint16)

@@ -141,7 +141,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
         return taken[nodes.rows]
 
     def _count(self, state: CycleState, other: Pod, sign: int) -> Status | None:
-        """Note a user more or less.
+        """Count a user of the claims that a what-if adds or removes.
 
         # Upstream: only names are compared, so a claim of that name in another namespace counts as well.
         """
@@ -163,7 +163,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignP
         )
 
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
-        """A pod is gone that had one of the disks, or uses one of the claims.
+        """The deleted pod had one of the disks, or uses one of the claims.
 
         # Upstream: disks of pods in other namespaces conflict, but their deletion does not bring the pod back.
         """

@@ -109,7 +109,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
         return Rule(Scope.NODE, premise=this_attempt_only)
 
     def _topologies(self, pod: Pod) -> tuple[Topology, ...] | Status:
-        """What the labels of all bound volumes ask for, or why the pod has to wait."""
+        """The requirements in the labels of all bound volumes, or why the pod has to wait."""
         listers = listers_of(self.handle)
         claims, volumes = listers.of(PersistentVolumeClaim), listers.of(PersistentVolume)
         topologies: list[Topology] = []
@@ -182,7 +182,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin):
 
 
 def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
-    """What a volume's labels ask of nodes; a label with an empty part asks for nothing."""
+    """The requirements in a volume's labels; a label with an empty part is ignored."""
     labels = volume.metadata.labels
     if not labels:
         return ()

@@ -35,14 +35,14 @@ class FilterOutcome:
         self.passing = passing
         self.error = error
         self.broken: Mask | None = None
-        """With an error: at which nodes it happened, if it was not all the same where."""
+        """With an error: the nodes where it happened; None if the plugin failed as a whole."""
         self.has_hidden_errors = False
         """A plugin failed at nodes that were ruled out before it was asked."""
         self._rejections: list[tuple[str, Verdicts]] = []
         self._memo: dict[tuple[int, int], Status] = {}
 
     def add(self, plugin: str, verdicts: Verdicts) -> None:
-        """Verdicts of the next plugin; without a name their statuses say themselves whose they are."""
+        """Verdicts of the next plugin; with an empty name their statuses carry the plugin already."""
         self._rejections.append((plugin, verdicts))
 
     def status_at(self, index: int) -> Status | None:
@@ -76,7 +76,7 @@ class FilterOutcome:
         return ids, statuses
 
     def overrule(self, indices: Indices, other: FilterOutcome) -> None:
-        """Let the rejections of another outcome, which is about these entries, stand before all others."""
+        """Put the rejections of another outcome, which covers these entries, before all others."""
         failing = np.flatnonzero(~other.passing)
         if not len(failing):
             return
@@ -115,7 +115,7 @@ def what_if_scope(plugin: FilterPlugin, state: CycleState, pod: Pod) -> Scope:
 
 
 def is_row_local(framework: Framework, state: CycleState, pod: Pod) -> bool:
-    """Does, in this attempt, every node's verdict depend on that node and its pods alone, and come in columns?
+    """True if in this attempt every node's verdict depends on that node and its pods alone, and comes in columns.
 
     What-ifs about many nodes can then be evaluated together.
     """

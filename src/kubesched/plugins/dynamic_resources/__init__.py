@@ -4,11 +4,11 @@ plugin                   the extension points
 state                    what one attempt knows about the pod's claims
 claim_lookup             which claims a pod uses
 filtering                Filter: can a node serve them
-signature_column         nodes that are alike, so that one of them is judged
-binding                  PreBind and Unreserve: what is written, waited for and taken back
-binding_conditions       devices that must be made ready first
+signature_column         nodes that are alike, so that one is evaluated for all
+binding                  PreBind and Unreserve: writes, waits and releases
+binding_conditions       devices that must be prepared first
 extended_resources       the special claim for extended resources
-extended_resource_cache  which class stands behind an extended resource
+extended_resource_cache  which class backs an extended resource
 device_totals            devices in the scores of NodeResourcesFit
 hints                    which changes make a rejected pod worth another try
 manager                  what all profiles share: claims, slices, classes, pools

@@ -46,7 +46,7 @@ T = TypeVar("T")
 CONFLICT_TRIES: Final = 5
 CONFLICT_PAUSE_S: Final = 0.01
 LOOK_AGAIN_S: Final = 5.0
-"""How often binding conditions are looked at, besides at every change of a claim."""
+"""How often binding conditions are checked, besides on every change of a claim."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 """Between attempts to read a claim whose write was not answered."""
@@ -76,14 +76,14 @@ class ClaimBinder:
         self._binding_timeout_s = binding_timeout_s
         self._has_binding_conditions = has_binding_conditions
         self._unanswered: set[str] = set()
-        """UIDs of claims in flight whose allocation was sent and may be stored, though no answer says so."""
+        """UIDs of claims in flight whose allocation was sent and not answered: it may be stored."""
         self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
-        """Pod UID -> writes that take back what an earlier attempt reserved."""
+        """Pod UID -> pending writes that release what an earlier attempt reserved."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Claim UID -> whose turn it is to write the claim, while there is a writer."""
+        """Claim UID -> lock that its writer holds."""
 
     def is_idle(self) -> bool:
-        """Whether the fate of every write is known."""
+        """True if the outcome of every write is known."""
         return not (self._unanswered or self._unreserving)
 
     # -- PreBind ---------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class ClaimBinder:
             self._handle.activate({key_of(pod.metadata): pod})
 
     async def _assume_stored(self, claim: ResourceClaim) -> None:
-        """Read a claim, however long that takes, so that what the API server has of it counts."""
+        """Read a claim until that succeeds, and assume the API server's version."""
         meta, pause_s = claim.metadata, FIRST_PAUSE_S
         while True:
             try:
@@ -355,10 +355,10 @@ class ClaimBinder:
                     profile, result.driver, outcome
                 ).inc()
 
-    # -- taking back -----------------------------------------------------------------------------------------------
+    # -- release ---------------------------------------------------------------------------------------------------
 
     def unreserve(self, state: DRAState, pod: Pod) -> None:
-        """Give up what Reserve and PreBind took. What has to be written is written in the background."""
+        """Release what Reserve and PreBind took. API writes are done in the background."""
         for info in state.claims:
             meta = info.claim.metadata
             in_flight_uid = state.special_uid if info.is_special else meta.uid
@@ -392,7 +392,7 @@ class ClaimBinder:
         self._handle.spawn(tracked(), f"{what} of pod {key_of(pod.metadata)}")
 
     async def _wait_for_unreserve(self, pod: Pod, state: DRAState) -> None:
-        """Let what an earlier attempt takes back be taken back first; then look at the claims again."""
+        """Wait for the pending releases of an earlier attempt, then read the claims again."""
         for done in list(self._unreserving.get(pod.metadata.uid, ())):
             await done.wait()
         # Also if nothing is pending by now: it may have been when the attempt began, which an extender can draw out.
@@ -468,7 +468,7 @@ class _BindingTimeout(Exception):
 
 
 class _explained(contextlib.AbstractContextManager[None]):  # noqa: N801  # used like a function
-    """Puts what was attempted before an API error; conflicts pass, to be retried."""
+    """Prefixes an API error with what was attempted; conflicts pass unchanged, to be retried."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -496,7 +496,7 @@ async def _retry_on_conflict(
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work to its end even if the caller is cancelled meanwhile; then be cancelled."""
+    """Finish the work even if the caller is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

@@ -72,7 +72,7 @@ class ClaimTracker:
         return None
 
     def is_idle(self) -> bool:
-        """Whether the watch has shown all that counts."""
+        """True if nothing is assumed or in flight."""
         return not (self._assumed or self._in_flight)
 
     def is_in_flight(self, uid: str) -> bool:
@@ -101,7 +101,7 @@ class ClaimTracker:
         return True
 
     def assume(self, claim: ResourceClaim) -> bool:
-        """Let what the API server answered count; False if the watch does not know the claim (any more)."""
+        """Use the API server's answer until the watch shows it; False if the watch does not know the claim (any more)."""
         listed = self._lister.get(claim.metadata.namespace, claim.metadata.name)
         if listed is None or listed.metadata.uid != claim.metadata.uid:
             return False
@@ -112,7 +112,7 @@ class ClaimTracker:
         return True
 
     def restore(self, key: str) -> None:
-        """What the watch shows counts again."""
+        """Drop the assumed version: the listed one counts again."""
         if self._assumed.pop(key, None) is not None:
             self._refresh(key)
 
@@ -126,7 +126,7 @@ class ClaimTracker:
         self._refresh(key)
 
     def _refresh(self, key: str) -> None:
-        """Bring what is derived from a claim up to date."""
+        """Update what is derived from a claim."""
         namespace, _, name = key.rpartition("/")
         claim = self.get(namespace, name)
         self._count(key, claim)
@@ -163,6 +163,6 @@ class ClaimTracker:
 
 
 def _is_newer(assumed: ResourceClaim, listed: ResourceClaim) -> bool:
-    """Has the watch not come to our own version yet?"""
+    """Has the watch not shown our own version yet?"""
     mine, theirs = assumed.metadata, listed.metadata
     return mine.uid == theirs.uid and mine.is_newer_than(theirs)

@@ -24,7 +24,7 @@ from kubesched.plugins.dynamic_resources.structured.selectors import (
 
 
 def device_totals(node: Node, device_class: DeviceClass, dra: DRAManager) -> tuple[int, int]:
-    """Devices of the class on the node, and those allocated; both 0 if that cannot be told."""
+    """Devices of the class on the node, and those allocated; both 0 if that cannot be determined."""
     allocated = dra.claims.allocated
     capacity = taken = 0
     try:

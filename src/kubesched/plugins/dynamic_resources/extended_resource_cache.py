@@ -1,4 +1,4 @@
-"""Which device class stands behind an extended resource.
+"""Which device class backs an extended resource.
 
 A class serves the resource it names in `spec.extendedResourceName` and, without being asked to,
 `deviceclass.resource.kubernetes.io/<class>`. Of two classes with the same explicit name the newer one wins, then the
@@ -23,7 +23,7 @@ class ExtendedResourceCache:
 
     def __init__(self, lister: Lister[DeviceClass]) -> None:
         self.by_resource: dict[str, DeviceClass] = {}
-        """Resource name -> the class that stands behind it. Only to be read."""
+        """Resource name -> the class that backs it. Read-only."""
         self.version = 0
         """Changes whenever a mapping may have changed."""
         for device_class in lister.list():
@@ -66,7 +66,7 @@ class ExtendedResourceCache:
 def _wins(new: DeviceClass, rival: DeviceClass) -> bool:
     mine, theirs = _created(new), _created(rival)
     # Upstream: a class that changes without changing its name loses against its own earlier version here, which then
-    # goes on standing for it.
+    # keeps the resource.
     return mine > theirs or (mine == theirs and new.metadata.name < rival.metadata.name)
 
 

@@ -1,4 +1,4 @@
-"""The special claim: one claim per pod for its extended resources that device classes stand behind.
+"""The special claim: one claim per pod for its extended resources that device classes back.
 
 It exists in memory only, under a name that no object can have, until PreBind creates it. Which of the resources go
 through it depends on the node: a device plugin on the node serves its resource itself.
@@ -36,12 +36,12 @@ def is_backed(name: str, classes: ExtendedResourceCache) -> bool:
 
 
 def may_be_backed(name: str) -> bool:
-    """Can a device class stand behind a resource of this name?"""
+    """Can a device class back a resource of this name?"""
     return name.startswith(DEVICE_CLASS_RESOURCE_PREFIX) or is_extended(name)
 
 
 def special_claim(pod: Pod, uid: str) -> ResourceClaim:
-    """The claim before it has a node; `uid` is made up."""
+    """The claim before it has a node; `uid` is generated."""
     meta = pod.metadata
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True

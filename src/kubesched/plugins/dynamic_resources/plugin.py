@@ -174,7 +174,7 @@ class DynamicResources(
     def filter_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
-        """Nodes that an earlier plugin rejected are not looked at: claims that cannot be judged there do no harm."""
+        """Skips nodes that an earlier plugin rejected, so that claims that cannot be evaluated there do no harm."""
         remaining = nodes.candidates
         dra_state: DRAState = state.read(STATE)
         if not dra_state.claims:
@@ -195,7 +195,7 @@ class DynamicResources(
         return Verdicts.numbered(codes, statuses) if statuses else None
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
-        """Pods without claims are all alike, as long as no device class comes to stand behind what they request."""
+        """Pods without claims are all alike, as long as no device class backs a resource they request."""
         if state.get(STATE) is not NO_CLAIMS or pod.spec.resource_claims:
             return None
         if not self._has_extended_resources or not pod_requests(pod, _POD_REQUESTS).scalars:
@@ -204,7 +204,7 @@ class DynamicResources(
         return Rule(Scope.NODE, premise=lambda: classes.version)
 
     def _backed_requests(self, pod: Pod) -> dict[str, int] | None:
-        """The pod's scalar requests, if a device class stands behind one of them."""
+        """The pod's scalar requests, if a device class backs one of them."""
         classes = self._classes
         if classes is None:
             if not self._has_extended_resources:

@@ -81,9 +81,9 @@ class DRAState:
     claims: Sequence[ClaimInfo] = ()
     """The pod's claims in order; the special claim comes last."""
     special_uid: str = ""
-    """The made-up UID under which the special claim is in flight."""
+    """The generated UID under which the special claim is in flight."""
     extended_resources: dict[str, int] = field(default_factory=dict)
-    """The pod's scalar requests, if device classes stand behind any of them."""
+    """The pod's scalar requests, if device classes back any of them."""
     allocator: Allocator | None = None
     """Set if there is something to allocate."""
     allocations: dict[str, NodeAllocation] = field(default_factory=dict)

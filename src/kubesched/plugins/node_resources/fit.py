@@ -306,7 +306,7 @@ class NodeResourcesFit(
         return asked[1]
 
     def after_device_class_event(self, pod: Pod, old: DeviceClass | None, new: DeviceClass) -> Hint:
-        """A device class now stands behind a resource the pod requests."""
+        """A device class now backs a resource the pod requests."""
         offered = new.spec.extended_resource_name
         if old is not None and (old.spec.extended_resource_name or "") == (offered or ""):
             return Hint.SKIP

@@ -55,7 +55,7 @@ def needs_of(
 def is_left_to_devices(
     need: Need, allocatable: NodeAllocatable, device_backed: Container[str]
 ) -> bool:
-    """True if the node has none of the resource itself and a device class stands behind it."""
+    """True if the node has none of the resource itself and a device class backs it."""
     return need.is_scalar and allocatable.get(need.name) <= 0 and need.name in device_backed
 
 

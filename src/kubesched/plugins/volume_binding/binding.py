@@ -66,7 +66,7 @@ class StaticBinding:
 
 @dataclass(slots=True)
 class Reservation:
-    """What a pod on one node needs done before it can be bound."""
+    """The bindings and provisionings that a pod needs on one node before it can be bound."""
 
     bindings: list[StaticBinding]
     provisions: list[PersistentVolumeClaim]

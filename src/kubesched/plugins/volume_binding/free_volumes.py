@@ -82,7 +82,7 @@ class FreeVolumes:
         self.revision = 0
         """Changes with the volumes."""
         self.position = position
-        """How far in the log of changes this has come."""
+        """Position in the log of changes up to which this is current."""
         self.key: str | None = None
         """The label that all volumes name; None while there are none."""
         self.volumes: list[PersistentVolume] = []
@@ -90,13 +90,13 @@ class FreeVolumes:
         self._numbers: dict[str, int] = {}
         self._by_value: dict[str, list[tuple[tuple[int, str], int]]] = {}
         self._stale: set[str] = set()
-        """Values whose first volume may be another by now."""
+        """Values whose first volume may have changed."""
         self._first: Ranks = np.zeros(0, dtype=np.int32)
         for facts in members:
             self._add(facts)
 
     def follow(self, changes: Iterable[tuple[VolumeFacts | None, VolumeFacts | None]]) -> None:
-        """Take over what has changed in the group: volumes before and after, None where there was or is none."""
+        """Apply changes of the group: volumes before and after, None where there was or is none."""
         for old, new in changes:
             if old is not None:
                 self._remove(old)

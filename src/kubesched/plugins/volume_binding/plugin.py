@@ -247,7 +247,7 @@ class VolumeBinding(
         except BindingError as error:
             self._count_failure("bind")
             return error_status(error)
-        except Exception:  # whatever a write failed with is told as it is
+        except Exception:  # errors of writes are passed on unchanged
             self._count_failure("bind")
             raise
         return None
@@ -273,7 +273,7 @@ class VolumeBinding(
 
     @cached_property
     def _storage(self) -> Storage:
-        """What is known of storage; looked at when the first pod needs it."""
+        """The state of storage, built when the first pod needs it."""
         return Storage(self.handle)
 
     @cached_property

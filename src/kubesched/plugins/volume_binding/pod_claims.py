@@ -17,7 +17,7 @@ from kubesched.plugins.volume_binding.storage import Storage
 
 
 class ClaimsError(Exception):
-    """The claims cannot be judged: the attempt fails."""
+    """The claims cannot be evaluated: the attempt fails."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class PodClaims:
     delayed: list[PersistentVolumeClaim] = field(default_factory=list)
     """Not bound, and not to be before a node is chosen."""
     immediate: list[PersistentVolumeClaim] = field(default_factory=list)
-    """Not bound, and not the scheduler's to bind."""
+    """Not bound, and to be bound by the PV controller before the pod is scheduled."""
 
 
 def claims_problem(pod: Pod, storage: Storage) -> str | None:

@@ -151,7 +151,7 @@ class Search:
     # -- bound claims ----------------------------------------------------------------------------------------------
 
     def _check_bound(self, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Where the volumes of bound claims can be reached. A node is done with at its first problem."""
+        """Where the volumes of bound claims can be reached. The first problem of a node decides."""
         reached: Mask | None = None
         for claim in claims:
             volume = self._storage.volumes.get(claim.spec.volume_name)
@@ -193,9 +193,9 @@ class Search:
     # -- claims to be bound ----------------------------------------------------------------------------------------
 
     def _serve_as_before(self, claim: PersistentVolumeClaim) -> bool:
-        """Take over the outcome for an equal claim of another pod, if nothing it depends on has changed.
+        """Reuse the outcome for an equal claim of another pod, if nothing it depends on has changed.
 
-        False if this claim has to be looked at by itself. Pods of one workload have equal claims but for the name.
+        False if this claim needs a search of its own. Pods of one workload have equal claims but for the name.
         """
         nodes, annotations = self._nodes, claim.metadata.annotations
         if len(nodes) != nodes.table.high_water or not self.covers(len(nodes) - 1):
@@ -229,7 +229,7 @@ class Search:
             if selected is None:
                 to_match.append(claim)
                 continue
-            # Provisioning was asked for already: it goes on where it was asked for, or nowhere.
+            # Provisioning is already under way for this node: the pod can go nowhere else.
             to_provision.append(claim)
             only = named(self._nodes, selected)
             here = only if here is None else here & only
@@ -254,12 +254,12 @@ class Search:
         self._provision(to_provision, here)
 
     def _match_kept(self, claim: PersistentVolumeClaim) -> Match | None:
-        """The same for the only claim of a pod, if the answer is kept."""
+        """The cached match of the only claim of a pod, if there is one."""
         free = self._free_volumes(claim)
         return None if free is None else Match(claim, free.volumes, free.choice(self._nodes))
 
     def _free_volumes(self, claim: PersistentVolumeClaim) -> FreeVolumes | None:
-        """What is kept of the volumes for such claims; None if nothing is, or a volume is reserved for this one."""
+        """The cached free volumes for such claims; None if there are none, or a volume is reserved for this one."""
         try:
             shape = shape_of(claim)
         except SelectorError:
@@ -315,7 +315,7 @@ class Search:
     # -- provisioning ----------------------------------------------------------------------------------------------
 
     def _provision(self, selected: Sequence[PersistentVolumeClaim], here: Mask) -> None:
-        """Check that what no volume serves can be made; a node is done with at its first problem."""
+        """Check that claims without a volume can be provisioned; the first problem of a node decides."""
         wanted = [
             *((claim, here) for claim in selected),
             *((match.claim, here & (match.choice == NONE)) for match in self.matches),
@@ -341,7 +341,7 @@ class Search:
     def _provision_one(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, where: Mask
     ) -> Mask:
-        """Note what keeps a class from making the claim's volume; returns where something does."""
+        """Record why a class cannot provision the claim; returns the nodes where it cannot."""
         if storage_class.provisioner in ("", NO_PROVISIONER):
             self._find(BIND_CONFLICT, where)
             return where
@@ -421,7 +421,9 @@ class _Numbered:
     def numbers(self, volumes: list[PersistentVolume]) -> Sequence[int]:
         if self.listed:
             return [self.number(volume) for volume in volumes]
-        self.listed.extend(volumes)  # the first come, all different: they need not be looked up
+        self.listed.extend(
+            volumes
+        )  # nothing is numbered yet, and these are distinct: no lookup is needed
         return range(len(volumes))
 
 

@@ -55,7 +55,7 @@ class BindingSignals(ChangeSignals[Subject]):
         return lambda old, new: self.wake((kind, changed_key(old, new)))
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """A volume concerns those who wait for it and those whose claim it was made for."""
+        """Wake bindings that wait for the volume, and those whose claim it was made for."""
         for volume in (old, new):
             if volume is not None:
                 reference = volume.spec.claim_ref

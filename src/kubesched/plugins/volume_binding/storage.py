@@ -46,7 +46,7 @@ _ROOMY_KEPT: Final = 32
 _SEARCHES_KEPT: Final = 32
 _SearchVersion = tuple[FreeVolumes, int, int, int, int, int, int]
 _Roomy = tuple[tuple[int, int, int], Sequence[CSIStorageCapacity], Ranks]
-"""What an answer was made from, and the answer."""
+"""The versions an answer was made from, and the answer."""
 
 
 class VolumeFacts(NamedTuple):
@@ -113,7 +113,7 @@ class Storage:
         return self._volumes_by_class.members((class_name, claim_key))
 
     def free_volumes(self, shape: ClaimShape) -> FreeVolumes | None:
-        """Free volumes for such claims as a kept answer; None when they have to be looked at one by one."""
+        """The cached free volumes for such claims; None if they have to be searched one by one."""
         groups, group = self._volumes_by_class, (shape.class_name, "")
         known = self._free.pop(shape, None)
         try:

@@ -33,7 +33,7 @@ from kubesched.plugins.dynamic_resources.structured.selectors import (
 
 
 class Solution:
-    """Devices for all claims, by their position among the devices of a node: good for every node that is alike."""
+    """Devices for all claims, by their position among the devices of a node: valid for every node with the same signature."""
 
     __slots__ = ("claims", "picks", "requests")
 

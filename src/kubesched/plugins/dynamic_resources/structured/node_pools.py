@@ -30,7 +30,7 @@ from kubesched.plugins.dynamic_resources.structured.pools import (
 _SWEEP_FROM: Final = 1024
 """Nodes that were not asked about for long are forgotten when there are this many, and then at every doubling."""
 _SIGNATURES_LIMIT: Final = 1 << 16
-"""Signatures told apart; numbering starts anew beyond."""
+"""Maximum number of distinct signatures; beyond, numbering starts anew."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -118,7 +118,7 @@ class PoolIndex:
     # -- what makes nodes alike ------------------------------------------------------------------------------------
 
     def _shape(self, pools: list[Pool], node: Node) -> int:
-        """A number for the content of the pools, without names and without what is allocated."""
+        """A number for the content of the pools, regardless of names and allocations."""
         shape = tuple(
             (
                 pool.id[0],

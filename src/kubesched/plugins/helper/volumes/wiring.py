@@ -14,7 +14,7 @@ def listers_of(handle: Handle) -> Listers:
 
 
 def changed_key(old: ApiObject | None, new: ApiObject | None) -> str:
-    """`namespace/name` of the object that a lister tells about, or its name if it has no namespace."""
+    """`namespace/name` of a changed object, or its name if it has no namespace."""
     changed = new if new is not None else old
     assert changed is not None, "a change has a before or an after"
     return key_of(changed.metadata)
