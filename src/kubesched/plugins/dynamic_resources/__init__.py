@@ -3,6 +3,7 @@
 plugin                   the extension points
 state                    what one attempt knows about the pod's claims
 claim_lookup             which claims a pod uses
+claim_checks             PreFilter: checks that need no node
 filtering                Filter: can a node serve them
 signature_column         nodes that are alike, so that one is evaluated for all
 binding                  PreBind and Unreserve: writes, waits and releases

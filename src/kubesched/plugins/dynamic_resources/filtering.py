@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.api.resources import node_allocatable
 from kubesched.clock import Clock
 from kubesched.framework.status import Status, error_status, unresolvable
+from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.dynamic_resources.binding_conditions import (
     BindingFailed,
     is_ready,
@@ -21,7 +24,13 @@ from kubesched.plugins.dynamic_resources.extended_resources import (
     requests_and_mappings,
     with_requests,
 )
-from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState, NodeAllocation
+from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
+from kubesched.plugins.dynamic_resources.state import (
+    ClaimInfo,
+    DRAState,
+    GroupedSolutions,
+    NodeAllocation,
+)
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
 from kubesched.plugins.dynamic_resources.structured.failures import (
     AllocationError,
@@ -79,10 +88,50 @@ class NodeFilter:
         """Are unallocated claims served alike on nodes of the same signature? Not if each node has its own special claim."""
         return self._state.special is None
 
-    def judge_group(self, node: Node) -> Solution | Status | None:
-        """What all nodes like this one can give to the unallocated claims; None if there are none."""
-        allocator = self._state.allocator
-        return None if allocator is None else self._solve(allocator, node, self._claims)
+    def filter_one_by_one(self, nodes: NodeColumns) -> Verdicts | None:
+        codes = np.zeros(len(nodes), dtype=np.int32)
+        statuses: list[Status] = []
+        for index in np.flatnonzero(nodes.candidates).tolist():
+            status = self.judge(nodes.node_at(index))
+            if status is None:
+                continue
+            statuses.append(status)
+            codes[index] = len(statuses)
+            if not status.is_rejected:  # ends the attempt, so that later nodes need no verdict
+                return Verdicts.numbered(codes, statuses, codes == len(statuses))
+        return Verdicts.numbered(codes, statuses) if statuses else None
+
+    def filter_groups(self, nodes: NodeColumns, column: SignatureColumn | None) -> Verdicts | None:
+        """One node stands for all that are like it. Without `column` there is nothing to allocate."""
+        state, remaining = self._state, nodes.candidates
+        verdicts = np.zeros(len(nodes), dtype=np.int32)
+        statuses: list[Status] = []
+        failed = 0
+        if column is not None and state.allocator is not None:
+            indices = np.flatnonzero(remaining)
+            signatures = column.sync()[nodes.row_indices()[indices]]
+            groups, first, group_of = np.unique(signatures, return_index=True, return_inverse=True)
+            state.grouped = grouped = GroupedSolutions(state.allocator, nodes.table, column)
+            codes = np.zeros(len(groups), dtype=np.int32)
+            for group in np.argsort(first).tolist():
+                node = nodes.node_at(int(indices[first[group]]))
+                answer = self._solve(state.allocator, node, self._claims)
+                if isinstance(answer, Solution):
+                    grouped.by_signature[int(groups[group])] = answer
+                    continue
+                statuses.append(answer)
+                codes[group] = len(statuses)
+                if not answer.is_rejected:
+                    failed = len(statuses)  # the first node that cannot be judged ends the attempt
+                    break
+            verdicts[indices] = codes[group_of]
+        unavailable = None if failed else self.note_unavailable(nodes, remaining & (verdicts == 0))
+        if unavailable is not None:
+            statuses.append(UNAVAILABLE_CLAIM)
+            verdicts[unavailable] = len(statuses)
+        if not statuses:
+            return None
+        return Verdicts.numbered(verdicts, statuses, verdicts == failed if failed else None)
 
     def note_unavailable(self, nodes: NodeColumns, among: Mask) -> Mask | None:
         """Where an allocated claim cannot be used; None if it can be everywhere. `judge` says the same of one node."""

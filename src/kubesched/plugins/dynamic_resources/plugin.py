@@ -16,8 +16,6 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
-from kubesched.api.names import key_of
-from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import (
     MAX_FIRST_AVAILABLE,
     DeviceClass,
@@ -58,19 +56,19 @@ from kubesched.framework.status import (
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.dynamic_resources import extended_resources, hints
 from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
+from kubesched.plugins.dynamic_resources.claim_checks import check_claim
 from kubesched.plugins.dynamic_resources.claim_lookup import ClaimProblem, pod_claims
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
-from kubesched.plugins.dynamic_resources.filtering import UNAVAILABLE_CLAIM, NodeFilter
+from kubesched.plugins.dynamic_resources.filtering import NodeFilter
 from kubesched.plugins.dynamic_resources.manager import DRAManager, manager_of
 from kubesched.plugins.dynamic_resources.state import (
     NO_CLAIMS,
     ClaimInfo,
     DRAState,
-    GroupedSolutions,
 )
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
 from kubesched.plugins.helper.args import checked_args
-from kubesched.snapshot.columns import Ints, Mask
+from kubesched.snapshot.columns import Ints
 from kubesched.snapshot.views import NodeColumns
 
 STATE: Final = "PreFilterDynamicResources"
@@ -163,7 +161,7 @@ class DynamicResources(
         if not infos:
             return SKIP
         for info in infos:
-            status = self._check(info)
+            status = check_claim(info, self._dra, self._gates)
             if status is not None:
                 return status
         if any(True for _ in dra_state.unallocated()):
@@ -175,24 +173,14 @@ class DynamicResources(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
     ) -> Verdicts | Status | None:
         """Skips nodes that an earlier plugin rejected, so that claims that cannot be evaluated there do no harm."""
-        remaining = nodes.candidates
         dra_state: DRAState = state.read(STATE)
         if not dra_state.claims:
             return None
         judging = self._node_filter(dra_state, pod)
-        if judging.is_grouping:
-            return self._filter_groups(dra_state, judging, nodes, remaining)
-        codes = np.zeros(len(nodes), dtype=np.int32)
-        statuses: list[Status] = []
-        for index in np.flatnonzero(remaining).tolist():
-            status = judging.judge(nodes.node_at(index))
-            if status is None:
-                continue
-            statuses.append(status)
-            codes[index] = len(statuses)
-            if not status.is_rejected:  # ends the attempt, so that later nodes need no verdict
-                return Verdicts.numbered(codes, statuses, codes == len(statuses))
-        return Verdicts.numbered(codes, statuses) if statuses else None
+        if not judging.is_grouping:
+            return judging.filter_one_by_one(nodes)
+        has_work = dra_state.allocator is not None
+        return judging.filter_groups(nodes, self._dra.signatures(nodes.table) if has_work else None)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
         """Pods without claims are all alike, as long as no device class backs a resource they request."""
@@ -224,47 +212,6 @@ class DynamicResources(
             claim = extended_resources.special_claim(pod, self._new_uid())
         return ClaimInfo(claim, is_special=True)
 
-    def _check(self, info: ClaimInfo) -> Status | None:
-        claim = info.claim
-        allocation = claim.status.allocation
-        if allocation is not None:
-            if allocation.node_selector is not None:
-                selector = ParsedNodeSelector(allocation.node_selector)
-                if selector.error is not None:
-                    return error_status(selector.error)
-                info.available_on = selector
-            return None
-        if self._dra.claims.is_in_flight(claim.metadata.uid):
-            return unresolvable(
-                f"resource claim {key_of(claim.metadata)} is in the process of being allocated"
-            )
-        return None if info.is_special else self._check_classes(claim)
-
-    def _check_classes(self, claim: ResourceClaim) -> Status | None:
-        for request in claim.spec.devices.requests or ():
-            if request.exactly is not None:
-                asked = [(request.name, request.exactly.device_class_name)]
-            elif request.first_available:
-                if not self._gates.DRAPrioritizedList:
-                    return unresolvable(
-                        f"resource claim {key_of(claim.metadata)}, request {request.name}: has subrequests, "
-                        "but the DRAPrioritizedList feature is disabled"
-                    )
-                asked = [
-                    (f"{request.name}/{sub.name}", sub.device_class_name)
-                    for sub in request.first_available
-                ]
-            else:
-                return unresolvable(
-                    f"resource claim {key_of(claim.metadata)}, request {request.name}: unknown request type"
-                )
-            for name, class_name in asked:
-                if not class_name:
-                    return error_status(f"request {name}: unsupported request type")
-                if self._dra.device_class(class_name) is None:
-                    return unresolvable(f"request {name}: device class {class_name} does not exist")
-        return None
-
     def _new_allocator(self) -> Allocator:
         dra = self._dra
         return Allocator(
@@ -278,44 +225,6 @@ class DynamicResources(
 
     def _new_uid(self) -> str:
         return str(uuid.UUID(int=self.handle.random.getrandbits(128), version=4))
-
-    def _filter_groups(
-        self, dra_state: DRAState, judging: NodeFilter, nodes: NodeColumns, remaining: Mask
-    ) -> Verdicts | None:
-        """One node stands for all that are like it."""
-        verdicts = np.zeros(len(nodes), dtype=np.int32)
-        statuses: list[Status] = []
-        failed = 0
-        if dra_state.allocator is not None:
-            column = self._dra.signatures(nodes.table)
-            indices = np.flatnonzero(remaining)
-            signatures = column.sync()[nodes.row_indices()[indices]]
-            groups, first, group_of = np.unique(signatures, return_index=True, return_inverse=True)
-            dra_state.grouped = grouped = GroupedSolutions(dra_state.allocator, nodes.table, column)
-            codes = np.zeros(len(groups), dtype=np.int32)
-            for group in np.argsort(first).tolist():
-                answer = judging.judge_group(nodes.node_at(int(indices[first[group]])))
-                if isinstance(answer, Solution):
-                    grouped.by_signature[int(groups[group])] = answer
-                elif answer is not None:
-                    statuses.append(answer)
-                    codes[group] = len(statuses)
-                    if not answer.is_rejected:
-                        failed = len(
-                            statuses
-                        )  # the first node that cannot be judged ends the attempt
-                        break
-            verdicts[indices] = codes[group_of]
-        unavailable = (
-            None if failed else judging.note_unavailable(nodes, remaining & (verdicts == 0))
-        )
-        if unavailable is not None:
-            statuses.append(UNAVAILABLE_CLAIM)
-            verdicts[unavailable] = len(statuses)
-        if not statuses:
-            return None
-        broken = verdicts == failed if failed else None
-        return Verdicts.numbered(verdicts, statuses, broken)
 
     def _node_filter(self, dra_state: DRAState, pod: Pod) -> NodeFilter:
         return NodeFilter(
