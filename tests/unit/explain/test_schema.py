@@ -10,7 +10,7 @@ import pytest
 from explaining import explain
 
 import kubesched.explain
-from kubesched.explain.model import Explanation, schema, to_json
+from kubesched.explain.model import Explanation, schema
 from kubesched.explain.reasons import all_codes
 from kubesched.testing import make_node, make_pod
 
@@ -75,7 +75,8 @@ def test_the_schema_file_is_up_to_date():
     ids=["fits", "never", "waiting", "placed"],
 )
 def test_answers_have_every_field_of_the_schema(pod):
-    answer = json.loads(to_json(explain(pod, make_node("n"), make_node("m").taint("gpu"))))
+    explanation = explain(pod, make_node("n"), make_node("m").taint("gpu"))
+    answer = json.loads(msgspec.json.encode(explanation))
     _check(answer, schema(), schema()["$ref"])
     msgspec.convert(answer, Explanation)
 
