@@ -155,7 +155,7 @@ def test_what_is_restored_from_a_checkpoint_gives_the_same_checkpoint() -> None:
             for at, segment in enumerate(run.segments):
                 if at and segment.header.is_playable:
                     seen.append(_saved_twice(Run(run.segments[at:])))
-    assert len(seen) > 3
+    assert len(seen) >= 3
     for first, second in seen:
         assert msgspec.structs.replace(second, seed=first.seed) == first
     assert any(first.assumed for first, _ in seen)
