@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from importlib.metadata import entry_points
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
@@ -38,6 +37,7 @@ class Registry:
     def __init__(self, plugins: Mapping[str, PluginLoader] | None = None) -> None:
         self._loaders: dict[str, PluginLoader] = dict(plugins or {})
         self._classes: dict[str, type[Plugin]] = {}
+        self._points: dict[str, frozenset[str]] = {}
 
     def register(self, name: str, loader: PluginLoader) -> None:
         if name in self._loaders:
@@ -49,6 +49,7 @@ class Registry:
             raise RegistryError(f"no plugin named {name} exists")
         del self._loaders[name]
         self._classes.pop(name, None)
+        self._points.pop(name, None)
 
     def add_installed(self) -> None:
         """Register every plugin that an installed package declares."""
@@ -81,13 +82,19 @@ class Registry:
 
     def implements(self, name: str, point: str) -> bool | None:
         """Does the plugin serve the extension point (a configuration key)? None when there is no such plugin."""
-        plugin = self.get(name)
-        return None if plugin is None else point in _points_of(plugin)
+        points = self._points.get(name)
+        if points is None:
+            plugin = self.get(name)
+            if plugin is None:
+                return None
+            points = self._points[name] = _points_of(plugin)
+        return point in points
 
 
-@lru_cache(maxsize=256)  # a check of abstract classes is slow, and there are twelve per plugin
 def _points_of(plugin: type[Plugin]) -> frozenset[str]:
-    return frozenset(point for point, kind in EXTENSION_POINTS.items() if issubclass(plugin, kind))
+    # issubclass() asks an abstract class for all its subclasses the first time, and there are twelve of them per plugin.
+    bases = plugin.__mro__
+    return frozenset(point for point, kind in EXTENSION_POINTS.items() if kind in bases)
 
 
 def load_by_path(path: str) -> type[Plugin]:
@@ -100,7 +107,7 @@ def load_by_path(path: str) -> type[Plugin]:
 
 
 def _checked(name: str, loaded: object) -> type[Plugin]:
-    if not inspect.isclass(loaded) or not issubclass(loaded, Plugin):
+    if not inspect.isclass(loaded) or Plugin not in loaded.__mro__:
         raise RegistryError(
             f'plugin "{name}" is not a class derived from kubesched.framework.interfaces.Plugin'
         )
@@ -108,7 +115,7 @@ def _checked(name: str, loaded: object) -> type[Plugin]:
         missing = ", ".join(sorted(loaded.__abstractmethods__))
         raise RegistryError(f'plugin "{name}" does not implement {missing}')
     for kind, methods in _ONE_OF.items():
-        if issubclass(loaded, kind) and not _defines_one(loaded, kind, methods):
+        if kind in loaded.__mro__ and not _defines_one(loaded, kind, methods):
             raise RegistryError(f'plugin "{name}" implements neither {" nor ".join(methods)}')
     own = getattr(loaded, "name", None)
     if not isinstance(own, str) or not own:

@@ -353,7 +353,7 @@ def _position(incarnation: Incarnation) -> object:
     scheduler = incarnation.process.assembly.scheduler
     queue, cache, table = scheduler.queue, scheduler.cache, scheduler.cache.table
     return (
-        incarnation.process.informers.of(Pod).version,
+        incarnation.pods.version,
         *queue.sizes,
         len(queue.in_flight_uids()),
         queue.scheduling_cycle,

@@ -9,6 +9,7 @@ from functools import lru_cache
 from random import Random
 from typing import Protocol
 
+from kubesched.api.core_v1 import Pod
 from kubesched.cache.cache import CacheCorrupted
 from kubesched.client.transport import Request, Transport
 from kubesched.clock import Clock
@@ -96,6 +97,7 @@ class Incarnation:
         self.process = process
         self.transport, self.lock_transport = transports
         self.clock = clock
+        self.pods = process.informers.of(Pod)
         self.task: asyncio.Task[None] | None = None
         self.over = asyncio.Event()
         """Set when it died or ended by itself."""
@@ -166,9 +168,8 @@ class Processes:
         network.on_call = self._on_call
 
     def alive(self) -> list[Incarnation]:
-        return [
-            incarnation for _slot, incarnation in sorted(self.slots.items()) if incarnation.is_alive
-        ]
+        # By slot: they are first filled in that order, and a dictionary keeps it.
+        return [incarnation for incarnation in self.slots.values() if incarnation.is_alive]
 
     async def keep_running(self, slot: int) -> None:
         """Run one replica for ever, starting it again whenever it ends."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
 from kubesched.embedded.objects import JsonObject
@@ -159,17 +160,25 @@ class World:
 
     def _registry(self) -> Registry:
         registry = in_tree_registry()
-        extra: dict[str, type[Plugin]] = {
-            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decided),
-            TROUBLEMAKER: make_troublemaker(self.mischief),
-            DOORKEEPER: make_doorkeeper(self._door),
-        }
-        if not self.options.mischief:  # else it is unknown which nodes a broken filter left
-            registry.unregister(DefaultPreemption.name)
-            extra[DefaultPreemption.name] = make_audited_preemption(self.complaints.add)
-        for name, plugin in extra.items():
+        for name, plugin in self._plugins.items():
+            if name == DefaultPreemption.name:
+                registry.unregister(name)
             registry.register(name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
         return registry
+
+    @cached_property
+    def _plugins(self) -> dict[str, type[Plugin]]:
+        """The simulation's own plugins, the same classes for every process: making one takes as long as an attempt."""
+        made: dict[str, type[Plugin]] = {
+            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decided)
+        }
+        if self.options.mischief:
+            made[TROUBLEMAKER] = make_troublemaker(self.mischief)
+        else:  # with a broken filter it is unknown which nodes it left
+            made[DefaultPreemption.name] = make_audited_preemption(self.complaints.add)
+        if self.options.episode:
+            made[DOORKEEPER] = make_doorkeeper(self._door)
+        return made
 
     @property
     def _binding_verdicts(self) -> Mapping[str, tuple[str, ...]]:
