@@ -92,9 +92,9 @@ def _compared(
     """
     if disk.crash or disk.segment_bytes != ONE_SEGMENT_BYTES:
         return outcome
-    if not any(outcome.census["disks"].values()):
-        return outcome
     good = replace(disk, short=0.0, fail=0.0, fill=0.0, fail_sync=0.0, fail_delete=0.0)
+    if good == disk or not any(outcome.census["disks"].values()):
+        return outcome
     same = simulate(outcome.seed, make_process, options=replace(outcome.options, disk=good))
     if same.digest == outcome.digest:
         return outcome
