@@ -10,6 +10,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
+from typing import cast
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.errors import ConfigError, FieldProblem, KubeschedError
@@ -111,18 +112,19 @@ def _checked(name: str, loaded: object) -> type[Plugin]:
         raise RegistryError(
             f'plugin "{name}" is not a class derived from kubesched.framework.interfaces.Plugin'
         )
-    if inspect.isabstract(loaded):
-        missing = ", ".join(sorted(loaded.__abstractmethods__))
+    plugin = cast("type[Plugin]", loaded)
+    if inspect.isabstract(plugin):
+        missing = ", ".join(sorted(plugin.__abstractmethods__))
         raise RegistryError(f'plugin "{name}" does not implement {missing}')
     for kind, methods in _ONE_OF.items():
-        if kind in loaded.__mro__ and not _defines_one(loaded, kind, methods):
+        if kind in plugin.__mro__ and not _defines_one(plugin, kind, methods):
             raise RegistryError(f'plugin "{name}" implements neither {" nor ".join(methods)}')
-    own = getattr(loaded, "name", None)
+    own = getattr(plugin, "name", None)
     if not isinstance(own, str) or not own:
         raise RegistryError(f'plugin "{name}" has no name: set the class attribute `name`')
-    if own in IN_TREE_PLUGINS and own != name and not loaded.__module__.startswith(_IN_TREE):
+    if own in IN_TREE_PLUGINS and own != name and not plugin.__module__.startswith(_IN_TREE):
         raise RegistryError(f'plugin "{name}" has the name of a default plugin, {own}')
-    return loaded
+    return plugin
 
 
 def _defines_one(plugin: type[Plugin], kind: type[Plugin], methods: Sequence[str]) -> bool:
