@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kubesched.equivalence.ranking import NO_GROUP, Group, GroupKey, SortedRanking, Ties
-from kubesched.equivalence.row_sets import RowSet, nth_but_for
+from kubesched.equivalence.row_sets import RowSet, nth_of
 from kubesched.framework.traits import Trait
 from kubesched.snapshot.columns import Ints, Mask
 
@@ -109,7 +109,7 @@ class Overlay:
                 part.out = [row for row, its in zip(hidden, levels, strict=True) if its == level]
                 break
         assert part.top_set is not None, f"group {number} has rows but no level"
-        part.sample = nth_but_for((part.top_set,), part.out, 0)
+        part.sample = nth_of((part.top_set,), 0, part.out)
         return part
 
     # -- as a ranking ----------------------------------------------------------------------------------------------

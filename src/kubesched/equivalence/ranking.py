@@ -25,7 +25,6 @@ from kubesched.equivalence.row_sets import (
     ROW_SPAN_BITS,
     RowSet,
     blocks_for,
-    nth_but_for,
     nth_of,
 )
 from kubesched.snapshot.columns import Ids, Indices, Ints, Mask
@@ -73,9 +72,7 @@ class Ties:
         """The n-th of them in ascending order, counted from 0."""
         if self._listed is not None:
             return int(self._listed[n])
-        if self._flipped:
-            return nth_but_for(self._sets, self._flipped, n)
-        return nth_of(self._sets, n)
+        return nth_of(self._sets, n, self._flipped)
 
 
 class Group:

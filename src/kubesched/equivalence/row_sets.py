@@ -115,31 +115,13 @@ class RowSet:
         return np.flatnonzero(bits)
 
 
-def nth_of(sets: Sequence[RowSet], n: int) -> int:
-    """The n-th row, counted from 0 in ascending order, of the union of disjoint sets."""
-    if len(sets) == 1:
+def nth_of(sets: Sequence[RowSet], n: int, flipped: Iterable[int] = ()) -> int:
+    """The n-th row, counted from 0 in ascending order, of the union of disjoint sets.
+
+    Without those of its members, and with those other rows, that are `flipped`.
+    """
+    if len(sets) == 1 and not flipped:
         return sets[0].nth(n)
-    block, spans = 0, len(sets[0].spans)
-    if spans > 1:
-        for span in range(spans):
-            count = sum([row_set.spans[span] for row_set in sets])
-            if n < count:
-                break
-            n -= count
-        else:
-            raise LookupError("there are not that many rows")
-        block = span << SPAN_BITS
-    while n >= (count := sum([row_set.counts[block] for row_set in sets])):
-        n -= count
-        block += 1
-    mask = 0
-    for row_set in sets:
-        mask |= row_set.masks[block]
-    return (block << BLOCK_BITS) + _nth_bit(mask, n)
-
-
-def nth_but_for(sets: Sequence[RowSet], flipped: Iterable[int], n: int) -> int:
-    """The n-th row of the union, with some members left out and some other rows added: the `flipped` ones."""
     bits: dict[int, int] = {}
     for row in flipped:
         block = row >> BLOCK_BITS

@@ -18,10 +18,6 @@ class Walk(NamedTuple):
     start: int
     wanted: int
 
-    @property
-    def is_sampling(self) -> bool:
-        return self.wanted < len(self.order)
-
     def first(self, passes: Callable[[Indices], Mask]) -> tuple[Indices, int]:
         """The first rows that pass, as many as are wanted, and how many were examined.
 

@@ -121,9 +121,7 @@ class SchedulingAlgorithm:
                 return self.fits_nowhere(pod, answer)
             if answer is not None:
                 return self._select_walked(answer)
-        started = framework.now()
-        outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(table))
-        framework.point_done("PreFilter", started, outcome.status)
+        outcome = self.pre_filter(framework, state, pod.pod)
         hint = ""
         if self.batching and outcome.status is None:
             hint = self._hint(framework, state, pod)
@@ -166,6 +164,12 @@ class SchedulingAlgorithm:
             and not log.enabled(SCORES_VERBOSITY)
         )
         return pod_class if is_served else None
+
+    def pre_filter(self, framework: Framework, state: CycleState, pod: Pod) -> PreFilterOutcome:
+        started = framework.now()
+        outcome = run_pre_filter(framework, state, pod, NodeColumns(self.table))
+        framework.point_done("PreFilter", started, outcome.status)
+        return outcome
 
     def _hint(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
         """The next best node of an identical pod placed just before this one; empty if there is none."""

@@ -16,8 +16,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, NoNodesAvailable
 from kubesched.framework.extenders import Extender
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.pre_filter import PreFilterOutcome, run_pre_filter
-from kubesched.framework.runtime.score import run_pre_score, run_score
+from kubesched.framework.runtime.pre_filter import PreFilterOutcome
 from kubesched.framework.status import Code, Status, error_status, unresolvable, unschedulable
 from kubesched.logs import get_logger
 from kubesched.scheduler.algorithm import Feasible, ScheduleResult, SchedulingAlgorithm
@@ -60,7 +59,7 @@ class ExtendedAlgorithm:
         self._table.refresh()
         if not self._table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
-        outcome = run_pre_filter(framework, state, pod.pod, NodeColumns(self._table))
+        outcome = self._algorithm.pre_filter(framework, state, pod.pod)
         filtered = await self._feasible(framework, state, pod, outcome, interested)
         if isinstance(filtered, Status):
             return filtered
@@ -165,10 +164,7 @@ class ExtendedAlgorithm:
             return ScheduleResult(names[int(rows[0])], 1, evaluated)
         columns = BareColumns if forgets_pods else NodeColumns
         view = columns(self._table, rows)
-        failed = run_pre_score(framework, state, pod.pod, view)
-        if failed is not None:
-            return failed
-        outcome = run_score(framework, state, pod.pod, view)
+        outcome = self._algorithm.score(framework, state, pod.pod, view)
         if outcome.error is not None:
             return outcome.error
         totals, lots = await self.prioritized(pod, rows, outcome.totals, interested)

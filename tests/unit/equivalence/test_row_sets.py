@@ -36,3 +36,7 @@ def test_sets_equal_plain_sets_after_random_changes(size):
             assert nth_of(sets, n) == together[n]
     with pytest.raises(LookupError):
         nth_of(sets, len(together))
+    flipped = {rng.randrange(size) for _ in range(5)}
+    together = sorted(flipped.symmetric_difference(together))
+    for n in rng.choices(range(len(together)), k=50) if together else ():
+        assert nth_of(sets, n, flipped) == together[n]
