@@ -80,7 +80,7 @@ class _NoVictims(NodeToStatus):
         return self._tried
 
     def _count_reasons(self) -> Counter[str]:
-        return Counter(dict.fromkeys(NO_VICTIMS.all_reasons, self._tried))
+        return Counter(dict.fromkeys(NO_VICTIMS.all_reasons, self._tried) if self._tried else {})
 
 
 def _count_unschedulable(statuses: NodeToStatus, table: NodeTable) -> int:
