@@ -39,13 +39,15 @@ class State:
         return [pod for pod, name in self.placed if name == node_name]
 
 
-def overcommitment(node: JsonObject, pods: Iterable[JsonObject]) -> str | None:
+def overcommitment(
+    node: JsonObject, pods: Iterable[JsonObject], resources: Iterable[str] = ("cpu", "memory")
+) -> str | None:
     """What these pods together take too much of; None if they fit."""
     pods = list(pods)
     room = node["status"]["allocatable"]
     if len(pods) > int(room["pods"]):
         return f"{len(pods)} pods where {room['pods']} fit"
-    for resource in ("cpu", "memory"):
+    for resource in resources:
         wanted = sum(_amount(_request(pod, resource)) for pod in pods)
         if wanted > _amount(room[resource]):
             return f"{resource} requests of {wanted} where {room[resource]} fit"
@@ -82,6 +84,11 @@ def _request(pod: JsonObject, resource: str) -> str:
     return request
 
 
+def _requested(pod: JsonObject) -> list[str]:
+    """Upstream: of what a pod does not request a node may have too little, after the resize of another pod say."""
+    return [name for name in ("cpu", "memory") if _amount(_request(pod, name))]
+
+
 def _amount(text: str) -> int:
     """Thousandths of a core, or bytes: the spellings that the workloads use."""
     for suffix, factor in (("m", 1), ("Mi", 2**20), ("Gi", 2**30)):
@@ -98,7 +105,7 @@ def objection(
     if node is None:
         return "there is no such node"
     return (
-        overcommitment(node, [*state.pods_on(node_name), pod])
+        overcommitment(node, [*state.pods_on(node_name), pod], _requested(pod))
         or _node_objection(pod, node)
         or _port_objection(pod, node_name, state)
         or _affinity_objection(pod, node, state)
