@@ -44,6 +44,17 @@ class Collection(Generic[R]):
         metadata = page.metadata
         return ListPage(page.items, metadata.resource_version, metadata.continue_)
 
+    async def read(self, namespace: str, name: str) -> ListPage[R]:
+        selection = self._selection
+        is_it = f"metadata.name={name}"
+        page = await self._client.list_page(
+            self._kind,
+            namespace,
+            label_selector=selection.label_selector,
+            field_selector=",".join(filter(None, (is_it, selection.field_selector))),
+        )
+        return ListPage(page.items, page.metadata.resource_version)
+
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool
     ) -> Watch[R]:

@@ -26,6 +26,7 @@ from kubesched.api.names import key_of
 from kubesched.api.watch import WatchEvent
 from kubesched.clock import Clock
 from kubesched.errors import KubeschedError, Unrecoverable
+from kubesched.informers.history import is_foreign
 from kubesched.informers.index import IndexFunction
 from kubesched.informers.lister import Lister
 from kubesched.informers.reflector import ListerWatcher, Reflector, ReflectorSettings
@@ -37,6 +38,9 @@ from kubesched.logs import get_logger
 log = get_logger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
+
+TYPE_FIELDS = ("kind", "api_version")
+"""Servers leave these out of the items of lists."""
 
 Transform = Callable[[T], T]
 OnChange = Callable[[str, str, str, Any, Any], None]
@@ -74,7 +78,7 @@ class Informer(Generic[T]):
         settings: ReflectorSettings | None = None,
         restore: Restore | None = None,
     ) -> None:
-        """`transform` trims objects before they are stored; it must keep metadata's identity and revision."""
+        """`transform` trims objects before they are stored; it keeps identity and revision, and is idempotent."""
         self.name = name
         self.store: Store[T] = Store()
         self.lister: Lister[T] = Lister(self.store)
@@ -148,6 +152,14 @@ class Informer(Generic[T]):
                 await slices.pause()
         self._synced.set()
 
+    def are_equal(self, one: T, other: T) -> bool:
+        one, other = self._trimmed(one), self._trimmed(other)
+        fields = (field for field in type(one).__annotations__ if field not in TYPE_FIELDS)
+        return all(getattr(one, field) == getattr(other, field) for field in fields)
+
+    def is_foreign(self, obj: T, reached: int) -> bool:
+        return is_foreign(obj, self.store.get(key_of(obj.metadata)), reached)
+
     def apply(self, event: WatchEvent[T]) -> None:
         obj = event.object
         key = key_of(obj.metadata)
@@ -170,8 +182,7 @@ class Informer(Generic[T]):
             if old.metadata.uid != obj.metadata.uid:
                 self._remove(key, None)
                 old = None
-        if self._transform is not None:
-            obj = self._transform(obj)
+        obj = self._trimmed(obj)
         if self.on_change is not None:
             self.on_change(self.name, "a" if old is None else "u", key, old, obj)
         self.store.put(key, obj)
@@ -182,13 +193,16 @@ class Informer(Generic[T]):
             elif handler.on_update is not None:
                 self._call(handler.on_update, key, old, obj)
 
+    def _trimmed(self, obj: T) -> T:
+        return obj if self._transform is None else self._transform(obj)
+
     def _remove(self, key: str, final: T | None) -> None:
         """Forget an object; without its final state handlers get a tombstone."""
         old = self.store.get(key)
         if old is None:
             return
-        if final is not None and self._transform is not None:
-            final = self._transform(final)
+        if final is not None:
+            final = self._trimmed(final)
         if self.on_change is not None:
             self.on_change(self.name, "t" if final is None else "d", key, old, final)
         self.store.remove(key)

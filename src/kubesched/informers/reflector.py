@@ -8,11 +8,13 @@ Life cycle:
 
     must list --streamed list, or paged list--> following --watch ended or broke--> following, from the last revision
         ^                                           |
-        |____ 410 Gone, revision unknown to the server, or server's revision went back ____|
+        |____ 410 Gone, revision unknown to the server, or the cluster was restored from a backup ____|
 
-A cluster restored from a backup continues at an older revision. A watch from a revision in its future stays silent
-until the new history has reached it, so a quiet watch proves nothing: while no events arrive, the server's revision is
-read (10 s after a connect, then every minute) and compared with ours. If it is lower, everything is listed again.
+A cluster restored from a backup continues at an older revision with other changes (`history`). A watch is therefore
+resumed one revision before the newest known change, and the server has to repeat this change before anything else is
+believed; if it has forgotten it, the object itself is read. A watch from a revision in the server's future stays silent,
+so a quiet watch proves nothing: while no events arrive, the object of the newest change is read (10 s after a connect,
+then every minute), which also tells the server's revision. If the histories differ, everything is listed again.
 
 Invariants: the sink sees every object's revisions in increasing order and none twice within one watch or across
 reconnects; after a gap it gets the complete state (`replace`) and can tell what vanished; failures never end the
@@ -48,6 +50,7 @@ from kubesched.errors import (
     TransportError,
     Unauthorized,
 )
+from kubesched.informers.history import ClusterRestored, Witness, number_of, witness_of
 from kubesched.informers.restore import Restore
 from kubesched.informers.slices import Slices
 from kubesched.logs import get_logger
@@ -57,8 +60,6 @@ log = get_logger(__name__)
 T = TypeVar("T", bound=ApiObject)
 P = TypeVar("P")
 
-MAX_REVISION_DIGITS = 20
-"""64 bits."""
 MAX_FAILED_STREAMS = 2
 """Streamed lists that may fail in a row before one is made in pages."""
 
@@ -78,7 +79,7 @@ class ReflectorSettings:
     """A streamed list that is silent for this long is given up: servers too old to know it never finish it."""
     prefers_streaming: bool = True
     first_check_s: float = 10.0
-    """A watch that has been quiet for this long since it began has its revision compared with the server's."""
+    """A watch that has been quiet for this long since it began is compared with the server's state."""
     check_s: float = 60.0
     """Pause between further comparisons while the watch stays quiet."""
 
@@ -99,15 +100,15 @@ class ListerWatcher(Protocol[T]):
         """A page of a consistent read. Raises `Gone` when the continue token has expired."""
         ...
 
+    async def read(self, namespace: str, name: str) -> ListPage[T]:
+        """A list of just this object, or of none; a consistent read."""
+        ...
+
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool
     ) -> Watch[T]:
         """A watch from a revision on, or with the whole state first; bookmarks are wanted in any case."""
         ...
-
-
-class RevisionWentBack(KubeschedError):
-    """The server's revision is older than the one we reached: the cluster was restored from a backup."""
 
 
 class Sink(Protocol[T]):
@@ -118,6 +119,14 @@ class Sink(Protocol[T]):
 
         With `is_restored` it is not a continuation of what the sink has: equal revisions may differ in content.
         """
+        ...
+
+    def are_equal(self, one: T, other: T) -> bool:
+        """Whether these are the same state of an object, as far as the sink keeps it."""
+        ...
+
+    def is_foreign(self, obj: T, reached: int) -> bool:
+        """Whether a listed object contradicts what the sink knows as of revision `reached`."""
         ...
 
     def apply(self, event: WatchEvent[T]) -> None:
@@ -146,7 +155,7 @@ class Reflector(Generic[T]):
         self.last_error: KubeschedError | None = None
         """Why the last attempt failed, until one succeeds."""
         self.confirmed_at: float | None = None
-        """When the sink was last known to be current: a list, news from the watch, or a comparison of revisions."""
+        """When the sink was last known to be current: a list, news from the watch, or a comparison with the server."""
         self._source = source
         self._sink = sink
         self._clock = clock
@@ -159,6 +168,8 @@ class Reflector(Generic[T]):
         self._highest: int | None = (
             None  # the last known `_revision`; survives the need to list again
         )
+        self._newest: WatchEvent[T] | None = None  # the newest change we know, or object of a list
+        self._unproven: Witness[T] | None = None  # what the server has to repeat first
         self._taken = 0  # events that were news
         self._slices = Slices(clock)
         self._failed_streams = 0
@@ -179,7 +190,7 @@ class Reflector(Generic[T]):
                 # A server under load ends watches whose events it cannot deliver fast enough, again and again. As long
                 # as each brings news, pausing would only leave us further behind.
                 was_useful = self._taken > taken_before
-            except (ApiError, TransportError, CredentialsError, RevisionWentBack) as error:
+            except (ApiError, TransportError, CredentialsError, ClusterRestored) as error:
                 self._note_failure(error)
                 retry_after_s = getattr(error, "retry_after_s", None) or 0.0
             was_steady = self._clock.monotonic() - began_at >= self._settings.steady_s
@@ -190,25 +201,52 @@ class Reflector(Generic[T]):
 
     async def _attempt(self) -> None:
         """List if that is due, then follow one watch to its end. Returning normally means the server ended it."""
-        if (
-            not self.resource_version
-            and self._streams
-            and self._failed_streams < MAX_FAILED_STREAMS
-        ):
+        if self._distrusted.is_set():
+            self._reached("", None)
+        if self.resource_version:
+            await self._resume()
+            return
+        if self._streams and self._failed_streams < MAX_FAILED_STREAMS:
             await self._stream_list_and_follow()
             if self._streams:
                 return
-        if not self.resource_version:
-            await self._list()
+        await self._list()
+        await self._watch(self.resource_version)
+
+    async def _resume(self) -> None:
+        """Follow a watch that continues the last one, if the server shows that its history is the one we know."""
+        witness = self._witness()
+        if witness is None:
+            await self._is_current()
+            await self._watch(self.resource_version)
+            return
+        self._unproven = witness
+        try:
+            await self._watch(witness.revision_before)
+        except Gone:
+            if self._unproven is None:
+                raise  # proven: the watch expired later
+            self._unproven = None
+            if not await self._is_current():
+                raise
+            await self._watch(self.resource_version)
+
+    async def _watch(self, resource_version: str) -> None:
         async with self._source.watch(
-            resource_version=self.resource_version,
+            resource_version=resource_version,
             timeout_s=self._watch_timeout_s(),
             send_initial_events=False,
         ) as watch:
             await self._follow(watch, [])
 
+    def _witness(self) -> Witness[T] | None:
+        newest = self._newest
+        return None if newest is None else witness_of(newest, self._sink.are_equal)
+
     def _note_failure(self, error: KubeschedError) -> None:
         self.last_error = error
+        if isinstance(error, ClusterRestored):
+            self._note_restore(error)
         if self.resource_version and self._makes_revision_useless(error):
             log.info(
                 "Watch cannot go on from its revision, listing again",
@@ -224,7 +262,7 @@ class Reflector(Generic[T]):
     @staticmethod
     def _makes_revision_useless(error: KubeschedError) -> bool:
         """Whether the same watch will not succeed later: the server refused it, and not for want of time or rights."""
-        if isinstance(error, RevisionWentBack):
+        if isinstance(error, ClusterRestored):
             return True
         if not isinstance(error, ApiError):
             return False
@@ -313,31 +351,49 @@ class Reflector(Generic[T]):
         return batch
 
     async def _replace(self, objects: list[T], resource_version: str) -> None:
-        revision = _number(resource_version)
-        if revision is not None and self._highest is not None and revision < self._highest:
-            self._note_restore(self._highest, revision)
+        await self._examine(objects, resource_version)
         if self._is_restored and self._restore is not None:
             await self._restore.wait_for_turn(self.name)
         await self._sink.replace(objects, is_restored=self._is_restored)
         if self._is_restored and self._restore is not None:
             self._restore.finish(self.name)
-        self._is_restored, self._highest = False, None
+        self._is_restored, self._highest, self._unproven = False, None, None
         self._distrusted.clear()
-        self._reached(resource_version, _number(resource_version))
+        self._reached(resource_version, number_of(resource_version))
         self._confirm()
         self._failed_streams = 0
         self.last_error = None
         log.info("Caches populated", v=2, type=self.name, objects=len(objects))
 
-    def _note_restore(self, reached: int, revision: int) -> None:
+    async def _examine(self, objects: list[T], resource_version: str) -> None:
+        """Find the newest of the listed objects, and whether they continue the history we know."""
+        reached, revision = self._highest, number_of(resource_version)
+        if reached is not None and revision is not None and revision < reached:
+            self._note_restore(ClusterRestored(f"server is at revision {revision}"))
+        newest, newest_revision = None, 0
+        for obj in objects:
+            obj_revision = number_of(obj.metadata.resource_version) or 0
+            if obj_revision > newest_revision:
+                newest, newest_revision = obj, obj_revision
+            if (
+                reached is not None
+                and not self._is_restored
+                and self._sink.is_foreign(obj, reached)
+            ):
+                self._note_restore(_foreign(obj))
+            if self._slices.step():
+                await self._slices.pause()
+        self._newest = WatchEvent("ADDED", newest) if newest is not None else None
+
+    def _note_restore(self, error: ClusterRestored) -> None:
         if self._is_restored:
             return
         self._is_restored = True
         log.warning(
             "The cluster went back to an older revision, listing again",
             type=self.name,
-            reached=reached,
-            revision=revision,
+            reached=self._highest,
+            err=error,
         )
         if self._restore is not None:
             self._restore.begin(self.name)
@@ -374,14 +430,28 @@ class Reflector(Generic[T]):
             batch = []
 
     async def _check_while_quiet(self) -> None:
-        """Runs beside a watch until cancelled. Raises `RevisionWentBack`."""
+        """Runs beside a watch until cancelled. Raises `ClusterRestored`, or `TransportError` if the watch is behind."""
         pause_s = self._settings.first_check_s
+        was_behind = False
         while True:
             taken_before = self._taken
             await self._sleep_unless_distrusted(pause_s)
             pause_s = self._settings.check_s
-            if self._taken == taken_before:
-                await self._compare_revisions()
+            if self._taken != taken_before:
+                was_behind = False
+                continue
+            try:
+                is_current = await self._is_current()
+            except (ApiError, TransportError, CredentialsError) as error:
+                log.info("Cannot compare with the server's state", v=2, type=self.name, err=error)
+                continue
+            if is_current or self._taken != taken_before:
+                self._confirm()
+            elif was_behind:
+                raise TransportError("the watch does not bring the changes that the server has")
+            else:
+                pause_s = self._settings.first_check_s  # it may be on its way
+            was_behind = not is_current
 
     async def _sleep_unless_distrusted(self, seconds: float) -> None:
         try:
@@ -389,20 +459,31 @@ class Reflector(Generic[T]):
                 await self._distrusted.wait()
         except TimeoutError:
             return
-        raise RevisionWentBack("another kind went back to an older revision")
+        raise ClusterRestored("another kind went back to an older revision")
 
-    async def _compare_revisions(self) -> None:
-        reached = self._revision
-        try:
+    async def _is_current(self) -> bool:
+        """Whether the object of the newest known change is as we know it; False if the server has changed it since.
+
+        Raises:
+            ClusterRestored: the server has not reached our revision, or has another history.
+        """
+        reached, witness = self._revision, self._witness()
+        if witness is None:
             page = await self._source.list_page(limit=1, continue_token="")
-        except (ApiError, TransportError, CredentialsError) as error:
-            log.info("Cannot read the server's revision", v=2, type=self.name, err=error)
-            return
-        current = _number(page.resource_version)
-        if reached is not None and current is not None and current < reached:
-            self._note_restore(reached, current)
-            raise RevisionWentBack(f"server is at revision {current}, we have reached {reached}")
-        self._confirm()
+        else:
+            metadata = witness.obj.metadata
+            page = await self._source.read(metadata.namespace, metadata.name)
+        current = number_of(page.resource_version)
+        if reached is None or current is None:
+            return True
+        if current < reached:
+            raise ClusterRestored(f"server is at revision {current}")
+        if witness is not None:
+            return witness.agrees_with(page.items, reached)
+        for obj in page.items:
+            if self._sink.is_foreign(obj, reached):
+                raise _foreign(obj)
+        return True
 
     def _confirm(self) -> None:
         self.confirmed_at = self._clock.monotonic()
@@ -411,13 +492,26 @@ class Reflector(Generic[T]):
         resource_version = event.object.metadata.resource_version
         # Within one collection revisions only grow, so what is not newer than the last one is a repetition.
         # Servers whose revisions are no numbers (some aggregated ones) are believed as they are.
-        revision = _number(resource_version)
+        revision = number_of(resource_version)
+        if self._unproven is not None and revision is not None:
+            self._prove(event, revision, self._unproven)
         if self._revision is not None and revision is not None and revision <= self._revision:
             return
         self._taken += 1
         if event.type != "BOOKMARK":
             self._sink.apply(event)
+            self._newest = event
         self._reached(resource_version, revision)
+
+    def _prove(self, event: WatchEvent[T], revision: int, witness: Witness[T]) -> None:
+        """The first event of a resumed watch must be the newest change we know."""
+        if revision < witness.revision:
+            return  # an older event, repeated
+        if revision != witness.revision or not witness.is_repeated_by(event):
+            raise ClusterRestored(
+                f"server has revision {revision} where {witness.key} was changed at {witness.revision}"
+            )
+        self._unproven = None
 
     def _reached(self, resource_version: str, revision: int | None) -> None:
         """`revision` is that version as a number, if it is one."""
@@ -430,11 +524,9 @@ class Reflector(Generic[T]):
         return self._settings.min_watch_s * (1.0 + self._random.random())
 
 
-def _number(resource_version: str) -> int | None:
-    """A revision as a number, if it is one of those that API servers count with."""
-    is_short = len(resource_version) <= MAX_REVISION_DIGITS
-    is_number = is_short and resource_version.isdigit() and resource_version.isascii()
-    return int(resource_version) if is_number else None
+def _foreign(obj: ApiObject) -> ClusterRestored:
+    key, revision = key_of(obj.metadata), obj.metadata.resource_version
+    return ClusterRestored(f"{key} at revision {revision} does not follow from what is known")
 
 
 def is_resource_version_too_large(error: ApiError) -> bool:

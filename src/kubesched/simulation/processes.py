@@ -10,7 +10,6 @@ from random import Random
 from typing import Protocol
 
 from kubesched.api.core_v1 import Pod
-from kubesched.cache.cache import CacheCorrupted
 from kubesched.client.transport import Request, Transport
 from kubesched.clock import Clock
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -161,8 +160,6 @@ class Processes:
         self._started = 0
         self.drift = 0.0
         """By how much the clocks of new processes may run fast or slow."""
-        self.history_is_broken = False
-        """The cluster was restored: a process may find that its cache cannot be right, and end to be started anew."""
         self.slots: dict[int, Incarnation] = {}
         self.on_call: Callable[[str, Request], CallFault | None] = lambda _process, _request: None
         network.on_call = self._on_call
@@ -236,7 +233,7 @@ class Processes:
             return
         error = task.exception()
         self._trace.add("end", f"{incarnation.name} {type(error).__name__ if error else ''}")
-        if error is not None and not (self.history_is_broken and _is_about_cache(error)):
+        if error is not None:
             self._complaints.add("no scheduler dies by itself", f"{incarnation.name}: {error!r}")
 
     # Faults.
@@ -281,12 +278,6 @@ class Processes:
         if incarnation.task is not None:
             incarnation.task.cancel()
             incarnation.task.add_done_callback(_retrieve)
-
-    def restart_all(self) -> None:
-        """End every process; each is started again."""
-        for incarnation in self.alive():
-            self._trace.add("stop", incarnation.name)
-            self._kill(incarnation)
 
     def freeze_one(self, seconds: float) -> None:
         """Stop a process for a while, as a paused machine or SIGSTOP does; the world goes on."""
@@ -344,12 +335,6 @@ class Processes:
 @lru_cache(maxsize=256)
 def _loaded(config: bytes) -> KubeSchedulerConfiguration:
     return load(config, "simulation", DEFAULT_GATES)
-
-
-def _is_about_cache(error: BaseException) -> bool:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return isinstance(error, CacheCorrupted)
 
 
 def _mend(transport: FaultyTransport) -> None:

@@ -121,8 +121,6 @@ class World:
             was_decided=lambda uid, node_name: (uid, node_name) in self._decided,
         )
         self.checkers.are_writes_held = bool(options.rates.hold)
-        self._restored_from = 0
-        """The revision that the cluster was last taken back from, until it is reached again."""
         self._had_broken_answers = bool(
             options.mischief or (self._has_extender and options.extender_trouble)
         )
@@ -294,23 +292,17 @@ class World:
         self.processes.freeze_one(self._random.uniform(0.5, 40.0))
 
     def _instant_is_over(self) -> None:
-        if 0 < self._restored_from <= self.cluster.store.revision:
-            # From here on no client can tell the two histories apart by their revisions; operators start it anew.
-            self._restored_from = 0
-            self.processes.restart_all()
         self.checkers.instant_is_over()
 
     def _restore(self) -> None:
         self._restore_to(None)
 
     def _restore_to(self, revision: int | None) -> bool:
-        reached = self.cluster.store.revision
         if not self.cluster.restore(revision):
             return False
-        self._restored_from = max(reached, self._restored_from)
         self.trace.census.tally("time", "restored to an older revision")
         self.network.epoch += 1
-        self.checkers.history_is_broken = self.processes.history_is_broken = True
+        self.checkers.history_is_broken = True
         return True
 
     def _jump(self) -> None:

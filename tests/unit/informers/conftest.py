@@ -12,12 +12,14 @@ import msgspec
 import pytest
 from virtual_time import in_virtual_time, make_clock  # noqa: F401  # fixtures
 
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import Pod, PodSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.client.watch import Watch
 from kubesched.errors import Gone, Invalid, StreamEnded
 from kubesched.informers.informer import DeletedFinalStateUnknown, EventHandler
 from kubesched.informers.reflector import ListPage
+
+MAX_RESTORES = 8
 
 
 class FakeStream:
@@ -88,6 +90,9 @@ class FakeCollection:
     expires_continue: bool = False
     uid_count: int = 0
     snapshots: dict[str, list[Pod]] = field(default_factory=dict)
+    restores: int = 0
+    is_shared: bool = False
+    """Whether other kinds write, too, so that no two histories have a change of this kind at the same revision."""
 
     # Changes.
 
@@ -98,8 +103,19 @@ class FakeCollection:
     def update(self, name: str, **labels: str) -> Pod:
         return self._store("MODIFIED", name, self.pods[name].metadata.uid, labels)
 
-    def _store(self, type_: str, name: str, uid: str, labels: dict[str, str]) -> Pod:
+    def _next_revision(self) -> None:
         self.revision += 1
+        while self.is_shared and self.revision % MAX_RESTORES != self.restores:
+            self.revision += 1
+
+    def place(self, name: str, node_name: str) -> None:
+        pod = self.pods[name]
+        spec = msgspec.structs.replace(pod.spec, node_name=node_name)
+        self.pods[name] = msgspec.structs.replace(pod, spec=spec)
+        self.update(name)
+
+    def _store(self, type_: str, name: str, uid: str, labels: dict[str, str]) -> Pod:
+        self._next_revision()
         metadata = ObjectMeta(
             name=name,
             namespace="default",
@@ -107,12 +123,13 @@ class FakeCollection:
             resource_version=str(self.revision),
             labels=labels or None,
         )
-        pod = self.pods[name] = Pod(metadata=metadata)
+        spec = self.pods[name].spec if name in self.pods else PodSpec()
+        pod = self.pods[name] = Pod(metadata=metadata, spec=spec)
         self._emit(type_, pod)
         return pod
 
     def delete(self, name: str) -> None:
-        self.revision += 1
+        self._next_revision()
         pod = self.pods.pop(name)
         metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.revision))
         self._emit("DELETED", msgspec.structs.replace(pod, metadata=metadata))
@@ -129,8 +146,14 @@ class FakeCollection:
         """The state that a later `restore` brings back."""
         return dataclasses.replace(self, pods=dict(self.pods), history=list(self.history))
 
+    @property
+    def may_restore(self) -> bool:
+        return self.restores < MAX_RESTORES - 1
+
     def restore(self, backup: FakeCollection) -> None:
         """The cluster goes back to an older revision and goes on from there; every watch ends."""
+        assert self.may_restore
+        self.restores += 1
         self.revision, self.compacted = backup.revision, backup.compacted
         self.pods, self.history = dict(backup.pods), list(backup.history)
         self.drop(StreamEnded("server restarted"))
@@ -187,6 +210,13 @@ class FakeCollection:
         end = int(start) + limit if limit else len(snapshot)
         token = f"{revision}:{end}" if end < len(snapshot) else ""
         return ListPage(snapshot[int(start) : end], revision, token)
+
+    async def read(self, namespace: str, name: str) -> ListPage[Pod]:
+        await asyncio.sleep(0)
+        self.requests.append(("read", name))
+        if self.faults:
+            raise self.faults.popleft()
+        return ListPage([self.pods[name]] if name in self.pods else [], str(self.revision))
 
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool

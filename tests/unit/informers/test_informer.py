@@ -135,7 +135,7 @@ async def test_server_without_streamed_lists_is_listed_in_pages(new_collection, 
         ("list", "17:3"),
         ("list", "17:6"),
         ("watch", "17"),
-        ("watch", "18"),
+        ("watch", "17"),  # from before the newest change, which the server repeats
     ]
     assert len(story.calls) == 8
     assert scene.pauses.made == []  # the watch brought news before the server ended it
@@ -189,7 +189,7 @@ async def test_watch_resumes_where_it_ended(collection, story, break_it):
         break_it(collection)
         collection.create("c")
         await scene.until_equal()
-    assert collection.requests == [("stream", ""), ("watch", "12")]
+    assert collection.requests == [("stream", ""), ("watch", "11")]
     assert story.calls == [("add", "a"), ("add", "b"), ("add", "c")]
 
 
@@ -245,6 +245,7 @@ async def test_repeated_events_are_delivered_once_and_resurrect_nothing(collecti
 
 
 async def test_revision_from_the_future_leads_to_a_new_list(collection, story):
+    collection.create("a")
     async with Scene(collection, story).running() as scene:
         await scene.until_equal()
         collection.faults.append(ServerError("Too large resource version: 99, current: 5"))
@@ -260,8 +261,8 @@ async def test_revision_from_the_future_leads_to_a_new_list(collection, story):
         pytest.param(ConnectFailed("refused"), "watch", id="so does a refused connection"),
         pytest.param(Forbidden("rbac"), "watch", id="so do missing rights"),
         pytest.param(TooManyRequests("busy"), "watch", id="so does overload"),
-        pytest.param(Gone("old"), "stream", id="gone does not"),
-        pytest.param(NotFound("no such kind"), "stream", id="nor does any other refusal"),
+        pytest.param(Gone("old"), "read", id="what is gone is looked at as it is now"),
+        pytest.param(NotFound("no such kind"), "stream", id="any other refusal does not"),
     ],
 )
 async def test_what_follows_a_refused_watch(collection, story, fault, next_request):
@@ -271,7 +272,7 @@ async def test_what_follows_a_refused_watch(collection, story, fault, next_reque
         collection.drop()
         await scene.until(lambda: len(collection.requests) == 3)
         await scene.until_equal()
-    assert [what for what, _ in collection.requests] == ["stream", "watch", next_request]
+    assert [what for what, _ in collection.requests][:3] == ["stream", "watch", next_request]
     assert story.calls == [("add", "a")]
 
 

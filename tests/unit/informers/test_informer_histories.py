@@ -13,7 +13,7 @@ import random
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kubesched.clock import ManualClock
 from kubesched.errors import (
@@ -47,7 +47,8 @@ def make_machine(new_collection, new_story):
                 clock.advance(seconds)
                 await asyncio.sleep(0)
 
-            self.collection = new_collection(supports_streaming=streams)
+            self.collection = new_collection(supports_streaming=streams, is_shared=True)
+            self.backup = self.collection.backup()
             self.story = new_story()
             self.informer = Informer(
                 self.collection,
@@ -95,6 +96,29 @@ def make_machine(new_collection, new_story):
                 self.do(action, name)
             if compact:
                 self.collection.compact()
+            self.turn(turns)
+
+        @rule()
+        def make_backup(self):
+            self.backup = self.collection.backup()
+
+        @precondition(lambda self: self.collection.may_restore)
+        @rule(
+            changes=st.lists(st.tuples(ACTIONS, NAMES), max_size=6),
+            others=st.sampled_from([0, 1, 1000]),
+            compact=st.booleans(),
+            turns=st.integers(0, 10),
+        )
+        def restore(self, changes, others, compact, turns):
+            """The server comes back from a backup, and its new history is ahead of ours when we look again."""
+            reached = self.collection.revision
+            self.collection.restore(self.backup)
+            self.collection.revision = reached + others
+            for action, name in changes:
+                self.do(action, name)
+            if compact:
+                self.collection.compact()
+            self.story.seen.clear()  # what comes back may be known from before
             self.turn(turns)
 
         @rule(
