@@ -430,7 +430,13 @@ class Reflector(Generic[T]):
             batch = []
 
     async def _check_while_quiet(self) -> None:
-        """Runs beside a watch until cancelled. Raises `ClusterRestored`, or `TransportError` if the watch is behind."""
+        """Runs beside a watch until cancelled.
+
+        Raises:
+            ClusterRestored: the server has another history.
+            Gone: whether it has is unclear; a list will tell.
+            TransportError: the watch is behind; another one will tell.
+        """
         pause_s = self._settings.first_check_s
         was_behind = False
         while True:
@@ -447,6 +453,8 @@ class Reflector(Generic[T]):
                 continue
             if is_current or self._taken != taken_before:
                 self._confirm()
+            elif self._unproven is not None:
+                raise Gone("the server did not repeat the newest known change, and has another one")
             elif was_behind:
                 raise TransportError("the watch does not bring the changes that the server has")
             else:

@@ -83,7 +83,7 @@ class Checkers:
         self.are_writes_held = False
         """Whether writes may arrive after those that were sent later."""
         self.history_is_broken = False
-        """The cluster was restored: what schedulers knew until they noticed proves nothing."""
+        """The cluster was restored and has not come to rest since: schedulers that have not noticed know another one."""
         cluster.store.subscribe("nodes", self._on_node)
         cluster.store.subscribe("pods", self._on_pod)
         self.devices: DeviceChecks | None = None
@@ -119,8 +119,11 @@ class Checkers:
             uid = pod["metadata"]["uid"]
             before = self._least.get(uid, change.old.obj)
             self._least[uid] = less_demanding(before, pod)
-        # A condition may still be on its way when a pod is bound: another replica's, or one that was held up.
-        if self._has_one_writer and not self.are_writes_held and is_called_unschedulable(pod):
+        # A condition may still be on its way when a pod is bound: another replica's, one that was held up, or one that
+        # is about a pod of this name in the history before a restore, since status patches name no UID.
+        may_be_late = self.are_writes_held or self.history_is_broken
+        is_new = not is_called_unschedulable(change.old.obj)
+        if self._has_one_writer and not may_be_late and is_new and is_called_unschedulable(pod):
             self._complain(
                 "no bound pod is called unschedulable",
                 f"{key_of_manifest(pod)} on {pod['spec']['nodeName']}",

@@ -279,6 +279,17 @@ class Processes:
             incarnation.task.cancel()
             incarnation.task.add_done_callback(_retrieve)
 
+    def restart_deceived(self, lost: set[str]) -> None:
+        """End the processes whose bindings were acknowledged and are lost, and that no watch has shown: operators do.
+
+        Informers cannot tell: all that they know is part of the restored history.
+        """
+        for incarnation in self.alive():
+            assumed = incarnation.process.assembly.scheduler.cache.assumed_pods()
+            if any(info.pod.metadata.uid in lost for info in assumed):
+                self._trace.add("stop", incarnation.name)
+                self._kill(incarnation)
+
     def freeze_one(self, seconds: float) -> None:
         """Stop a process for a while, as a paused machine or SIGSTOP does; the world goes on."""
         alive = self.alive()

@@ -298,12 +298,18 @@ class World:
         self._restore_to(None)
 
     def _restore_to(self, revision: int | None) -> bool:
+        bound_before = self._bound()
         if not self.cluster.restore(revision):
             return False
+        self.processes.restart_deceived(bound_before - self._bound())
         self.trace.census.tally("time", "restored to an older revision")
         self.network.epoch += 1
         self.checkers.history_is_broken = True
         return True
+
+    def _bound(self) -> set[str]:
+        pods = self.cluster.pods()
+        return {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName")}
 
     def _jump(self) -> None:
         if self._random.random() < 0.7:
@@ -341,6 +347,7 @@ class World:
             extender_traits=self.options.extender_traits if self._has_extender else None,
             had_broken_answers=self._had_broken_answers,
         )
+        self.checkers.history_is_broken = False
 
     def stop(self, keepers: list[asyncio.Task[None]]) -> None:
         self._loop.before_time_passes = lambda: None
