@@ -78,7 +78,7 @@ class Informer(Generic[T]):
         settings: ReflectorSettings | None = None,
         restore: Restore | None = None,
     ) -> None:
-        """`transform` trims objects before they are stored; it keeps identity and revision, and is idempotent."""
+        """`transform` trims an object in place before it is stored, once; it keeps identity and revision."""
         self.name = name
         self.store: Store[T] = Store()
         self.lister: Lister[T] = Lister(self.store)
@@ -152,10 +152,10 @@ class Informer(Generic[T]):
                 await slices.pause()
         self._synced.set()
 
-    def are_equal(self, one: T, other: T) -> bool:
-        one, other = self._trimmed(one), self._trimmed(other)
-        fields = (field for field in type(one).__annotations__ if field not in TYPE_FIELDS)
-        return all(getattr(one, field) == getattr(other, field) for field in fields)
+    def are_equal(self, known: T, fresh: T) -> bool:
+        fresh = self._trimmed(fresh)
+        fields = (field for field in type(known).__annotations__ if field not in TYPE_FIELDS)
+        return all(getattr(known, field) == getattr(fresh, field) for field in fields)
 
     def is_foreign(self, obj: T, reached: int) -> bool:
         return is_foreign(obj, self.store.get(key_of(obj.metadata)), reached)

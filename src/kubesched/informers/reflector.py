@@ -121,8 +121,8 @@ class Sink(Protocol[T]):
         """
         ...
 
-    def are_equal(self, one: T, other: T) -> bool:
-        """Whether these are the same state of an object, as far as the sink keeps it."""
+    def are_equal(self, known: T, fresh: T) -> bool:
+        """Whether an object that was just read is in the state of one that the sink was given, as far as it keeps it."""
         ...
 
     def is_foreign(self, obj: T, reached: int) -> bool:

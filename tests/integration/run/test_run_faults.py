@@ -112,6 +112,37 @@ async def test_a_cluster_restored_to_an_older_revision_is_scheduled(cluster, run
     assert scheduler.process.returncode is None
 
 
+@REAL
+async def test_a_restored_cluster_whose_new_history_is_ahead_is_scheduled(cluster, run):
+    """The scheduler is frozen meanwhile, so that no comparison of revisions can tell."""
+    await cluster.add_node("n1", cpu="16")
+    scheduler = await run(config={"leaderElection": {"leaderElect": False}})
+    await cluster.add_pod("kept")
+    await cluster.add_pod("large", cpu="20")
+    await cluster.bound("kept")
+    await cluster.condition("large")
+    backup = cluster.plane.folder / "backup"
+    async with stopped(cluster.plane) as data:
+        shutil.copytree(data, backup)
+    await cluster.add_node("n2", cpu="32")
+    assert await cluster.bound("large") == ["n2"]
+    await scheduler.says('"Successfully bound pod to node" pod="default/large"')
+    reached = int((await cluster.pod("large")).metadata.resource_version)
+    scheduler.send(signal.SIGSTOP)
+    async with stopped(cluster.plane) as data:
+        shutil.rmtree(data)
+        backup.rename(data)
+    assert not (await cluster.pod("large")).spec.node_name
+    await cluster.add_node("n3", cpu="32")
+    await many(cluster, "new", 40)
+    assert int((await cluster.pod("new39")).metadata.resource_version) > reached + 20
+    scheduler.send(signal.SIGCONT)
+    assert await cluster.bound("large") == ["n3"]
+    await scheduler.says('"The cluster went back to an older revision, listing again"')
+    await cluster.bound(*(f"new{number}" for number in range(40)))
+    assert scheduler.process.returncode is None
+
+
 @asynccontextmanager
 async def stopped(plane):
     """The folder of etcd's data while neither etcd nor the API server runs."""

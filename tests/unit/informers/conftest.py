@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 from collections import deque
 from collections.abc import Callable
@@ -216,7 +217,8 @@ class FakeCollection:
         self.requests.append(("read", name))
         if self.faults:
             raise self.faults.popleft()
-        return ListPage([self.pods[name]] if name in self.pods else [], str(self.revision))
+        pods = [copy.deepcopy(self.pods[name])] if name in self.pods else []
+        return ListPage(pods, str(self.revision))
 
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import random
 
+import msgspec
 import pytest
 from virtual_tests import virtual
 
+from kubesched.api.meta import OwnerReference
 from kubesched.errors import ConnectFailed, Forbidden, StreamEnded
 from kubesched.informers.factory import BLIND_AFTER_S, InformerFactory
 from kubesched.informers.informer import EventHandler, Informer
 from kubesched.informers.reflector import ReflectorSettings
 from kubesched.informers.restore import MAX_WAIT_S, Restore
+from kubesched.informers.sharing import Sharing
 
 SETTINGS = ReflectorSettings()
 RECONNECT_S = SETTINGS.first_check_s / 2
@@ -255,6 +258,33 @@ async def test_server_that_was_merely_restarted_is_not_listed_again(shared, stor
         await asyncio.sleep(1)
         assert story.known == shared.pods
         assert not story.tombstones
+
+
+@virtual
+async def test_pods_that_share_their_parts_are_compared_without_a_change(shared, story, make_clock):
+    informer = Informer(
+        shared,
+        name="pods",
+        clock=make_clock(),
+        random=random.Random(1),
+        transform=Sharing().shared,
+    )
+    informer.add_event_handler(story.handler)
+    owner = [OwnerReference(uid="owner")]
+    for name in ("kept", "other"):
+        shared.place(name, f"node-of-{name}")
+        pod = shared.pods[name]
+        metadata = msgspec.structs.replace(pod.metadata, owner_references=owner)
+        shared.pods[name] = msgspec.structs.replace(pod, metadata=metadata)
+        shared.history[-1] = (*shared.history[-1][:2], shared.pods[name])
+    task = asyncio.create_task(informer.run())
+    for _ in range(3):
+        await asyncio.sleep(SETTINGS.check_s * 2)  # compared while quiet
+        shared.drop(StreamEnded("server restarted"))
+        await asyncio.sleep(RECONNECT_S)  # and repeated
+        assert {pod.spec.node_name for pod in informer.store} == {"node-of-kept", "node-of-other"}
+        assert not story.tombstones
+    task.cancel()
 
 
 @virtual
