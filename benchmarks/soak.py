@@ -8,8 +8,8 @@ SIGTERM in turn) and started again, so that the other one takes over. Every ten 
 resident memory, asyncio tasks, descriptors, threads; and the latency from creation to binding as a watch sees it.
 
 `DIR` gets `samples.csv`, `latencies.csv` and `soak.svg`. The exit code is 1 if pods are left unbound at the end, or if
-memory, tasks or descriptors of a scheduler grow: the median of its life's last quarter is held against that of the second,
-over lives of ten minutes and more (a restart begins a new life).
+memory, tasks or descriptors of a scheduler grow: over spells of ten minutes and more in which it leads or stands by, the median of
+the last quarter is held against that of the second.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FLAP_S = 2.0
 GROWTH_ALLOWED = 1.15
 SLACK = {"rss_mb": 8.0, "tasks": 20.0, "fds": 10.0, "threads": 3.0}
 """Differences that are noise whatever the ratio."""
-STABLE_LIFE_S = 600.0
+STABLE_SPELL_S = 600.0
 DRAIN_S = 120
 AT_ONCE = DeleteOptions(grace_period_seconds=0)
 PODS = "/api/v1/namespaces/default/pods"
@@ -252,15 +252,16 @@ async def change_leaders(schedulers: list[Scheduler], every_s: float) -> None:
 
 
 def growth(samples: list[Sample]) -> list[str]:
-    """Medians of the second and of the last quarter of every life that was long enough."""
+    """Medians of the second and of the last quarter of every spell of leading or standing by that was long enough."""
     told = []
-    lives: dict[tuple[str, int], list[Sample]] = {}
+    spells: dict[tuple[str, int, bool], list[Sample]] = {}
     for sample in samples:
-        lives.setdefault((sample.scheduler, sample.life), []).append(sample)
-    for (name, life), looks in sorted(lives.items()):
+        spells.setdefault((sample.scheduler, sample.life, sample.leads), []).append(sample)
+    for (name, life, leads), looks in sorted(spells.items()):
         length = looks[-1].at_s - looks[0].at_s
-        if length < STABLE_LIFE_S:
+        if length < STABLE_SPELL_S:
             continue
+        role = "leading" if leads else "standing by"
         quarter = len(looks) // 4
         for what, slack in SLACK.items():
             early = statistics.median(getattr(s, what) for s in looks[quarter : 2 * quarter])
@@ -268,7 +269,7 @@ def growth(samples: list[Sample]) -> list[str]:
             grew = late > early * GROWTH_ALLOWED and late > early + slack
             verdict = "GROWS" if grew else "ok"
             told.append(
-                f"{name} life {life} ({length / 60:.0f} min) {what:<8} {early:8.1f} -> {late:8.1f}  {verdict}"
+                f"{name} life {life} {role} ({length / 60:.0f} min) {what:<8} {early:8.1f} -> {late:8.1f}  {verdict}"
             )
     return told
 
