@@ -211,5 +211,5 @@ def test_a_crowded_playground_is_replayed_placement_by_placement(
     out = capsys.readouterr().out
     assert_all_reproduced(out)
     (figures,) = json.loads(out)["cells"]
-    assert figures["unplaced"] > 0
-    assert figures["evictions"] > 0
+    # How many of either depends on the machine; with none the playground was not crowded.
+    assert figures["unplaced"] + figures["evictions"] > 0
