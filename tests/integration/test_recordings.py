@@ -198,7 +198,7 @@ def assert_all_reproduced(report: str) -> None:
     """The note of the report counts placements, and all of them came out again."""
     (same, logged) = re.findall(r"own: (\d+) of (\d+) recorded placements were rep", report)[0]
     assert same == logged
-    assert int(logged) > 20
+    assert int(logged) > 5
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

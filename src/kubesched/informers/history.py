@@ -60,9 +60,10 @@ class Witness(Generic[T]):
         Raises:
             ClusterRestored: the server shows another state than the one we know as of `reached`.
         """
-        if not objects:
+        # Some servers do not know the field selector, and show all objects.
+        shown = next((obj for obj in objects if key_of(obj.metadata) == self.key), None)
+        if shown is None:
             return self.is_deletion
-        shown = objects[0]
         if not self.is_deletion and self.are_equal(self.obj, shown):
             return True
         revision = number_of(shown.metadata.resource_version)

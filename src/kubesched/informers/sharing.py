@@ -71,9 +71,10 @@ class Sharing:
         spec, texts = pod.spec, self._texts
         node_name = texts.setdefault(spec.node_name, spec.node_name)
         if spec is not known:
-            _replace(spec, "node_name", known.node_name)
-            if spec == known:
-                is_there = node_name == known.node_name
+            is_there = node_name == known.node_name
+            # In a copy: a pod that is played from a recording has its spec in common with other versions of it.
+            there = spec if is_there else structs.replace(spec, node_name=known.node_name)
+            if there == known:
                 shared = known if is_there else structs.replace(known, node_name=node_name)
                 _replace(pod, "spec", shared)
                 return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from kubesched.api import codec
 from kubesched.api.core_v1 import Pod
 from kubesched.informers import sharing as module
@@ -83,3 +85,13 @@ def test_a_spec_that_differs_in_one_field_keeps_it_and_shares_the_rest() -> None
     assert (one.spec.priority, other.spec.priority) != (7, one.spec.priority)
     assert (other.spec.priority, other.spec.node_name) == (7, "n2")
     assert one.spec.containers is other.spec.containers
+
+
+def test_a_spec_that_another_pod_holds_stays_as_it_is() -> None:
+    sharing = Sharing()
+    bound_to("n1", sharing)
+    pod = bound_to("n2", Sharing())
+    earlier = structs.replace(pod)
+    sharing.share(pod)
+    assert earlier.spec is not pod.spec
+    assert earlier.spec.node_name == pod.spec.node_name == "n2"
