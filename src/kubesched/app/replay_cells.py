@@ -120,9 +120,8 @@ class RecordedPlay:
         if op in "dt":
             return
         self._uids[key] = uid
-        if (
-            known is not None
-        ):  # the watch may show a binding before it is reported to its task, or without that
+        if known is not None:
+            # The watch may show a binding before it is reported to its task, or without that.
             self._note_bound(pod if pod.spec.node_name else None)
         elif pod.spec.node_name:
             self._bound[uid] = pod

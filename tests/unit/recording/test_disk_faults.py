@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, BinaryIO
 
 import pytest
+from recording_headers import HEADER
 
 from kubesched.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES
@@ -21,22 +22,11 @@ from kubesched.recording.reader import RecordingReader
 from kubesched.recording.recorded_dependencies import open_recording
 from kubesched.recording.recorder import Recorder
 from kubesched.recording.records import CHANGED
-from kubesched.recording.segments import Header, RecordingError
+from kubesched.recording.segments import RecordingError
 from kubesched.recording.storage import FolderStorage, MemoryStorage
 from kubesched.recording.writer import Limits, RecordingWriter
 from kubesched.testing import make_pod
 
-HEADER = Header(
-    number=0,
-    run=0,
-    made_by="test",
-    wall_time=1_000_000.0,
-    time=0.0,
-    attempts=0,
-    seed=1,
-    config={},
-    feature_gates={},
-)
 PODS = 30
 
 

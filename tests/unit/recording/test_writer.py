@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recording_headers import HEADER
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
@@ -21,23 +22,11 @@ from kubesched.recording import recorder as recorder_module
 from kubesched.recording.reader import RecordingReader
 from kubesched.recording.recorder import Recorder
 from kubesched.recording.records import ATTEMPT, CHANGED
-from kubesched.recording.segments import Header, RecordingError
+from kubesched.recording.segments import RecordingError
 from kubesched.recording.storage import FolderStorage, MemoryStorage
 from kubesched.recording.writer import Limits, RecordingWriter
 from kubesched.snapshot.pods import PodInfo
 from kubesched.testing import make_pod
-
-HEADER = Header(
-    number=0,
-    run=0,
-    made_by="test",
-    wall_time=1_000_000.0,
-    time=0.0,
-    attempts=0,
-    seed=1,
-    config={},
-    feature_gates={},
-)
 
 
 class Change(NamedTuple):
