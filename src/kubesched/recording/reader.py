@@ -193,6 +193,8 @@ class RecordingReader:
         try:
             with storage.open(number) as file:
                 header = SegmentReader.open(file, name).header
+        except FileNotFoundError:
+            return  # the recorder, which is at work, has just deleted it for its limit
         except OSError as error:
             raise RecordingError(f"{name}: {error.strerror or error}") from None
         except RecordingError as error:

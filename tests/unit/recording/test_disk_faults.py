@@ -169,3 +169,19 @@ def test_the_name_of_a_new_segment_is_synced(
     storage.create(1).close()
     storage.close()
     assert synced == [str(tmp_path)]
+
+
+def test_a_segment_that_is_deleted_while_a_recording_is_opened_is_left_out() -> None:
+    storage = recorded()
+    first, *others = storage.numbers()
+
+    class Deleted(MemoryStorage):
+        def numbers(self) -> list[int]:
+            return [first, *others]
+
+        def open(self, number: int) -> BinaryIO:
+            if number == first:
+                raise FileNotFoundError
+            return storage.open(number)
+
+    assert len(RecordingReader(Deleted(), "memory").segments) == len(others)
