@@ -63,7 +63,7 @@ class Intercepted(ApiServer):
         given = self.judge(request, lambda: super(Intercepted, self).respond(request))
         response, event = given if isinstance(given, tuple) else (given, None)
         if event is not None and not event.is_set():
-            self.held[id(response)] = event
+            self.held[id(response)] = response, event
         return response
 
     @property
@@ -71,10 +71,13 @@ class Intercepted(ApiServer):
         return not self.held and super().is_settled
 
     async def settle(self, request, response):
-        event = self.held.get(id(response))
-        if event is not None:
-            await event.wait()
-            del self.held[id(response)]
+        if id(response) in self.held:
+            # Kept beside its event until the end, also if the caller hangs up: another response could get its id.
+            _response, event = self.held[id(response)]
+            try:
+                await event.wait()
+            finally:
+                del self.held[id(response)]
         return await super().settle(request, response)
 
 

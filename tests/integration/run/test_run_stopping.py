@@ -42,7 +42,7 @@ async def test_bindings_under_way_are_finished_and_no_new_ones_begun(cluster, ru
     assert await scheduler.ended() == 0
     assert await cluster.bound("first") == ["n1"]
     assert (await cluster.pod("second")).spec.node_name == ""
-    assert (await cluster.lease())["spec"].get("holderIdentity", "") == ""
+    assert (await cluster.lease())["spec"].get("holderIdentity", "") == "", scheduler.log
 
 
 async def test_draining_is_bounded(cluster, run, slow_bindings):
@@ -53,7 +53,7 @@ async def test_draining_is_bounded(cluster, run, slow_bindings):
     await arrived.wait()
     assert await scheduler.terminated() == 0
     assert "called off" in scheduler.log or "not everything" in scheduler.log.lower()
-    assert (await cluster.lease())["spec"].get("holderIdentity", "") == ""
+    assert (await cluster.lease())["spec"].get("holderIdentity", "") == "", scheduler.log
     may_go_on.set()
 
 
