@@ -75,6 +75,10 @@ REGRESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
         1343,
         {"extras": ("volumes", "budgets", "extender", "resizing", "devices")},
     ),
+    "a preemptor that an extender keeps away ousts the same pod again and again": (
+        111444,
+        {"extras": ("budgets", "extender", "devices", "tight")},
+    ),
 }
 """Seeds that once found something; each finding also has a test of its own where it was fixed. A lost answer to a binding followed by an outage is a sweep: "cut off after commit"."""
 

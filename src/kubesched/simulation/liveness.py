@@ -188,17 +188,24 @@ async def what_can_be_placed(
         for pod in sorted(pods, key=lambda pod: not pod.spec.node_name):
             fresh.add_pod(pod)
         await _settle(fresh)
-        placed = [f"{key} fits on {node}" for key, node in fresh.client.bindings.items()]
-        made_room = [f"{key} would be preempted" for key in fresh.client.deleted]
+        by_key = {key_of(pod.metadata): pod for pod in pods}
+        # A place that is taken away again is none. An extender that rejects a node and takes no part in preemption makes a
+        # preemptor do so without end, as in kube-scheduler.
+        ousted = {key for key in fresh.client.deleted if not by_key[key].spec.node_name}
+        held_for_ousted = set().union(*(_claims(by_key[key]) for key in ousted))
+        bindings = {key: node for key, node in fresh.client.bindings.items() if key not in ousted}
+        placed = [f"{key} fits on {node}" for key, node in bindings.items()]
+        made_room = [
+            f"{key} would be preempted" for key in fresh.client.deleted if key not in ousted
+        ]
         promised = [
             f"{kind.__name__} {obj.metadata.name} would be promised"
             for kind in OTHER_KINDS
             for obj in fresh.listers.of(kind).list()
-            if id(obj) not in before
+            if id(obj) not in before and _claim(obj) not in held_for_ousted
         ]
         patches = fresh.client.patches
         preemptors = {key for key, patch in patches if _nominates(patch)}
-    by_key = {key_of(pod.metadata): pod for pod in pods}
     withdraws = any(
         patch["status"].get("nominatedNodeName", "") is None
         and by_key[key].status.nominated_node_name
@@ -210,7 +217,7 @@ async def what_can_be_placed(
         or any(_may_have_more_against(by_key[key]) for key in preemptors)
         or any(
             _likes_its_own_kind(pod) or _has_terms_beside(pod, pods) or pod.spec.resource_claims
-            for pod in map(by_key.__getitem__, fresh.client.bindings)
+            for pod in map(by_key.__getitem__, bindings)
         )
     )
     if is_late:
@@ -218,6 +225,23 @@ async def what_can_be_placed(
     if made_room:
         return WithVictims("; ".join(reasons))
     return reasons[0] if reasons else None
+
+
+def _claims(pod: Pod) -> set[str]:
+    """Keys of the pod's claims of devices and volumes."""
+    claims = [*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ())]
+    names = [claim.resource_claim_name for claim in claims]
+    sources = [volume.persistent_volume_claim for volume in pod.spec.volumes or ()]
+    names += [source.claim_name for source in sources if source is not None]
+    return {f"{pod.metadata.namespace}/{name}" for name in names if name}
+
+
+def _claim(obj: Any) -> str:  # noqa: ANN401  # any of OTHER_KINDS
+    """The key of a claim, or of the claim that a volume is promised to."""
+    if isinstance(obj, PersistentVolume):
+        owner = obj.spec.claim_ref
+        return "" if owner is None else f"{owner.namespace}/{owner.name}"
+    return key_of(obj.metadata)
 
 
 def _nominates(patch: Mapping[str, Any]) -> bool:
