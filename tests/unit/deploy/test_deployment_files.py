@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -346,3 +347,10 @@ def test_versions_agree():
     values = yaml.safe_load((folder / "values.yaml").read_text())
     assert chart["appVersion"] == values["image"]["tag"] == __version__
     assert f"kubesched:{__version__}" in (DEPLOY / "Containerfile").read_text()
+
+
+def test_the_image_is_built_from_one_base_that_cannot_change():
+    stages = re.findall(r"^FROM (\S+)", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    assert len(stages) == 2
+    assert len(set(stages)) == 1
+    assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", stages[0])
