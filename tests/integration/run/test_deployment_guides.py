@@ -12,25 +12,19 @@ import re
 import shutil
 import signal
 import sys
-import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import console
 import pytest
 import yaml
 
 from kubesched.embedded.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.testing.control_plane import find_assets, free_ports
 
-ROOT = Path(__file__).parents[3]
-GUIDES = ROOT / "docs" / "how-to"
 PATIENCE_S = 60.0
-NOT_HERE = ("podman", "helm")
-"""What there is no engine or no cluster for; the chart has tests of its own."""
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-
-_FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.S | re.M)
 
 KUBEADM_MANIFEST = {
     "apiVersion": "v1",
@@ -57,16 +51,10 @@ KUBEADM_MANIFEST = {
 """What kubeadm leaves on a control plane node, as far as it matters here."""
 
 
-def fences(guide, language):
-    text = (GUIDES / f"{guide}.md").read_text()
-    return [textwrap.dedent(body) for _, kind, body in _FENCE.findall(text) if kind == language]
-
-
 def commands(guide):
-    """The commands of a guide in order, without prompts."""
-    lines = [line for block in fences(guide, "console") for line in block.splitlines()]
-    assert all(line[:2] in ("$ ", "# ") for line in lines), lines
-    return [line[2:] for line in lines if not line[2:].startswith(NOT_HERE)]
+    """The commands of a guide in order, but for those that no test runs."""
+    steps = console.steps(f"docs/how-to/{guide}.md")
+    return [step.command for step in steps if not console.entries(console.NOT_RUN, step)]
 
 
 @dataclass
@@ -100,7 +88,7 @@ class Host:
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_shell(
                 f"exec {self.mapped(command)}",
-                cwd=ROOT,
+                cwd=self.folder,
                 env=self.environment,
                 stdout=output,
                 stderr=output,
@@ -165,6 +153,7 @@ async def host(tmp_path):
     def make(kubeconfig):
         folder = tmp_path / f"host-{len(made)}"
         folder.mkdir()
+        (folder / "deploy").symlink_to(console.ROOT / "deploy")
         made.append(Host(folder, *free_ports(1), kubeconfig))
         return made[-1]
 
@@ -229,7 +218,7 @@ async def test_instead_of_kube_scheduler_and_back(cluster, host):
 
 async def test_as_a_second_scheduler(cluster, host):
     machine = host(cluster.plane.admin_kubeconfig if cluster.real else cluster.kubeconfig)
-    apply, pods, lease, describe = commands("deploy-as-second-scheduler")
+    apply, pods, lease, submit, describe = commands("deploy-as-second-scheduler")
     await machine.does(apply)
     await machine.does(pods)
 
@@ -246,9 +235,9 @@ async def test_as_a_second_scheduler(cluster, host):
 
     await cluster.eventually(is_led)
     await cluster.add_node("n1")
-    (pod,) = fences("deploy-as-second-scheduler", "yaml")
-    machine.path("/root/first.yaml").write_text(pod)
-    await machine.does("kubectl apply -f /root/first.yaml")
+    for name, text in console.files("docs/how-to/deploy-as-second-scheduler.md").items():
+        (machine.folder / name).write_text(text)
+    await machine.does(submit)
     assert await cluster.bound("first") == ["n1"]
 
     async def shows_who():
