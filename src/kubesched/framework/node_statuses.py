@@ -8,7 +8,7 @@ lookups by name.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -20,7 +20,16 @@ from kubesched.snapshot.node_table import NodeTable
 class NodeStatusColumns(NodeToStatus):
     """A verdict for each of some rows. Lookups by name or row are valid until the set of nodes changes."""
 
-    __slots__ = ("_histogram", "_ids", "_position", "_rows", "_statuses", "_table", "_unnamed")
+    __slots__ = (
+        "_are_named",
+        "_histogram",
+        "_ids",
+        "_position",
+        "_rows",
+        "_statuses",
+        "_table",
+        "_unnamed",
+    )
 
     def __init__(
         self,
@@ -49,6 +58,7 @@ class NodeStatusColumns(NodeToStatus):
                 for name, status in self._explicit.items()
                 if row_of.get(name) not in held
             }
+        self._are_named = bool(self._explicit)
 
     @property
     def statuses(self) -> Sequence[Status]:
@@ -64,6 +74,11 @@ class NodeStatusColumns(NodeToStatus):
         """Per row, which of the statuses it has."""
         return self._ids
 
+    @property
+    def are_named(self) -> bool:
+        """Does some node have a verdict that was given by name, not by row?"""
+        return self._are_named
+
     def has_code(self, rows: Indices, code: Code) -> Mask:
         """Which of some rows have a verdict with that code, their own or that of absent nodes."""
         marked = np.full(self._table.high_water, self.absent_status.code is code, dtype=np.bool_)
@@ -75,12 +90,7 @@ class NodeStatusColumns(NodeToStatus):
         count = sum(status.code is code for status in self._explicit.values())
         if self._unnamed:
             self._check_rows()
-            sizes = np.bincount(self._ids, minlength=len(self._statuses)).tolist()
-            count += sum(
-                size
-                for status, size in zip(self._statuses, sizes, strict=True)
-                if status.code is code
-            )
+            count += sum(size for status, size in self._sizes() if status.code is code)
         if self.absent_status.code is code:
             count += node_count - len(self)
         return count
@@ -91,41 +101,10 @@ class NodeStatusColumns(NodeToStatus):
         if self._unnamed:
             self._check_rows()
             names, statuses = self._table.names, self._statuses
-            for row, status in zip(self._rows.tolist(), self._ids.tolist(), strict=True):
+            for row, status in zip(self.rows.tolist(), self.ids.tolist(), strict=True):
                 self._explicit[names[row]] = statuses[status]
             self._unnamed = False
         return self._explicit
-
-    def replaced(
-        self, rows: Indices, ids: Ids, statuses: Sequence[Status]
-    ) -> NodeStatusColumns | None:
-        """With other verdicts on some rows: a copy, or this one if all are what they were.
-
-        None if some row is not among the rows, or they are not in order.
-        """
-        at = np.searchsorted(self._rows, rows)
-        if self._explicit or not np.array_equal(self._rows[at[at < len(self._rows)]], rows):
-            return None
-        before, after = self._ids[at].tolist(), ids.tolist()
-        if all(
-            _content(self._statuses[old]) == _content(statuses[new])
-            for old, new in zip(before, after, strict=True)
-        ):
-            return self
-        known = {_content(status): number for number, status in enumerate(self._statuses)}
-        distinct = list(self._statuses)
-        for status in statuses:
-            if known.setdefault(_content(status), len(distinct)) == len(distinct):
-                distinct.append(status)
-        changed = self._ids.copy()
-        changed[at] = np.array([known[_content(s)] for s in statuses], dtype=np.int32)[ids]
-        is_used = np.bincount(changed, minlength=len(distinct)) > 0
-        if not is_used.all():
-            changed = (np.cumsum(is_used, dtype=np.int32) - np.int32(1))[changed]
-            distinct = [s for s, used in zip(distinct, is_used.tolist(), strict=True) if used]
-        copy = NodeStatusColumns(self._table, self._rows, changed, distinct)
-        copy.absent_status = self.absent_status
-        return copy
 
     def _check_rows(self) -> None:
         assert self._position == self._table.node_log.end, (
@@ -136,19 +115,32 @@ class NodeStatusColumns(NodeToStatus):
         row = self._table.row_of.get(node_name) if self._unnamed else None
         if row is not None:
             self._check_rows()
-            indices = np.flatnonzero(self._rows == row)
-            if len(indices):
-                return self._statuses[int(self._ids[indices[0]])]
+            number = self._number_at(row)
+            if number is not None:
+                return self._statuses[number]
         return self._explicit.get(node_name, self.absent_status)
+
+    def _number_at(self, row: int) -> int | None:
+        indices = np.flatnonzero(self._rows == row)
+        return int(self._ids[indices[0]]) if len(indices) else None
 
     def set(self, node_name: str, status: Status) -> None:
         _ = self.explicit
         self._explicit[node_name] = status
+        self._are_named = True
         self._rows, self._ids = self._rows[:0], self._ids[:0]
         self._histogram = None
 
     def __len__(self) -> int:
-        return len(self._rows) + len(self._explicit) if self._unnamed else len(self._explicit)
+        return self._row_count() + len(self._explicit) if self._unnamed else len(self._explicit)
+
+    def _row_count(self) -> int:
+        return len(self._rows)
+
+    def _sizes(self) -> Iterable[tuple[Status, int]]:
+        """How many rows have each of the statuses."""
+        sizes = np.bincount(self._ids, minlength=len(self._statuses)).tolist()
+        return zip(self._statuses, sizes, strict=True)
 
     def histogram(self, node_count: int) -> list[str]:
         if self._histogram is None or self._histogram[0] != node_count:
@@ -161,8 +153,7 @@ class NodeStatusColumns(NodeToStatus):
         counts: Counter[str] = Counter()
         for status in self._explicit.values():
             counts.update(status.all_reasons)
-        sizes = np.bincount(self._ids, minlength=len(self._statuses))
-        for status, size in zip(self._statuses, sizes.tolist(), strict=True):
+        for status, size in self._sizes():
             if size:
                 for reason in status.all_reasons:
                     counts[reason] += size
@@ -172,17 +163,13 @@ class NodeStatusColumns(NodeToStatus):
         """Set `marked` for every row with a verdict: does it have that code? Other rows are left unchanged."""
         self._check_rows()
         has_code = np.array([status.code is code for status in self._statuses], dtype=np.bool_)
-        if len(self._rows):
-            marked[self._rows] = has_code[self._ids]
+        if self._row_count():
+            marked[self.rows] = has_code[self.ids]
         row_of = self._table.row_of
         for name, status in self._explicit.items():
             row = row_of.get(name)
             if row is not None:
                 marked[row] = status.code is code
-
-
-def _content(status: Status) -> tuple[Code, tuple[str, ...], str]:
-    return status.code, status.reasons, status.plugin
 
 
 def rows_with_code(statuses: NodeToStatus, table: NodeTable, code: Code) -> Indices:

@@ -217,9 +217,9 @@ class Evaluator:
             verdicts = self._kept_verdicts.recall(preemptor, statuses, budgets)
             if verdicts is not None:
                 return verdicts
-        rows = rows_with_code(statuses, self._handle.table, Code.UNSCHEDULABLE)
-        if not len(rows):
+        if not _count_unschedulable(statuses, self._handle.table):
             return NodeToStatus()
+        rows = rows_with_code(statuses, self._handle.table, Code.UNSCHEDULABLE)
         rows = visiting_order(rows, self._handle.random)
         wanted = self._count.of(len(rows))
         if can_be_kept:

@@ -16,13 +16,14 @@ If a dirty row turns out to be a candidate, what is kept is dropped, and the cal
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from kubesched.equivalence.premises import Premises, filter_rules, is_lasting
 from kubesched.framework.node_statuses import NodeStatusColumns
+from kubesched.framework.row_statuses import NO_VERDICT, RowStatuses
 from kubesched.framework.runtime.nominated import is_nominated
 from kubesched.framework.status import Code, NodeToStatus, unresolvable
 from kubesched.preemption.budgets import Budgets
@@ -98,28 +99,18 @@ class _ClassVerdicts:
         self._nominator = preemptor.framework.handle.nominator
         self._scopes = preemptor.scopes
         self._premises = premises
-        self._nodes = self._table.node_log.end
         self._verdicts = _over_all_rows(self._table, verdicts)
-        self._nominations = self._nominations_now()
         self._move_cursors()
-
-    def _nominations_now(self) -> int:
-        return 0 if self._nominator is None else self._nominator.version
 
     def _move_cursors(self) -> None:
         self._pods, self._swaps = self._table.pod_log.end, self._table.swap_log.end
+        self._nominations = 0 if self._nominator is None else self._nominator.version
 
     def follow(
         self, preemptor: Preemptor, statuses: NodeToStatus, budgets: Budgets, row_pods: RowPodsCache
     ) -> NodeToStatus | None:
         """The verdicts as they are now; None if only a dry run over all rows can tell them."""
-        table = self._table
-        if (
-            self._nodes != table.node_log.end
-            or self._nominations != self._nominations_now()
-            or not self._premises.hold()
-            or not isinstance(statuses, NodeStatusColumns)
-        ):
+        if not self._premises.hold() or not isinstance(statuses, NodeStatusColumns):
             return None
         dirty = self._dirty_rows()
         if dirty is None:
@@ -134,14 +125,18 @@ class _ClassVerdicts:
         return self._verdicts
 
     def _dirty_rows(self) -> Indices | None:
-        table = self._table
+        """Rows that changed or were nominated, in ascending order; None if these are too many."""
+        table, nominator, row_of = self._table, self._nominator, self._table.row_of
         pods, swapped = table.pod_log.since(self._pods), table.swap_log.since(self._swaps)
-        if pods is None or swapped is None:
+        names: Sequence[str] | None = ()
+        if nominator is not None and nominator.version != self._nominations:
+            names = nominator.changes_since(self._nominations)
+        if pods is None or swapped is None or names is None:
             return None
-        if len(pods) + len(swapped) > max(FEW_ROWS, table.high_water // 4):
+        rows = {*pods, *swapped, *[row_of[name] for name in names if name in row_of]}
+        if len(rows) > max(FEW_ROWS, table.high_water // 4):
             return None
-        dirty = np.array(sorted({*pods, *swapped}), dtype=np.intp)
-        return dirty[table.alive[dirty]]
+        return np.array(sorted(rows), dtype=np.intp)
 
     def _renewed(
         self,
@@ -150,10 +145,13 @@ class _ClassVerdicts:
         statuses: NodeStatusColumns,
         budgets: Budgets,
         row_pods: RowPodsCache,
-    ) -> NodeStatusColumns | None:
-        ids: Ids = np.zeros(len(dirty), dtype=np.int32)
+    ) -> RowStatuses | None:
+        ids: Ids = np.full(len(dirty), NO_VERDICT, dtype=np.int32)
         distinct = [NOT_HELPFUL]
-        tried = np.flatnonzero(statuses.has_code(dirty, Code.UNSCHEDULABLE))
+        is_alive = self._table.alive[dirty]
+        ids[is_alive] = 0
+        alive = np.flatnonzero(is_alive)
+        tried = alive[statuses.has_code(dirty[alive], Code.UNSCHEDULABLE)]
         if len(tried):
             done = dry_run(preemptor, dirty[tried], len(tried), budgets, row_pods, USUAL_RULES)
             if done.shortlist is not None or done.errors:
@@ -164,9 +162,12 @@ class _ClassVerdicts:
         return self._verdicts.replaced(dirty, ids, distinct)
 
 
-def _over_all_rows(table: NodeTable, verdicts: NodeStatusColumns) -> NodeStatusColumns:
-    """With a verdict for every node, in row order: that of nodes that were not tried is the same for all."""
+def _over_all_rows(table: NodeTable, verdicts: NodeStatusColumns) -> RowStatuses:
+    """With a verdict for every node: that of nodes that were not tried is the same for all."""
     ids = np.zeros(table.high_water, dtype=np.int32)
     ids[verdicts.rows] = verdicts.ids + 1
     rows = np.flatnonzero(table.alive[: table.high_water])
-    return NodeStatusColumns(table, rows, ids[rows], [NOT_HELPFUL, *verdicts.statuses])
+    all_rows = NodeStatusColumns(table, rows, ids[rows], [NOT_HELPFUL, *verdicts.statuses])
+    over_all = RowStatuses.of(table, all_rows)
+    assert over_all is not None, "these verdicts are not by name"
+    return over_all

@@ -118,6 +118,7 @@ class SchedulingAlgorithm:
                 return ScheduleResult(table.names[row], answer.feasible_count, table.node_count)
             if isinstance(answer, Diagnosis):
                 state.fails_as_class = True
+                self.next_start %= table.node_count  # as after a search that examined every node
                 return self.fits_nowhere(pod, answer)
             if answer is not None:
                 return self._select_walked(answer)

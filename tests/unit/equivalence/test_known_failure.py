@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from random import Random
 
-import numpy as np
 import pytest
 
 from kubesched.api.core_v1 import Pod
@@ -19,7 +18,6 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.nominating_info import NominatingInfo
-from kubesched.framework.status import unresolvable, unschedulable
 from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
@@ -83,22 +81,33 @@ class History:
         self.running.append((info, node))
 
     def change(self) -> None:
-        match self.random.randrange(12):
+        match self.random.randrange(14):
             case 0:
                 self.set_node(self.random.randrange(12))
+            case 12 if len(self.table.row_of) > 2:
+                self.table.remove_node(self.random.choice([*self.table.row_of]))
+            case 13 if self.queued:
+                rival = self.random.choice([*self.queued.values()])
+                if self.random.random() < 0.5:
+                    del self.queued[rival.key]
+                    self.nominator.delete_nominated_pod(rival.pod)
+                else:
+                    self.nominate(rival)
             case 1:
                 self.made += 1
                 rival = PodInfo(make_pod(f"x{self.made}").cpu("500m").priority(5).build())
                 self.listers.of(Pod).put(rival.pod)
                 self.queued[rival.key] = rival
-                self.nominator.add_nominated_pod(
-                    rival, NominatingInfo(True, f"n{self.random.randrange(12)}")
-                )
+                self.nominate(rival)
             case 2 | 3 | 4 if self.running:
                 at = self.random.randrange(len(self.running))
                 self.table.remove_pod(*self.running.pop(at))
             case _:
                 self.start_pod()
+
+    def nominate(self, rival: PodInfo) -> None:
+        node = f"n{self.random.randrange(12)}"
+        self.nominator.add_nominated_pod(rival, NominatingInfo(True, node))
 
     def decide(self) -> None:
         self.made += 1
@@ -106,6 +115,7 @@ class History:
         outcome = self.with_classes.schedule(self.framework, CycleState(), PodInfo(pod))
         expected = self.plain.schedule(self.framework, CycleState(), PodInfo(pod))
         assert told(outcome) == told(expected)
+        assert self.with_classes.next_start == self.plain.next_start
 
 
 def told(outcome):
@@ -132,9 +142,10 @@ def test_failures_are_those_of_a_full_evaluation(seed: int) -> None:
         history.decide()
 
 
-def test_dirty_rows_do_not_end_a_failure(monkeypatch) -> None:
-    history = History(1)
-    made = []
+@pytest.fixture
+def made(monkeypatch) -> list:
+    """Grows with every failure that is learnt from a full evaluation."""
+    made: list = []
     make = KnownFailure.of.__func__
 
     def counting(cls, *arguments):
@@ -142,12 +153,35 @@ def test_dirty_rows_do_not_end_a_failure(monkeypatch) -> None:
         return make(cls, *arguments)
 
     monkeypatch.setattr(KnownFailure, "of", classmethod(counting))
+    return made
+
+
+def test_rows_nodes_and_nominations_do_not_end_a_failure(made) -> None:
+    history = History(1)
+    history.with_classes.parallelism = 16
     for number in range(5):
         pod = PodInfo(make_pod(f"big{number}").cpu("2").memory("9Gi").build())
         outcome = history.with_classes.schedule(history.framework, CycleState(), pod)
-        assert not isinstance(outcome, ScheduleResult)
+        assert str(outcome.error).startswith(f"0/{len(history.table.row_of)} nodes are available")
         history.start_pod()
+        history.table.remove_node(f"n{number}")
+        history.set_node(12 + number // 2)
+        rival = PodInfo(make_pod(f"x{number}").cpu("500m").priority(5).build())
+        history.listers.of(Pod).put(rival.pod)
+        history.queued[rival.key] = rival
+        history.nominate(rival)
     assert len(made) == 1
+
+
+def test_a_node_that_comes_can_be_the_one_that_fits(made) -> None:
+    history = History(1)
+    make = lambda name: PodInfo(make_pod(name).cpu("2").memory("9Gi").build())  # noqa: E731
+    assert not isinstance(
+        history.with_classes.schedule(history.framework, CycleState(), make("big0")), ScheduleResult
+    )
+    history.table.set_node(make_node("large").capacity(cpu="4", memory="16Gi").build())
+    result = history.with_classes.schedule(history.framework, CycleState(), make("big1"))
+    assert result.node_name == "large"
 
 
 def test_a_change_elsewhere_counts_if_a_filter_looks_beyond_the_node() -> None:
@@ -167,34 +201,3 @@ def test_a_change_elsewhere_counts_if_a_filter_looks_beyond_the_node() -> None:
     assert not isinstance(schedule("p1"), ScheduleResult)
     table.remove_pod(blocking, "full")
     assert schedule("p2").node_name == "empty"
-
-
-CPU, MEMORY = unschedulable("cpu").with_plugin("Fit"), unschedulable("memory").with_plugin("Fit")
-TAINT = unresolvable("taint").with_plugin("Taints")
-
-
-def verdicts(rows, ids, statuses) -> NodeStatusColumns:
-    table = NodeTable(8)
-    for number in range(8):
-        table.set_node(make_node(f"n{number}").build())
-    return NodeStatusColumns(table, np.array(rows), np.array(ids, dtype=np.int32), statuses)
-
-
-def test_replaced_verdicts_name_each_status_once() -> None:
-    before = verdicts([1, 3, 5], [0, 0, 1], [CPU, TAINT])
-    again = unschedulable("cpu").with_plugin("Fit")
-    after = before.replaced(np.array([3, 5]), np.array([0, 1]), [MEMORY, again])
-    assert {n: s.reasons for n, s in after.explicit.items()} == {
-        "n1": ("cpu",),
-        "n3": ("memory",),
-        "n5": ("cpu",),
-    }
-    assert list(after.statuses) == [CPU, MEMORY]
-    assert before.explicit["n5"] is TAINT
-
-
-def test_verdicts_on_other_rows_cannot_be_replaced() -> None:
-    before = verdicts([1, 3, 5], [0, 0, 0], [CPU])
-    assert before.replaced(np.array([2]), np.array([0]), [MEMORY]) is None
-    assert before.replaced(np.array([7]), np.array([0]), [MEMORY]) is None
-    assert verdicts([5, 1], [0, 0], [CPU]).replaced(np.array([5]), np.array([0]), [CPU]) is None

@@ -10,7 +10,7 @@ the pod's filters allow, all such nodes are evaluated together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -157,18 +157,25 @@ class NominatedPods:
 
     def _sync(self) -> None:
         table, nominator = self.table, self._nominator
-        if (self._nodes, self._epoch) == (table.node_log.end, table.epoch):
-            if self._version == nominator.version:
-                return
-            changed = nominator.changes_since(self._version)
-            if changed is not None:
-                self._version = nominator.version
-                self._rivals.clear()
-                for name in dict.fromkeys(changed):
-                    self._take(name)
-                    self._put(name)
-                return
-        self._start()
+        if self._epoch != table.epoch:
+            self._start()
+            return
+        has_same_nodes = self._nodes == table.node_log.end
+        if has_same_nodes and self._version == nominator.version:
+            return
+        names: Iterable[str] | None = None
+        if has_same_nodes:
+            names = nominator.changes_since(self._version)
+        if names is None:
+            # Nodes with nominated pods may have come, gone, or returned with another row.
+            names = (*self._held, *nominator.nominated_nodes())
+        changed = dict.fromkeys(names)
+        self._version, self._nodes = nominator.version, table.node_log.end
+        self._rivals.clear()
+        for name in changed:
+            self._take(name)
+        for name in changed:
+            self._put(name)
 
     def _put(self, name: str) -> None:
         row = self.table.row_of.get(name)
