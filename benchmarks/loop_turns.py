@@ -7,6 +7,7 @@ loop takes the time since it last ran. After each of these is printed: the proce
 what the clock showed in it, and the processor time of all turns of more than 20 ms together. With `--stacks` the functions
 that ran in turns of more than 20 ms are printed too, from samples taken every 5 ms.
 
+    assembly    configuration, plugins and connections, before the first request: one turn, in which nothing waits
     start       nodes and running pods are listed
     class       a pod of a new shape
     app         a hundred pods of a new app
@@ -84,6 +85,7 @@ class Cluster(NullServer):
         self._made = 0
         self._pod = json.loads(pod_event(0))["object"]
         self._streams: dict[bytes, Connection] = {}
+        self._is_asked = False
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -119,6 +121,9 @@ class Cluster(NullServer):
 
     def get(self, connection: Connection, target: bytes) -> None:
         path = target.partition(b"?")[0]
+        if not self._is_asked:
+            self._is_asked = True
+            announce("asked")
         if b"watch=true" not in target:
             connection.write(self._current(self.empty_list))
             return
@@ -294,6 +299,12 @@ def run_watched(arguments: list[str], *, stacks: bool) -> None:
 # -- the benchmark ---------------------------------------------------------------------------------------------------------
 
 
+def print_turns(title: str, scheduler: subprocess.Popen[bytes]) -> None:
+    scheduler.send_signal(REPORT)
+    longest, clock, together = said(scheduler, "turns").split()[1:]
+    print(f"{title:<12}{longest:>7} ms{clock:>7} ms{together:>9} ms", flush=True)
+
+
 def measure(arguments: argparse.Namespace, folder: Path) -> None:
     command = [sys.executable, str(HERE), "--serve"]
     command += ["--nodes", str(arguments.nodes), "--running", str(arguments.running)]
@@ -305,6 +316,9 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
         command = [sys.executable, str(HERE), *["--stacks"] * arguments.stacks, "--watched"]
         command += ["run", f"--config={config}", "--secure-port=0", "-v=0"]
         scheduler = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
+        said(server, "asked", PATIENCE_S)
+        print(f"{'':<12}{'longest':>10}{'clock':>10}{'over 20 ms':>12}")
+        print_turns("assembly", scheduler)
         said(server, "listed", PATIENCE_S)
         events = [
             ("start", "", 0),
@@ -317,15 +331,12 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
             ("small node", "small", 1),
             ("large node", "large", 1),
         ]
-        print(f"{'':<12}{'longest':>10}{'clock':>10}{'over 20 ms':>12}")
         for title, what, number in events:
             if what:
                 assert server.stdin is not None
                 server.stdin.write(f"{what} {number}\n".encode())
             time.sleep(arguments.settle)
-            scheduler.send_signal(REPORT)
-            longest, clock, together = said(scheduler, "turns").split()[1:]
-            print(f"{title:<12}{longest:>7} ms{clock:>7} ms{together:>9} ms", flush=True)
+            print_turns(title, scheduler)
     finally:
         if scheduler is not None:
             scheduler.terminate()
