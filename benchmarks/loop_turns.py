@@ -11,7 +11,7 @@ that ran in turns of more than 20 ms are printed too, from samples taken every 5
     start       nodes and running pods are listed
     class       a pod of a new shape
     app         a hundred pods of a new app
-    relist      nodes and pods are listed again: their watches ended with "too old resource version"
+    relist      nodes and pods are listed again, all of them changed: their watches ended with "too old resource version"
     pool        a tenth of the nodes is deleted at once
     backlog     pods in a hundred shapes that fit nowhere
     unique      as many pods with a label of their own each, which fit nowhere
@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -59,6 +60,9 @@ SHAPES = 100
 SAMPLE_S = 0.005
 DEPTH = 12
 MOST_FREQUENT = 12
+NODES, PODS = b"/api/v1/nodes", b"/api/v1/pods"
+NAME_SELECTOR = re.compile(rb"metadata\.name(?:=|%3D)([a-z0-9.-]+)")
+ANSWER_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 EXPIRED = {
     "type": "ERROR",
     "object": {
@@ -85,6 +89,7 @@ class Cluster(NullServer):
         self._made = 0
         self._pod = json.loads(pod_event(0))["object"]
         self._streams: dict[bytes, Connection] = {}
+        self._newest: dict[bytes, dict[str, Any]] = {}  # the newest change of each collection
         self._is_asked = False
 
     # -- objects ---------------------------------------------------------------------------------------------------
@@ -98,7 +103,7 @@ class Cluster(NullServer):
         ]
         if node_name:
             pod["spec"]["nodeName"] = node_name
-        return chunk(encode({"type": "ADDED", "object": pod}) + b"\n")
+        return self._event_bytes(PODS, "ADDED", pod)
 
     def _meta(self, name: str, labels: dict[str, str]) -> dict[str, Any]:
         self.revision += 1
@@ -111,11 +116,16 @@ class Cluster(NullServer):
 
     def _node_bytes(self, index: int, kind: str = "ADDED", cpu: str = "") -> bytes:
         made = node(index)
+        self.revision += 1
         made["metadata"] |= {"uid": f"node-uid-{index}", "resourceVersion": str(self.revision)}
         if cpu:
             made["status"]["allocatable"] = made["status"]["allocatable"] | {"cpu": cpu}
             made["status"]["capacity"] = made["status"]["capacity"] | {"cpu": cpu}
-        return chunk(encode({"type": kind, "object": made}) + b"\n")
+        return self._event_bytes(NODES, kind, made)
+
+    def _event_bytes(self, path: bytes, kind: str, made: dict[str, Any]) -> bytes:
+        event = self._newest[path] = {"type": kind, "object": made}
+        return chunk(encode(event) + b"\n")
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -125,16 +135,18 @@ class Cluster(NullServer):
             self._is_asked = True
             announce("asked")
         if b"watch=true" not in target:
-            connection.write(self._current(self.empty_list))
+            self._read(connection, path, target)
             return
-        if path not in (b"/api/v1/nodes", b"/api/v1/pods"):
+        if path not in (NODES, PODS):
             super().get(connection, target)
             return
         connection.write(STREAM_HEAD)
         self._streams[path] = connection
         if b"sendInitialEvents=true" not in target:
+            # A watch is resumed before the newest change that the client knows, and begins with it.
+            connection.write(chunk(encode(self._newest[path]) + b"\n"))
             return
-        if path == b"/api/v1/nodes":
+        if path == NODES:
             for index in range(self._nodes):
                 connection.write(self._node_bytes(index))
         else:
@@ -144,8 +156,19 @@ class Cluster(NullServer):
                     self._pod_bytes(f"old-{index}", f"app-{index % 500}", "100m", where)
                 )
         connection.write(self._current(self.bookmark))
-        if path == b"/api/v1/pods":
+        if path == PODS:
             announce("listed")
+
+    def _read(self, connection: Connection, path: bytes, target: bytes) -> None:
+        """The object of the newest change by its name, which is what informers compare; nothing else is kept."""
+        newest, name = self._newest.get(path), NAME_SELECTOR.search(target)
+        if newest is None or name is None or newest["type"] == "DELETED":
+            connection.write(self._current(self.empty_list))
+            return
+        assert newest["object"]["metadata"]["name"] == name[1].decode(), target
+        listed = {"kind": "List", "apiVersion": "v1", "items": [newest["object"]]}
+        body = encode({**listed, "metadata": {"resourceVersion": str(self.revision)}})
+        connection.write(ANSWER_HEAD % len(body) + body)
 
     def _current(self, answer: bytes) -> bytes:
         """With today's revision: an older one than what was seen would mean that etcd was restored."""
@@ -168,30 +191,29 @@ class Cluster(NullServer):
         self._streams[stream].write(b"".join(events))
 
     def _events_of(self, what: str, number: int) -> tuple[Iterator[bytes], bytes]:
-        pods, nodes = b"/api/v1/pods", b"/api/v1/nodes"
         if what == "class":
-            return iter([self._pod_bytes("shaped", "shaped", "137m")]), pods
+            return iter([self._pod_bytes("shaped", "shaped", "137m")]), PODS
         if what == "app":
             names = (f"fresh-{index}" for index in range(number))
-            return (self._pod_bytes(name, "fresh", "100m") for name in names), pods
+            return (self._pod_bytes(name, "fresh", "100m") for name in names), PODS
         if what == "backlog":
             return (
                 self._pod_bytes(
                     f"waits-{index}", f"wait-{index % SHAPES}", f"{200 + index % SHAPES}"
                 )
                 for index in range(number)
-            ), pods
+            ), PODS
         if what == "unique":
             names = (f"lone-{index}" for index in range(number))
-            return (self._pod_bytes(name, name, "199") for name in names), pods
+            return (self._pod_bytes(name, name, "199") for name in names), PODS
         if what == "pool":
             gone = range(self._nodes - number, self._nodes)
             self._nodes -= number
-            return (self._node_bytes(index, "DELETED") for index in gone), nodes
+            return (self._node_bytes(index, "DELETED") for index in gone), NODES
         self._made += 1
         index = self._nodes + self._made
         cpu = "1" if what == "small" else "1000"
-        return iter([self._node_bytes(index, cpu=cpu)]), nodes
+        return iter([self._node_bytes(index, cpu=cpu)]), NODES
 
 
 _BODY = encode({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201})

@@ -1,7 +1,7 @@
 """One scheduler process, from its command line to its exit code.
 
-Order of starting: flags, feature gates, logging; configuration; clients; the scheduler with its plugins; serving;
-informers; leader election or scheduling at once. Order of stopping: readiness goes, no more pods are taken, what is
+Order of starting: flags, feature gates, logging; configuration, plugins imported; then, in the event loop, clients; the
+scheduler; serving; informers; leader election or scheduling at once. Order of stopping: readiness goes, no more pods are taken, what is
 under way is finished within a bound, the lease is released, events are written out, connections are closed.
 
 | Ended by | Exit code |
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import platform
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
@@ -55,10 +56,13 @@ from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.clock import Clock, SystemClock
 from kubesched.config import features
 from kubesched.config.conversion import to_plain
-from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_yaml
+from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import ConfigError, KubeschedError, without_groups
+from kubesched.framework.profile import enabled_plugins
+from kubesched.framework.registry import Registry
 from kubesched.metrics.registry import MetricsRegistry
+from kubesched.plugins.registry import in_tree_registry
 from kubesched.recording.recorded_dependencies import Recording, open_recording
 from kubesched.recording.writer import Limits
 from kubesched.scheduler.decisions import DecisionRing
@@ -87,7 +91,22 @@ def run(line: CommandLine) -> int:
         sys.stderr.write(f"{error}\n")
         return FAILURE
     _log_flags(options)
-    return event_loop.run(_run(line, gates))
+    try:
+        # Before the loop runs: reading the configuration and importing plugins would be one long turn of it.
+        settings = complete(line, gates)
+        registry = load_plugins(settings.config)
+    except Exception as error:
+        return _ended_by(error)
+    gc.collect()
+    return event_loop.run(_run(settings, registry))
+
+
+def load_plugins(config: KubeSchedulerConfiguration) -> Registry:
+    """The plugins in-tree and installed, those that a profile enables imported."""
+    registry = in_tree_registry()
+    registry.add_installed()
+    enabled_plugins(config, registry)
+    return registry
 
 
 def _log_flags(options: RunOptions) -> None:
@@ -110,17 +129,22 @@ def _text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-async def _run(line: CommandLine, gates: FeatureGates) -> int:
+def _ended_by(error: Exception) -> int:
+    """Log why the process ends; to be called while the error is handled."""
+    alone = without_groups(error)
+    if isinstance(alone, KubeschedError | OSError):
+        return _failed(alone)
+    log.exception("command failed")  # a bug: log the traceback
+    return FAILURE
+
+
+async def _run(settings: RunSettings, registry: Registry) -> int:
     stop = StopRequest()
     stop.install()
     try:
-        return await SchedulerProcess(complete(line, gates), stop).run()
+        return await SchedulerProcess(settings, stop, registry=registry).run()
     except Exception as error:  # the outermost edge
-        alone = without_groups(error)
-        if isinstance(alone, KubeschedError | OSError):
-            return _failed(alone)
-        log.exception("command failed")  # a bug: log the traceback
-        return FAILURE
+        return _ended_by(error)
     finally:
         stop.uninstall()
 
@@ -133,10 +157,13 @@ class SchedulerProcess:
         settings: RunSettings,
         stop: StopRequest,
         *,
+        registry: Registry | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
+        """`registry` names the plugins, if not those in-tree and installed."""
         self._settings = settings
+        self._plugins = registry
         self._stop = stop
         self._clock = clock or SystemClock()
         self._random = random or Random()
@@ -194,7 +221,9 @@ class SchedulerProcess:
     ) -> int:
         options = self._settings.options
         async with connections:
+            await asyncio.sleep(0)  # assembling is a turn of its own
             replica = self._make_replica(connections, elected, recording)
+            await asyncio.sleep(0)
             self._loop, self._recording = asyncio.get_running_loop(), recording
             app = self._app = replica.app
             for framework in app.assembly.frameworks.values():
@@ -311,6 +340,7 @@ class SchedulerProcess:
             settings.gates,
             connections,
             election,
+            registry=self._plugins,
             metrics_registry=self._registry,
             clock=self._clock,
             random=self._random,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -131,7 +131,7 @@ class Informer(Generic[T]):
 
     # For the reflector.
 
-    async def replace(self, objects: list[T], *, is_restored: bool) -> None:
+    async def replace(self, objects: Collection[T], *, is_restored: bool) -> None:
         """Change what differs, in slices: as with a watch, every state on the way is one that handlers may see."""
         slices, seen = Slices(self._clock), set[str]()
         for obj in objects:

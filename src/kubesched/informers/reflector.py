@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -114,7 +114,7 @@ class ListerWatcher(Protocol[T]):
 class Sink(Protocol[T]):
     """Where changes go."""
 
-    async def replace(self, objects: list[T], *, is_restored: bool) -> None:
+    async def replace(self, objects: Collection[T], *, is_restored: bool) -> None:
         """The complete state; what is not in it is gone.
 
         With `is_restored` it is not a continuation of what the sink has: equal revisions may differ in content.
@@ -321,7 +321,9 @@ class Reflector(Generic[T]):
         await self._replace(objects, resource_version)
         return newer
 
-    async def _collect_initial(self, watch: Watch[T]) -> tuple[list[T], str, list[WatchEvent[T]]]:
+    async def _collect_initial(
+        self, watch: Watch[T]
+    ) -> tuple[Collection[T], str, list[WatchEvent[T]]]:
         """The objects of a streamed list, its revision, and the events that arrived along with its end."""
         objects: dict[str, T] = {}
         while True:
@@ -333,7 +335,8 @@ class Reflector(Generic[T]):
                     metadata = event.object.metadata
                     if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                         newer = batch[position + 1 :]
-                        return list(objects.values()), metadata.resource_version, newer
+                        # Not a list of them: the garbage collector would traverse all of it once more.
+                        return objects.values(), metadata.resource_version, newer
                 elif event.type == "DELETED":
                     objects.pop(key_of(event.object.metadata), None)
                 else:
@@ -350,7 +353,7 @@ class Reflector(Generic[T]):
             raise TransportError("server ended the streamed list before it was complete")
         return batch
 
-    async def _replace(self, objects: list[T], resource_version: str) -> None:
+    async def _replace(self, objects: Collection[T], resource_version: str) -> None:
         await self._examine(objects, resource_version)
         if self._is_restored and self._restore is not None:
             await self._restore.wait_for_turn(self.name)
@@ -365,7 +368,7 @@ class Reflector(Generic[T]):
         self.last_error = None
         log.info("Caches populated", v=2, type=self.name, objects=len(objects))
 
-    async def _examine(self, objects: list[T], resource_version: str) -> None:
+    async def _examine(self, objects: Collection[T], resource_version: str) -> None:
         """Find the newest of the listed objects, and whether they continue the history we know."""
         reached, revision = self._highest, number_of(resource_version)
         if reached is not None and revision is not None and revision < reached:

@@ -2,11 +2,12 @@
 
 import asyncio
 import gc
+import itertools
 import weakref
 
 import pytest
 
-from kubesched.app.garbage_collection import GarbageCollection
+from kubesched.app.garbage_collection import MANY_S, MIDDLE_S, GarbageCollection
 from kubesched.benchmarking.core_cluster import CoreCluster
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config
@@ -50,6 +51,62 @@ def test_a_young_cycle_is_collected(collection):
     kept = [[number] for number in range(10_000)]
     assert gone() is None
     assert len(kept) == 10_000
+
+
+def test_the_young_generation_stays_small_while_more_is_freed_than_made(collection):
+    """The collector counts allocations minus deallocations, so it does not notice these."""
+    old = [[number] for number in range(100_000)]
+    gc.collect(1)
+    kept = []
+    for _ in range(50_000):
+        del old[-2:]
+        kept.append([kept])
+    assert len(gc.get_objects(generation=0)) > 40_000
+    collection.collect_young()
+    assert len(gc.get_objects(generation=0)) < 1_000
+
+
+def young_and_middle() -> int:
+    return len(gc.get_objects(generation=0)) + len(gc.get_objects(generation=1))
+
+
+def test_many_survivors_are_frozen_at_once():
+    seconds = itertools.count()
+    with GarbageCollection(lambda: 0, timer=lambda: float(next(seconds))) as collection:
+        kept = [[number] for number in range(1_000)]
+        collection.collect_young()
+        assert young_and_middle() < 1_000
+        assert len(kept) == 1_000
+
+
+def test_a_cycle_among_few_survivors_is_found_later():
+    now = 0.0
+
+    def timer():
+        nonlocal now
+        now += MANY_S / 2
+        return now
+
+    with GarbageCollection(lambda: 0, timer=timer) as collection:
+        link = cycle()
+        gone = weakref.ref(link)
+        collection.collect_young()
+        del link
+        assert gone() is not None, "it was alive"
+        for _ in range(round(MIDDLE_S / MANY_S * 2) + 1):
+            collection.collect_young()
+        assert gone() is None
+        assert young_and_middle() < 1_000, "what survived the middle generation is frozen"
+
+
+async def test_the_young_generations_are_collected_while_the_loop_runs(collection):
+    collected = asyncio.Event()
+    gone = weakref.ref(cycle(), lambda _: collected.set())
+    task = asyncio.ensure_future(collection.run(asyncio.Event()))
+    async with asyncio.timeout(60):
+        await collected.wait()
+    assert gone() is None
+    task.cancel()
 
 
 def test_an_old_cycle_is_collected_once_memory_has_doubled_for_no_reason():
