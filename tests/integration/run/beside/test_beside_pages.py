@@ -107,7 +107,15 @@ def _same_delimiter(text):
     return "\n".join(line for line in lines if line)
 
 
-OWN_FLAGS = ("config", "dry-run", "drain-timeout", "record", "record-limit")
+OWN_FLAGS = (
+    "config",
+    "dry-run",
+    "drain-timeout",
+    "page",
+    "record",
+    "record-limit",
+    "tracing-config-file",
+)
 VARIES = {
     "Started": "Started|",
     "Up": "Up|",
