@@ -1,4 +1,4 @@
-"""Console blocks of the documentation: their commands, and a terminal in which they are run as a reader would.
+"""Console blocks of the documentation: their commands, and a terminal that runs them as a reader would.
 
 A block is a fence marked `console`. Lines that begin with the prompt (`$ ` or `# `) are commands, the others are what the
 command before them prints. A line `...` stands for any number of lines; a command without any output shown may print
@@ -23,7 +23,7 @@ from kubesched.testing.control_plane import free_ports
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
-RETRY_S = 0.2
+MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 3.0
 
 READY = {
     "kubesched up": "Ctrl-C ends it.",
@@ -31,7 +31,7 @@ READY = {
     "kubesched run": "Serving securely on",
     "python extender.py": "extender at",
 }
-"""Commands that stay, and what they print once they can be used. `kubesched up --once` does not stay."""
+"""Commands that run until they are stopped, and what they print once they can be used; not with `--once`."""
 
 SUBSTITUTIONS = {
     "scripts/playground": "kubesched up --demo",  # what it does once the environment is set up
@@ -50,10 +50,10 @@ NOT_RUN = {
     "docs/reference/conformance.md: export KUBEBUILDER_ASSETS": "names no folder of this machine",
     "docs/reference/conformance.md: kubesched conformance run": "takes minutes; tests/conformance",
 }
-"""Commands that no test runs, by page and beginning, and why."""
+"""Commands that no test runs, by page and start, and why."""
 
 NOT_EVERYWHERE = ("kubectl", "curl")
-"""Programs that a machine may lack. Their commands are left out then."""
+"""Programs that a machine may lack; their commands are not run then."""
 
 _READING = re.compile(r"kubectl .*?\b(get|describe) |kubesched explain |curl ")
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
@@ -92,8 +92,13 @@ class Step:
 
 
 def entries(table: Iterable[str], step: Step) -> list[str]:
-    """The keys of a table, each a page and the beginning of a command, that mean the step."""
+    """The keys of a table that match the step; a key is a page and the start of a command."""
     return [key for key in table if f"{step.page}: {step.command}".startswith(key)]
+
+
+def is_program_missing(step: Step) -> bool:
+    program = step.command.split()[0]
+    return program in NOT_EVERYWHERE and shutil.which(program) is None
 
 
 def pages() -> list[str]:
@@ -104,6 +109,7 @@ def pages() -> list[str]:
 
 
 def steps(page: str) -> list[Step]:
+    """The commands of a page, in order."""
     text = (ROOT / page).read_text()
     result: list[Step] = []
     for fence in _FENCE.finditer(text):
@@ -135,7 +141,7 @@ def files(page: str) -> dict[str, str]:
 
 
 def normalised(line: str, *, places_vary: bool) -> str:
-    """A line without what differs from run to run, and without the width of columns."""
+    """Replaces what differs from run to run, and collapses the width of columns."""
     for pattern, replacement in (*(_PLACES if places_vary else ()), *_VARYING):
         line = pattern.sub(replacement, line.strip())
     return line
@@ -144,7 +150,7 @@ def normalised(line: str, *, places_vary: bool) -> str:
 def matched(
     shown: Iterable[str], printed: str, *, places_vary: bool = False
 ) -> list[tuple[str, str]] | str:
-    """Pairs of lines, shown and printed; or what is wrong."""
+    """Pairs of shown and printed lines, or a description of the first difference."""
     lines = [line for line in printed.splitlines() if line.strip()]
     pairs: list[tuple[str, str]] = []
     position, may_skip = 0, False
@@ -168,7 +174,7 @@ def matched(
 
 @dataclass
 class Running:
-    """A command that stays, and what it has printed."""
+    """A process, and what it has printed."""
 
     process: asyncio.subprocess.Process
     printed: str = ""
@@ -206,8 +212,14 @@ class Running:
                 self._news.clear()
                 await self._news.wait()
 
+    async def stop(self) -> None:
+        """End a process that must still be running."""
+        ended = self.process.returncode
+        await self.end()
+        assert ended is None, f"it ended with exit code {ended}: {self.printed}"
+
     async def end(self) -> None:
-        """End it as an operator would."""
+        """Send SIGTERM if it still runs, and wait."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -218,11 +230,11 @@ class Running:
                 self.process.kill()
                 await self.process.wait()
             if self._reading is not None:
-                await self._reading
+                await asyncio.wait_for(self._reading, DEADLINE_S)
 
 
 class Terminal:
-    """A reader's shells in a folder of their own, which is their home, too."""
+    """Runs a reader's commands in a folder that doubles as the home directory."""
 
     def __init__(
         self, folder: Path, stack: contextlib.AsyncExitStack, *, places_vary: bool
@@ -234,8 +246,6 @@ class Terminal:
             "HOME": str(folder),
             "KUBECONFIG": str(self.kubeconfig),
         }
-        self.left_out: list[str] = []
-        """Commands that this machine lacks the program for."""
         self._places_vary = places_vary
         self._port = free_ports(1)[0]
         self._names: dict[str, str] = {}
@@ -254,39 +264,41 @@ class Terminal:
 
     async def follow(self, step: Step, code: int = 0) -> None:
         """Run a command of a page; it must print what the page shows and end with the exit code."""
-        program = step.command.split()[0]
-        if program in NOT_EVERYWHERE and shutil.which(program) is None:
-            self.left_out.append(str(step))
-            return
         command = step.command
-        for shown, actual in self._names.items():
-            command = command.replace(shown, actual)
+        for name in sorted(self._names, key=len, reverse=True):
+            command = command.replace(name, self._names[name])
+        for shown, printed in await self._as_shown(step, command, code):
+            names = zip(_GENERATED.findall(shown), _GENERATED.findall(printed), strict=True)
+            self._names.update(names)
+
+    async def _as_shown(self, step: Step, command: str, code: int) -> list[tuple[str, str]]:
+        """Run a command, and repeat one that only reads until it prints what the page shows: pairs of these lines.
+
+        A reader types more slowly than the cluster settles.
+        """
         deadline = asyncio.get_running_loop().time() + DEADLINE_S
+        pause_s = MIN_PAUSE_S
         while True:
             printed = await self.run(command, code)
-            pairs = (
-                matched(step.shown, printed, places_vary=self._places_vary) if step.shown else []
-            )
+            if not step.shown:
+                return []
+            pairs = matched(step.shown, printed, places_vary=self._places_vary)
             if not isinstance(pairs, str):
-                break
-            # Whoever types the commands leaves the cluster the time that it needs.
-            is_wrong = not _READING.match(command) or asyncio.get_running_loop().time() > deadline
-            assert not is_wrong, f"{step}\n{pairs}:\n{printed}"
-            await asyncio.sleep(RETRY_S)
-        for shown, actual in pairs:
-            self._names.update(
-                zip(_GENERATED.findall(shown), _GENERATED.findall(actual), strict=True)
-            )
+                return pairs
+            is_final = not _READING.match(command) or asyncio.get_running_loop().time() > deadline
+            assert not is_final, f"{step}\n{pairs}:\n{printed}"
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
     async def run(self, command: str, code: int = 0) -> str:
-        """Run a command to its end, or until it is ready if it stays; what it has printed."""
+        """Run a command to its end, or until it is ready if it is one of `READY`; returns what it printed."""
         command = self._substituted(command).removesuffix("&")
         ready = [text for start, text in READY.items() if command.startswith(start)]
         if "--once" in command:
             ready = []
         shell = f"exec {command}" if ready else command
         running = await Running.start(shell, self.folder, self.environment)
-        self._stack.push_async_callback(running.end)
+        self._stack.push_async_callback(running.stop if ready else running.end)
         if ready:
             await running.says(ready[0])
         else:
@@ -299,6 +311,6 @@ class Terminal:
 
 @contextlib.asynccontextmanager
 async def terminal(folder: Path, *, places_vary: bool = False) -> AsyncIterator[Terminal]:
-    """A terminal whose commands are ended at the end."""
+    """A terminal; processes that still run when the block is left get SIGTERM."""
     async with contextlib.AsyncExitStack() as stack:
         yield Terminal(folder, stack, places_vary=places_vary)

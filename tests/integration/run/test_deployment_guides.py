@@ -1,7 +1,8 @@
 """The deployment guides, followed: their commands are taken from the pages and run as they stand there.
 
 What a node would do is played here: a pod's container becomes a process with the container's own command line, files
-of the host live under a folder, and the port is a free one. Everything else is as the reader would do it.
+of the host live under a folder, and the port is a free one. On an embedded cluster, kubesched plays the kube-scheduler that
+it replaces: it takes the same flags. Everything else is as the reader would do it.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Host:
     folder: Path
     port: int
     kubeconfig: Path
+    kube_scheduler: str
     processes: list = field(default_factory=list)
 
     def mapped(self, text):
@@ -109,7 +111,7 @@ class Host:
         (container,) = manifest["spec"]["containers"]
         words = [*container.get("command", ["kubesched"]), *container.get("args", ())]
         if words[0] == "kube-scheduler":
-            words[0] = str(find_assets().kube_scheduler)
+            words[0] = self.kube_scheduler
         words += [f"--secure-port={self.port}", *flags]
         process, log = await self.start(" ".join(words))
         for kind in ("livenessProbe", "readinessProbe"):
@@ -150,11 +152,11 @@ async def says(log, text):
 async def host(tmp_path):
     made = []
 
-    def make(kubeconfig):
+    def make(kubeconfig, kube_scheduler="kubesched run"):
         folder = tmp_path / f"host-{len(made)}"
         folder.mkdir()
         (folder / "deploy").symlink_to(console.ROOT / "deploy")
-        made.append(Host(folder, *free_ports(1), kubeconfig))
+        made.append(Host(folder, *free_ports(1), kubeconfig, kube_scheduler))
         return made[-1]
 
     yield make
@@ -166,11 +168,11 @@ async def holder(cluster, name):
     return (await cluster.lease(name))["spec"].get("holderIdentity", "")
 
 
-@pytest.mark.parametrize(
-    "cluster", [pytest.param("real", marks=pytest.mark.real, id="real")], indirect=True
-)
 async def test_instead_of_kube_scheduler_and_back(cluster, host):
-    machine = host(cluster.plane.admin_kubeconfig)
+    if cluster.real:
+        machine = host(cluster.plane.admin_kubeconfig, str(find_assets().kube_scheduler))
+    else:
+        machine = host(cluster.kubeconfig)
     shutil.copy(cluster.kubeconfig, machine.path("/etc/kubernetes/scheduler.conf"))
     machine.path("/root/any")
     manifest = machine.path("/etc/kubernetes/manifests/kube-scheduler.yaml")
