@@ -8,7 +8,6 @@ well, but wait where `scheduler.flight` says until the log says that they went o
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -255,7 +254,6 @@ class _Player:
         return Played(self._attempts, self._decisions, difference)
 
     async def _play(self, group: asyncio.TaskGroup) -> None:
-        ready: deque[object] = self._loop._ready  # type: ignore[attr-defined]  # asyncio's own queue
         while (entry := self._log.take()) is not None:
             if not self._skip_time(entry.time):
                 await asyncio.sleep(entry.time - self._header.time - self._loop.time())
@@ -264,10 +262,10 @@ class _Player:
                 return
             self._apply(entry, group)
             # Let everything happen that can without another input.
-            if ready:
+            if not self._loop.is_idle:
                 while True:
                     await asyncio.sleep(0)
-                    if not ready:
+                    if self._loop.is_idle:
                         break
                 self._loop.begin_instant()
 
@@ -277,8 +275,8 @@ class _Player:
         passed = until - loop.time()
         if passed <= 0:
             return True
-        timers: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]  # asyncio's own heap
-        if timers and timers[0].when() <= until:
+        next_at = loop.next_timer_at
+        if next_at is not None and next_at <= until:
             return False
         loop.stall(passed)
         return True

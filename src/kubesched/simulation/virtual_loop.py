@@ -1,8 +1,11 @@
 """An event loop in virtual time: no sockets, no threads; time advances only while every task waits.
 
-Order is a function of the program alone. Handles run in the order asyncio queued them; tasks hash by their number
+Order is a function of the program alone. Handles run in the order in which they were queued; tasks hash by their number
 instead of their address, because task groups keep their children in sets and cancel them in iteration order; the
 garbage collector is off, because when it runs it decides when abandoned generators are closed.
+
+A round is asyncio's (`BaseEventLoop._run_once`): the same handles in the same order, without what sockets, threads and
+debugging need. Rounds and handles were a sixth of a seed's CPU time and are half of that here.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
+from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
-from typing import Any, NoReturn, TypeVar, cast
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, NoReturn, TypeVar
 
 from kubesched.errors import KubeschedError
 
@@ -27,6 +31,10 @@ EPOCH_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 RESOLUTION_S = 1e-6
 """Least time that passes while a loop waits, as on a real machine. Without it a task whose own clock is a little slow would
 come ever closer to its deadline and never reach it."""
+CLOCK_RESOLUTION_S = 1e-9
+"""Timers that are due within this run at once, as in asyncio on Linux."""
+MANY_TIMERS = 100
+"""Fewer are searched for cancelled ones only at the top, as in asyncio."""
 MAX_ROUNDS_AT_ONE_INSTANT = 20_000
 """Rounds of the loop without time passing before a run counts as stuck in a busy loop."""
 
@@ -45,35 +53,59 @@ class NumberedTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self._number
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
+class _Handle(asyncio.Handle):
+    """asyncio's, without asking whether the loop is debugged."""
 
-class _Jump:
-    """Replaces the selector: instead of sleeping, advances the time to the next timer."""
+    __slots__ = ()
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
         self._loop = loop
-        self.rounds = 0
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None  # read by asyncio when it describes a handle
 
-    def select(self, timeout: float | None = None) -> list[object]:
-        self._loop.safe_point()
-        if self._loop.is_partly_frozen:
-            self._loop.hold_back()
-            timeout = self._loop.idle_s()
-        if timeout is None:
-            raise SimulationStuck("every task waits for ever")
-        if timeout > 0:
-            self.rounds = 0
-            self._loop.pass_time()
-        else:
-            self.rounds += 1
-            if self.rounds > MAX_ROUNDS_AT_ONE_INSTANT:
-                raise SimulationStuck(f"busy without end at {self._loop.time():.6f} s")
-        return []
 
-    def close(self) -> None:
-        """A selector can be closed; there is nothing to close here."""
+class _Timer(asyncio.TimerHandle):
+    """asyncio's, without asking whether the loop is debugged. Equal to itself alone."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def cancel(self) -> None:
+        if self._cancelled:
+            return
+        if self._scheduled:
+            self._loop.cancelled_timers += 1
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -81,33 +113,123 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._selector = _Jump(self)
         self._elapsed_s = 0.0
         self._task_count = 0
+        self._rounds = 0
+        """Since time has passed."""
+        self._queued: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # asyncio's own queue
+        self._timers: list[tuple[float, _Timer]] = self._scheduled  # type: ignore[attr-defined]  # and its heap
+        """In pairs, since floats are compared much faster than timers are."""
+        self.cancelled_timers = 0
+        """How many of the timers in the heap."""
         self.before_time_passes: Callable[[], None] = lambda: None
         """Called whenever nothing is left to do at this instant. What it raises ends the run."""
         self.safe_point: Callable[[], None] = lambda: None
-        """Called between two rounds, when no task or callback runs. What it raises ends the run."""
+        """Called between two instants, when no task or callback runs. What it raises ends the run."""
         self._broken: BaseException | None = None
         self._frozen: dict[str, list[asyncio.Handle]] = {}
-        self.set_exception_handler(self._note_broken)
-        # typeshed's factory is generic in a way that no method can be.
-        self.set_task_factory(cast("Any", self._new_task))
+        self.set_exception_handler(lambda _loop, _context: None)  # reported during the run
 
     def time(self) -> float:
         return self._elapsed_s
 
-    def _note_broken(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback that raises ends the run, instead of being logged."""
-        if "handle" in context and self._broken is None:
-            self._broken = context.get("exception")
+    # Handles and rounds.
 
-    def pass_time(self) -> None:
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self._call_soon(callback, args, context)
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: tuple[object, ...], context: Context | None
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        self._queued.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._elapsed_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, timer))
+        return timer
+
+    def create_task(self, coro: Any, **settings: Any) -> NumberedTask:  # noqa: ANN401  # asyncio's own keywords
+        self._task_count += 1
+        return NumberedTask(self._task_count, coro, loop=self, **settings)
+
+    def _run_once(self) -> None:
+        """Run what is queued. If nothing is, let time pass first until the next timer is due."""
+        queued, timers = self._queued, self._timers
+        self._drop_cancelled_timers()
+        if self._frozen:
+            self._hold_back()
+        if not queued and not timers:
+            raise SimulationStuck("every task waits for ever")
+        if queued or timers[0][0] <= self._elapsed_s:
+            self._rounds += 1
+            if self._rounds > MAX_ROUNDS_AT_ONE_INSTANT:
+                raise SimulationStuck(f"busy without end at {self._elapsed_s:.6f} s")
+        else:
+            self._rounds = 0
+            self._pass_time()
+        now = self._elapsed_s + CLOCK_RESOLUTION_S
+        while timers and timers[0][0] < now:
+            timer = heapq.heappop(timers)[1]
+            timer._scheduled = False
+            queued.append(timer)
+        for _ in range(len(queued)):  # what these queue is for the next round
+            handle: Any = queued.popleft()
+            if handle._cancelled:
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # ends the run when the instant is over
+                self._broken = self._broken or error
+
+    def _drop_cancelled_timers(self) -> None:
+        """From the top of the heap; from all of it when most are."""
+        timers = self._timers
+        if len(timers) > MANY_TIMERS and self.cancelled_timers > len(timers) / 2:
+            timers[:] = [entry for entry in timers if not entry[1]._cancelled]
+            heapq.heapify(timers)
+            self.cancelled_timers = 0
+            return
+        while timers and timers[0][1]._cancelled:
+            heapq.heappop(timers)[1]._scheduled = False
+            self.cancelled_timers -= 1
+
+    def _pass_time(self) -> None:
         """Go to the next timer."""
+        self.safe_point()
         if self._broken is not None:
             raise SimulationStuck(f"a callback broke: {self._broken!r}") from self._broken
         self.before_time_passes()
-        self._elapsed_s = max(self._elapsed_s + RESOLUTION_S, self._timers[0].when())
+        self._elapsed_s = max(self._elapsed_s + RESOLUTION_S, self._timers[0][0])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do at this instant, apart from what runs just now."""
+        return not self._queued
+
+    @property
+    def next_timer_at(self) -> float | None:
+        return self._timers[0][0] if self._timers else None
 
     # One process stands still while the others go on.
 
@@ -118,8 +240,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def thaw(self, owner: str) -> None:
         """Go on with all that was held back, in its order; overdue timers fire at once."""
         for handle in self._frozen.pop(owner, ()):
-            if isinstance(handle, asyncio.TimerHandle):
-                heapq.heappush(self._timers, handle)
+            if isinstance(handle, _Timer):
+                heapq.heappush(self._timers, (handle.when(), handle))
             else:
                 self._queued.append(handle)
 
@@ -127,69 +249,35 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for owner in list(self._frozen):
             self.thaw(owner)
 
-    @property
-    def is_partly_frozen(self) -> bool:
-        return bool(self._frozen)
-
-    def idle_s(self) -> float | None:
-        """How long nothing is to be done; None for ever."""
-        if self._queued:
-            return 0.0
-        timers = self._timers
-        while timers and timers[0].cancelled():
-            heapq.heappop(timers)
-        return max(0.0, timers[0].when() - self._elapsed_s) if timers else None
-
-    def hold_back(self) -> None:
-        """Set aside what belongs to frozen processes. For the selector, between two rounds."""
-        queued = list(self._queued)
+    def _hold_back(self) -> None:
+        """Set aside what belongs to frozen processes. Between two rounds."""
+        queued, timers, frozen = list(self._queued), self._timers, self._frozen
         self._queued.clear()
-        self._queued.extend(handle for handle in queued if not self._is_held(handle))
-        timers = self._timers
-        kept = [handle for handle in timers if not self._is_held(handle)]
+        for handle in queued:
+            held = frozen.get(handle._context.get(OWNER, ""))  # type: ignore[attr-defined]  # no public way to ask
+            (self._queued if held is None else held).append(handle)
+        kept = []
+        for entry in timers:
+            held = frozen.get(entry[1]._context.get(OWNER, ""))
+            if held is None:
+                kept.append(entry)
+            else:
+                held.append(entry[1])
         if len(kept) < len(timers):
             timers[:] = kept
             heapq.heapify(timers)
-
-    def _is_held(self, handle: asyncio.Handle) -> bool:
-        context = handle._context  # type: ignore[attr-defined]  # no public way to ask
-        held = self._frozen.get(context.get(OWNER, ""))
-        if held is None:
-            return False
-        held.append(handle)
-        return True
-
-    @property
-    def _queued(self) -> Any:  # noqa: ANN401  # asyncio's deque of handles
-        return self._ready  # type: ignore[attr-defined]
-
-    @property
-    def _timers(self) -> list[asyncio.TimerHandle]:
-        heap: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # asyncio's own
-        return heap
+        self._drop_cancelled_timers()
 
     def begin_instant(self) -> None:
         """What spun so far is forgiven."""
-        self._selector.rounds = 0
+        self._rounds = 0
 
     def stall(self, seconds: float) -> None:
         """Let time pass without running a task, as when a machine freezes."""
         assert seconds >= 0, "time does not run backwards"
         self._elapsed_s += seconds
 
-    def _new_task(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        coro: Coroutine[Any, Any, Any],
-        **settings: Any,  # noqa: ANN401  # asyncio's own keywords
-    ) -> NumberedTask:
-        self._task_count += 1
-        return NumberedTask(self._task_count, coro, loop=loop, **settings)
-
     # The parts of an event loop that need I/O.
-
-    def _process_events(self, event_list: list[object]) -> None:
-        """There are no events from outside."""
 
     def _write_to_self(self) -> None:
         """There is no other thread that would have to wake this one."""
