@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
+from kubesched.config.expansion import ExpandedPlugins
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import default_args
 from kubesched.config.schema import RawArgs, decode_args
@@ -37,7 +37,7 @@ def build_frameworks(
     """
     if not profiles:
         raise ConfigError([FieldProblem("profiles", "at least one profile is required")])
-    expanded, problems = expand_profiles(profiles, _implements(registry))
+    expanded, problems = registry.expand(profiles)
     if problems:
         raise ConfigError(problems)
     return {
@@ -61,16 +61,6 @@ def enabled_plugins(config: KubeSchedulerConfiguration, registry: Registry) -> l
     except RegistryError as error:
         raise as_config_error(error) from error
     return [cls for cls in classes if cls is not None]
-
-
-def _implements(registry: Registry) -> Implements:
-    def implements(name: str, point: ExtensionPoint) -> bool | None:
-        try:
-            return registry.implements(name, point.value)
-        except RegistryError as error:
-            raise as_config_error(error) from error
-
-    return implements
 
 
 def _build(

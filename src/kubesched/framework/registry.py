@@ -13,6 +13,8 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
+from kubesched.config.expansion import ExpandedPlugins, expand_profiles
+from kubesched.config.types import ExtensionPoint, KubeSchedulerProfile
 from kubesched.errors import ConfigError, FieldProblem, KubeschedError
 from kubesched.framework.interfaces import EXTENSION_POINTS, FilterPlugin, Plugin, ScorePlugin
 
@@ -26,6 +28,7 @@ _ONE_OF: dict[type[Plugin], tuple[str, ...]] = {
 """Interfaces of which a plugin implements at least one of these methods."""
 
 PluginLoader = Callable[[], type[Plugin]]
+Expansion = tuple[tuple[ExpandedPlugins, ...], list[FieldProblem]]
 
 
 class RegistryError(KubeschedError):
@@ -39,11 +42,13 @@ class Registry:
         self._loaders: dict[str, PluginLoader] = dict(plugins or {})
         self._classes: dict[str, type[Plugin]] = {}
         self._points: dict[str, frozenset[str]] = {}
+        self._expanded: tuple[Sequence[KubeSchedulerProfile], Expansion] | None = None
 
     def register(self, name: str, loader: PluginLoader) -> None:
         if name in self._loaders:
             raise RegistryError(f"a plugin named {name} already exists")
         self._loaders[name] = loader
+        self._expanded = None
 
     def unregister(self, name: str) -> None:
         if name not in self._loaders:
@@ -51,6 +56,7 @@ class Registry:
         del self._loaders[name]
         self._classes.pop(name, None)
         self._points.pop(name, None)
+        self._expanded = None
 
     def add_installed(self) -> None:
         """Register every plugin that an installed package declares."""
@@ -90,6 +96,18 @@ class Registry:
                 return None
             points = self._points[name] = _points_of(plugin)
         return point in points
+
+    def expand(self, profiles: Sequence[KubeSchedulerProfile]) -> Expansion:
+        """The plugins of every profile, and what is wrong (`expand_profiles`); kept for the last profiles."""
+        if self._expanded is None or self._expanded[0] is not profiles:
+            self._expanded = profiles, expand_profiles(profiles, self._implements)
+        return self._expanded[1]
+
+    def _implements(self, name: str, point: ExtensionPoint) -> bool | None:
+        try:
+            return self.implements(name, point.value)
+        except RegistryError as error:
+            raise as_config_error(error) from error
 
 
 def _points_of(plugin: type[Plugin]) -> frozenset[str]:

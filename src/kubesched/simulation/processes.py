@@ -141,7 +141,7 @@ class Processes:
         *,
         seed: str,
         config: bytes,
-        registry: Callable[[], Registry],
+        registry: Registry,
         extender: Transport,
         disk: DiskOptions | None = None,
     ) -> None:
@@ -193,7 +193,7 @@ class Processes:
             process = self._make_process(
                 self._config,
                 DEFAULT_GATES,
-                self._registry(),
+                self._registry,
                 transport=transports[0],
                 lock_transport=transports[1],
                 extender_transport=self._extender,

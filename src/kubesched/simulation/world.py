@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from random import Random
 
 from kubesched.embedded.objects import JsonObject
@@ -97,6 +96,7 @@ class World:
         self.extender = SimulatedExtender(
             self.cluster, Random(f"{seed}/extender"), trace, options.extender_trouble
         )
+        self._door = Door()
         self.processes = Processes(
             make_process,
             self.cluster,
@@ -106,7 +106,7 @@ class World:
             self.complaints,
             seed=str(seed),
             config=self._config(),
-            registry=self._registry,
+            registry=self._registry(),
             extender=self.extender,
             disk=options.disk,
         )
@@ -124,7 +124,6 @@ class World:
         self._had_broken_answers = bool(
             options.mischief or (self._has_extender and options.extender_trouble)
         )
-        self._door = Door()
         self._stage = Stage(
             self.cluster,
             self.processes,
@@ -157,16 +156,16 @@ class World:
         return "extender" in self.options.extras
 
     def _registry(self) -> Registry:
+        """The plugins of all processes: to load and check them takes as long as an attempt."""
         registry = in_tree_registry()
-        for name, plugin in self._plugins.items():
+        for name, plugin in self._plugins().items():
             if name == DefaultPreemption.name:
                 registry.unregister(name)
             registry.register(name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
         return registry
 
-    @cached_property
     def _plugins(self) -> dict[str, type[Plugin]]:
-        """The simulation's own plugins, the same classes for every process: making one takes as long as an attempt."""
+        """The simulation's own plugins."""
         made: dict[str, type[Plugin]] = {
             AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decided)
         }
