@@ -258,7 +258,13 @@ class Checkers:
         if seen.pods != position:
             seen.pods = position
             self._check_pods(incarnation)
-        if self._instants % FULL_CHECK_EVERY == 0 and seen.all != position:
+        if self._instants % FULL_CHECK_EVERY == 0:
+            self.check_fully(incarnation)
+
+    def check_fully(self, incarnation: Incarnation) -> None:
+        """Recount everything, unless nothing has changed since the last time."""
+        position, seen = _position(incarnation), self._seen[incarnation.name]
+        if seen.all != position:
             seen.all = position
             check_own_invariants(incarnation)
             check_wake_ups(incarnation)

@@ -29,6 +29,7 @@ from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.errors import Conflict, NotFound
 from kubesched.framework.interfaces import Plugin
+from kubesched.framework.registry import Registry
 from kubesched.metrics.registry import MetricsRegistry
 from kubesched.metrics.scheduler import SchedulerMetrics
 from kubesched.plugins.registry import in_tree_registry
@@ -194,9 +195,18 @@ class SchedulerHarness:
         classes: bool = True,
         seed: int = 1,
         extender_transport: Transport | None = None,
+        registry: Registry | None = None,
+        metrics: SchedulerMetrics | None = None,
+        measures_plugins: bool = True,
     ) -> None:
-        """`extender_transport` replaces the network on the way to the configured extenders."""
+        """`extender_transport` replaces the network on the way to the configured extenders.
+
+        Harnesses that are made by the thousand may share a `registry`, to which `plugins` are not added, and `metrics`.
+        """
+        assert registry is None or not plugins, "plugins belong to the registry"
         self._extender_transport = extender_transport
+        self._registry = registry
+        self._measures_plugins = measures_plugins
         self._config = config
         self._plugins = plugins
         self._gates = gates
@@ -207,6 +217,7 @@ class SchedulerHarness:
         self.client = RecordingClient(self)
         self.recorder = RecordingRecorder()
         self.metrics_registry = MetricsRegistry()
+        self._metrics = metrics or SchedulerMetrics(self.metrics_registry)
         self._revision = 0
         self._timers: list[tuple[float, Callable[[], None], _Timer]] = []
         self.assembly: Assembly
@@ -220,7 +231,7 @@ class SchedulerHarness:
                 or "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
             )
             config = load(text.encode(), gates=self._gates)
-        registry = in_tree_registry()
+        registry = self._registry or in_tree_registry()
         for plugin in self._plugins:
             registry.register(plugin.name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
         self.assembly = assemble(
@@ -234,7 +245,8 @@ class SchedulerHarness:
                 clock=self.clock,
                 random=self.random,
                 call_later=self._call_later,
-                metrics=SchedulerMetrics(self.metrics_registry),
+                metrics=self._metrics,
+                measures_plugins=self._measures_plugins,
                 extenders=lambda configured, table: make_extenders(
                     configured, _AsKept(self), table, self._extender_transport
                 ),
