@@ -408,6 +408,10 @@ class SchedulingQueue(QueueContents):
         return list(self._in_flight)
 
     @property
+    def in_flight_count(self) -> int:
+        return len(self._in_flight)
+
+    @property
     def can_be_saved(self) -> bool:
         """Whether the queue follows from its entries: no pod is tried, and none waits for that, or to be told something."""
         return (

@@ -364,7 +364,7 @@ def _position(incarnation: Incarnation) -> object:
     return (
         incarnation.pods.version,
         *queue.sizes,
-        len(queue.in_flight_uids()),
+        queue.in_flight_count,
         queue.scheduling_cycle,
         queue.nominator.version,
         cache.assumed_count,

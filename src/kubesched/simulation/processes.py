@@ -111,11 +111,13 @@ class Incarnation:
     @property
     def is_working(self) -> bool:
         """Whether its queue and cache are valid: from the first sync to the end of its scheduling."""
-        self.has_scheduled |= self.process.is_scheduling
+        process = self.process
+        is_scheduling = process.is_scheduling
+        self.has_scheduled |= is_scheduling
         return (
-            self.is_alive
-            and self.process.is_synced
-            and (self.process.is_scheduling or not self.has_scheduled)
+            (is_scheduling or not self.has_scheduled)
+            and not self.transport.is_dead
+            and process.is_synced
         )
 
     @property
@@ -166,7 +168,8 @@ class Processes:
 
     def alive(self) -> list[Incarnation]:
         # By slot: they are first filled in that order, and a dictionary keeps it.
-        return [incarnation for incarnation in self.slots.values() if incarnation.is_alive]
+        slots = self.slots.values()
+        return [incarnation for incarnation in slots if not incarnation.transport.is_dead]
 
     async def keep_running(self, slot: int) -> None:
         """Run one replica for ever, starting it again whenever it ends."""
