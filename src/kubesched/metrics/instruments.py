@@ -225,7 +225,7 @@ class Family(Generic[Cell]):
         out.append(self._header)
 
     def _add(self, values: tuple[str, ...]) -> Cell:
-        if len(values) != len(self.label_names) or not all(isinstance(v, str) for v in values):
+        if len(values) != len(self.label_names) or not all([isinstance(v, str) for v in values]):
             raise ValueError(
                 f"metric {self.name} takes text for the labels {self.label_names}, got {values!r}"
             )
@@ -245,9 +245,8 @@ class Family(Generic[Cell]):
 
     def _new_cell(self, values: tuple[str, ...]) -> Cell:
         pairs = zip(self.label_names, values, strict=True)
-        cell = self._make(
-            self.name, ",".join(f'{label}="{escape_value(value)}"' for label, value in pairs)
-        )
+        labels = [f'{label}="{escape_value(value)}"' for label, value in pairs]
+        cell = self._make(self.name, ",".join(labels))
         self._cells[values] = cell
         insort(self._order, values)
         return cell
@@ -272,6 +271,8 @@ def format_number(value: float) -> str:
 
 
 def escape_value(text: str) -> str:
+    if text.isalnum():  # as most are
+        return text
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 

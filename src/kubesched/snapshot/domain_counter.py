@@ -321,16 +321,17 @@ class DomainCounter:
     def check_invariants(self, rows: dict[int, int], name: object) -> None:
         """Assert that every sum equals a recount of the given pods per row."""
         self.sync()
-        counts, domains = self.counts, self._domains
-        expected, existing = np.zeros_like(counts), np.zeros_like(domains.nodes)
+        domains = self._domains
+        counts, nodes = self.counts.tolist(), domains.nodes.tolist()
+        expected, existing = [0] * len(counts), [0] * len(nodes)
         current = domains.domains(slice(0, domains._table.high_water))
         for row, domain in enumerate(current.tolist()):
             if domain >= 0:
                 existing[domain] += 1
                 expected[domain] += rows.get(row, 0)
-        assert (counts == expected).all(), f"domain counts of {name!r} drifted"
-        assert (domains.nodes == existing).all(), f"domains of {name!r} drifted"
-        assert self.total == expected.sum(), f"total of {name!r} drifted"
-        assert domains.count == np.count_nonzero(existing), f"domains of {name!r} drifted"
-        smallest = int(expected[existing > 0].min()) if existing.any() else 0
-        assert self.smallest == smallest, f"smallest of {name!r} drifted"
+        assert counts == expected, f"domain counts of {name!r} drifted"
+        assert nodes == existing, f"domains of {name!r} drifted"
+        assert self.total == sum(expected), f"total of {name!r} drifted"
+        there = [count for count, number in zip(expected, existing, strict=True) if number]
+        assert domains.count == len(there), f"domains of {name!r} drifted"
+        assert self.smallest == min(there, default=0), f"smallest of {name!r} drifted"

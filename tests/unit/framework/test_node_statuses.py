@@ -118,7 +118,8 @@ def test_classifying_finds_the_first_rejection_of_each_node(data) -> None:
     for plugin in "ABC"[: data.draw(st.integers(1, 3))]:
         dtype = data.draw(st.sampled_from([np.bool_, np.uint8, np.int8, np.int32, np.int64]))
         top = 1 if dtype is np.bool_ else 3
-        codes = data.draw(st.lists(st.integers(0, top), min_size=length, max_size=length))
+        low = -2 if dtype in (np.int8, np.int32) else 0
+        codes = data.draw(st.lists(st.integers(low, top), min_size=length, max_size=length))
         array = np.array(codes, dtype=dtype)
         outcome.add(plugin, Verdicts(array, lambda code: unschedulable(f"reason {code}")))
         outcome.passing &= array == 0
@@ -128,3 +129,5 @@ def test_classifying_finds_the_first_rejection_of_each_node(data) -> None:
         outcome.status_at(index) for index in failing.tolist()
     ]
     assert len(statuses) == len({(s.plugin, s.reasons) for s in statuses})
+    many_ids, many_statuses = outcome._classify_many(failing)
+    assert (ids.dtype, ids.tolist(), statuses) == (many_ids.dtype, many_ids.tolist(), many_statuses)
