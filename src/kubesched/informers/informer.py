@@ -78,7 +78,7 @@ class Informer(Generic[T]):
         settings: ReflectorSettings | None = None,
         restore: Restore | None = None,
     ) -> None:
-        """`transform` trims an object in place before it is stored, once; it keeps identity and revision."""
+        """`transform` trims an object in place when it arrives, once; it keeps identity and revision."""
         self.name = name
         self.store: Store[T] = Store()
         self.lister: Lister[T] = Lister(self.store)
@@ -131,6 +131,9 @@ class Informer(Generic[T]):
 
     # For the reflector.
 
+    def trimmed(self, obj: T) -> T:
+        return obj if self._transform is None else self._transform(obj)
+
     async def replace(self, objects: Collection[T], *, is_restored: bool) -> None:
         """Change what differs, in slices: as with a watch, every state on the way is one that handlers may see."""
         slices, seen = Slices(self._clock), set[str]()
@@ -153,7 +156,7 @@ class Informer(Generic[T]):
         self._synced.set()
 
     def are_equal(self, known: T, fresh: T) -> bool:
-        fresh = self._trimmed(fresh)
+        fresh = self.trimmed(fresh)
         fields = (field for field in type(known).__annotations__ if field not in TYPE_FIELDS)
         return all(getattr(known, field) == getattr(fresh, field) for field in fields)
 
@@ -166,7 +169,7 @@ class Informer(Generic[T]):
         if event.type == "DELETED":
             self._remove(key, obj)
         else:
-            self._put(key, obj)
+            self._put(key, self.trimmed(obj))
 
     def note_missing(self, key: str) -> None:
         """Forget an object whose deletion was not seen; handlers get a tombstone."""
@@ -182,7 +185,6 @@ class Informer(Generic[T]):
             if old.metadata.uid != obj.metadata.uid:
                 self._remove(key, None)
                 old = None
-        obj = self._trimmed(obj)
         if self.on_change is not None:
             self.on_change(self.name, "a" if old is None else "u", key, old, obj)
         self.store.put(key, obj)
@@ -193,16 +195,13 @@ class Informer(Generic[T]):
             elif handler.on_update is not None:
                 self._call(handler.on_update, key, old, obj)
 
-    def _trimmed(self, obj: T) -> T:
-        return obj if self._transform is None else self._transform(obj)
-
     def _remove(self, key: str, final: T | None) -> None:
         """Forget an object; without its final state handlers get a tombstone."""
         old = self.store.get(key)
         if old is None:
             return
         if final is not None:
-            final = self._trimmed(final)
+            final = self.trimmed(final)
         if self.on_change is not None:
             self.on_change(self.name, "t" if final is None else "d", key, old, final)
         self.store.remove(key)

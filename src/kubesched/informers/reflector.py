@@ -114,8 +114,12 @@ class ListerWatcher(Protocol[T]):
 class Sink(Protocol[T]):
     """Where changes go."""
 
+    def trimmed(self, obj: T) -> T:
+        """A listed object as it is kept: called once for each as it arrives, so that a long list is never there in full."""
+        ...
+
     async def replace(self, objects: Collection[T], *, is_restored: bool) -> None:
-        """The complete state; what is not in it is gone.
+        """The complete state, of trimmed objects; what is not in it is gone.
 
         With `is_restored` it is not a continuation of what the sink has: equal revisions may differ in content.
         """
@@ -286,7 +290,10 @@ class Reflector(Generic[T]):
         token = ""
         while True:
             page = await self._source.list_page(limit=page_size, continue_token=token)
-            objects += page.items
+            for obj in page.items:
+                objects.append(self._sink.trimmed(obj))
+                if self._slices.step():
+                    await self._slices.pause()
             if not page.continue_token:
                 return objects, page.resource_version
             if page.continue_token == token:
@@ -326,6 +333,7 @@ class Reflector(Generic[T]):
     ) -> tuple[Collection[T], str, list[WatchEvent[T]]]:
         """The objects of a streamed list, its revision, and the events that arrived along with its end."""
         objects: dict[str, T] = {}
+        trimmed = self._sink.trimmed
         while True:
             batch = await self._next_initial_batch(watch)
             # A batch that was buffered is returned at once, and the next may be, too.
@@ -340,7 +348,7 @@ class Reflector(Generic[T]):
                 elif event.type == "DELETED":
                     objects.pop(key_of(event.object.metadata), None)
                 else:
-                    objects[key_of(event.object.metadata)] = event.object
+                    objects[key_of(event.object.metadata)] = trimmed(event.object)
 
     async def _next_initial_batch(self, watch: Watch[T]) -> list[WatchEvent[T]]:
         try:

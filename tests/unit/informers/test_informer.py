@@ -420,6 +420,28 @@ async def test_objects_are_trimmed_before_they_are_stored_or_seen(collection, st
     assert story.known["a"].metadata.labels is None
 
 
+@pytest.mark.parametrize("prefers_streaming", [True, False], ids=["stream", "pages"])
+async def test_listed_objects_are_trimmed_once_as_they_arrive(
+    collection, story, prefers_streaming: bool
+):
+    """A list of untrimmed objects would need a multiple of the memory that they take when they are kept."""
+    scene = Scene(collection, story, prefers_streaming=prefers_streaming, page_size=2)
+    arrived: list[tuple[str, int]] = []
+
+    def note(pod):
+        arrived.append((pod.metadata.name, len(story.calls)))
+        return pod
+
+    scene.informer._transform = note
+    for name in "abc":
+        collection.create(name)
+    async with scene.running():
+        assert arrived == [("a", 0), ("b", 0), ("c", 0)], "before the first is handed on"
+        collection.update("a")
+        await scene.until(lambda: ("update", "a") in story.calls)
+        assert arrived[3:] == [("a", 3)]
+
+
 async def test_list_is_not_kept_while_its_watch_goes_on(new_collection, story):
     scene = Scene(new_collection(), story)
     scene.collection.create("a")
