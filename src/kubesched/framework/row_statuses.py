@@ -48,7 +48,7 @@ class RowStatuses(NodeStatusColumns):
 
     @classmethod
     def of(cls, table: NodeTable, verdicts: NodeToStatus) -> RowStatuses | None:
-        """The same verdicts; None if some of them are by name."""
+        """The same verdicts, about the same nodes; None if some of them are by name."""
         if not isinstance(verdicts, NodeStatusColumns) or verdicts.are_named:
             return None
         count = -(-table.high_water // PIECE)
@@ -58,6 +58,7 @@ class RowStatuses(NodeStatusColumns):
         pieces = [piece.copy() for piece in np.split(ids, count)] if count else []
         twin = cls(table, pieces, verdicts.statuses, counts)
         twin.absent_status = verdicts.absent_status
+        twin._position = verdicts._position
         return twin
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from kubesched.api.core_v1 import Pod
@@ -16,8 +17,9 @@ from kubesched.equivalence import EquivalenceEngine
 from kubesched.equivalence.known_failure import KnownFailure
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
-from kubesched.framework.node_statuses import NodeStatusColumns
+from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.framework.status import Code
 from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.snapshot.node_table import NodeTable
@@ -170,6 +172,20 @@ def test_rows_nodes_and_nominations_do_not_end_a_failure(made) -> None:
         history.listers.of(Pod).put(rival.pod)
         history.queued[rival.key] = rival
         history.nominate(rival)
+    assert len(made) == 1
+
+
+def test_verdicts_are_about_current_nodes_though_none_has_changed(made) -> None:
+    history = History(1)
+    for number in range(3):
+        pod = PodInfo(make_pod(f"big{number}").cpu("2").memory("9Gi").build())
+        outcome = history.with_classes.schedule(history.framework, CycleState(), pod)
+        statuses = outcome.error.diagnosis.node_to_status
+        assert len(rows_with_code(statuses, history.table, Code.SUCCESS)) == 0
+        node = history.table.nodes[0]
+        labels = {**node.metadata.labels, "number": str(number)}
+        metadata = msgspec.structs.replace(node.metadata, labels=labels)
+        history.table.set_node(msgspec.structs.replace(node, metadata=metadata))
     assert len(made) == 1
 
 
